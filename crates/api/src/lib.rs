@@ -1,0 +1,1 @@
+//! Our kinds, well-known names and naming functions: the wire contract.

@@ -1,0 +1,1 @@
+//! A generic, embedded, Kubernetes-compatible API server over the store.

@@ -1,0 +1,1 @@
+//! One folder per reconciler: observe, decide, apply.

@@ -1,0 +1,1 @@
+//! What a kind's replicas, health, status and dependencies are; native kinds first.

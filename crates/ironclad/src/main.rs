@@ -1,0 +1,2 @@
+//! The one binary: flags, wiring and signals; it decides nothing.
+fn main() {}

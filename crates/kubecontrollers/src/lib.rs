@@ -1,0 +1,1 @@
+//! Garbage collection, namespaces and the built-in workload controllers, for the embedded plane and simulated members.

@@ -1,0 +1,1 @@
+//! JSON, merge and strategic merge patches and structural schemas, as Kubernetes applies them.

@@ -1,0 +1,1 @@
+//! Decisions from policy to binding to Work to member object and back.

@@ -1,0 +1,1 @@
+//! Decisions on where a binding runs and with how many replicas.

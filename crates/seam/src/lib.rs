@@ -1,0 +1,38 @@
+//! Time, chance and tasks behind one seam, so that a whole control plane can run from one seed.
+//!
+//! Every crate that waits, draws or spawns does it through a [`Seam`]. In production it is the system's clock, the
+//! system's randomness and tokio's scheduler; in the simulation it is virtual time, named streams from one root seed
+//! and tasks that can be killed together. It does no IO and knows nothing of Kubernetes.
+
+mod clock;
+mod rng;
+mod tasks;
+
+pub use clock::Clock;
+pub use rng::{Rng, Stream};
+pub use tasks::{Cancelled, TaskHandle, Tasks};
+
+/// What a process gets of the world besides its clients: a clock, chance, and an owner for its tasks.
+#[derive(Clone, Debug)]
+pub struct Seam {
+    /// Two readings of time.
+    pub clock: Clock,
+    /// Named streams of chance.
+    pub rng: Rng,
+    /// The owner of everything this process spawns.
+    pub tasks: Tasks,
+}
+
+impl Seam {
+    /// The seam of a real process: system clock, chance seeded by the system.
+    #[must_use]
+    pub fn system(name: &str) -> Self {
+        Self { clock: Clock::system(), rng: Rng::from_system(), tasks: Tasks::new(name) }
+    }
+
+    /// The same clock and chance with tasks of their own, which end with this process's tasks.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        Self { clock: self.clock.clone(), rng: self.rng.child(name), tasks: self.tasks.child(name) }
+    }
+}

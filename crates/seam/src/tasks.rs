@@ -1,0 +1,280 @@
+//! Named, owned tasks. A simulated process is its [`Tasks`]: killing them is killing it, between two polls.
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    task::{AbortHandle, JoinHandle},
+};
+
+/// The owner of a group of tasks. Cheap to clone; the group lives until it is killed.
+#[derive(Clone)]
+pub struct Tasks(Arc<Group>);
+
+struct Group {
+    name: String,
+    state: Mutex<State>,
+    /// Woken when a task ends or the group is asked to stop.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    running: BTreeMap<u64, (Cow<'static, str>, Option<AbortHandle>)>,
+    children: Vec<Tasks>,
+    stopping: bool,
+    dead: bool,
+}
+
+/// The task was killed with its group, or panicked, before it gave an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task was cancelled before it ended")]
+pub struct Cancelled;
+
+/// Awaits the answer of a task. Dropping it leaves the task running: its group owns it.
+pub struct TaskHandle<T>(Option<JoinHandle<T>>);
+
+impl Tasks {
+    /// A group of its own.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), changed: Notify::new() }))
+    }
+
+    /// A group that is stopped and killed with this one, and can be on its own.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        let child = Self::new(&format!("{}/{name}", self.0.name));
+        let mut state = self.0.state.lock();
+        {
+            let mut of_child = child.0.state.lock();
+            of_child.dead = state.dead;
+            of_child.stopping = state.stopping;
+        }
+        state.children.retain(|c| !c.is_dead());
+        state.children.push(child.clone());
+        child
+    }
+
+    /// The name given at creation, with its parents'.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Runs the future as a task of this group. In a dead group nothing runs and the handle answers [`Cancelled`].
+    #[allow(clippy::disallowed_methods, reason = "the one place that spawns")]
+    pub fn spawn<T, F>(&self, name: impl Into<Cow<'static, str>>, future: F) -> TaskHandle<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let id = {
+            let mut state = self.0.state.lock();
+            if state.dead {
+                return TaskHandle(None);
+            }
+            let id = state.next;
+            state.next += 1;
+            state.running.insert(id, (name.into(), None));
+            id
+        };
+        let guard = Running { group: self.0.clone(), id };
+        let handle = tokio::spawn(async move {
+            let _guard = guard;
+            future.await
+        });
+        let mut state = self.0.state.lock();
+        match state.running.get_mut(&id) {
+            Some((_, abort)) => *abort = Some(handle.abort_handle()),
+            // Killed between the two locks: the entry is gone and nobody else would end it.
+            None if state.dead => handle.abort(),
+            None => {}
+        }
+        TaskHandle(Some(handle))
+    }
+
+    /// Drops all tasks of this group and its children, between two polls, and refuses new ones.
+    pub fn kill(&self) {
+        let (running, children) = {
+            let mut state = self.0.state.lock();
+            state.dead = true;
+            state.stopping = true;
+            (std::mem::take(&mut state.running), std::mem::take(&mut state.children))
+        };
+        for (_, abort) in running.into_values() {
+            if let Some(abort) = abort {
+                abort.abort();
+            }
+        }
+        for child in children {
+            child.kill();
+        }
+        self.0.changed.notify_waiters();
+    }
+
+    /// True once the group was killed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.0.state.lock().dead
+    }
+
+    /// Asks the tasks to end: [`Tasks::stopping`] resolves in this group and its children.
+    pub fn stop(&self) {
+        let children = {
+            let mut state = self.0.state.lock();
+            state.stopping = true;
+            state.children.clone()
+        };
+        for child in children {
+            child.stop();
+        }
+        self.0.changed.notify_waiters();
+    }
+
+    /// Resolves when the group is asked to stop. Tasks that hold something worth finishing wait for it.
+    pub async fn stopping(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.0.state.lock().stopping {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Resolves when no task of this group (children not counted) runs any more.
+    pub async fn ended(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.0.state.lock().running.is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The names of what runs, for a person who asks why something does not end.
+    #[must_use]
+    pub fn running(&self) -> Vec<String> {
+        self.0.state.lock().running.values().map(|(name, _)| name.to_string()).collect()
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+/// Strikes the task off the list, however it ends.
+struct Running {
+    group: Arc<Group>,
+    id: u64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let name = self.group.state.lock().running.remove(&self.id);
+        if std::thread::panicking() {
+            let task = name.map_or(Cow::Borrowed("?"), |(name, _)| name);
+            tracing::error!(group = %self.group.name, %task, "task panicked");
+        }
+        self.group.changed.notify_waiters();
+    }
+}
+
+impl<T> Future for TaskHandle<T> {
+    type Output = Result<T, Cancelled>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(handle) = self.0.as_mut() else { return Poll::Ready(Err(Cancelled)) };
+        let joined = ready!(Pin::new(handle).poll(cx));
+        self.0 = None;
+        Poll::Ready(joined.map_err(|_| Cancelled))
+    }
+}
+
+impl<T> TaskHandle<T> {
+    /// Ends this one task between two polls.
+    pub fn abort(&self) {
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
+    }
+}
+
+impl<T> fmt::Debug for TaskHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskHandle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn killing_a_group_drops_its_tasks_and_its_childrens() {
+        let tasks = Tasks::new("p");
+        let child = tasks.child("c");
+        let steps = Arc::new(AtomicUsize::new(0));
+        for group in [&tasks, &child] {
+            let steps = steps.clone();
+            group.spawn("step", async move {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    steps.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(steps.load(Ordering::Relaxed), 4);
+        tasks.kill();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(steps.load(Ordering::Relaxed), 4);
+        assert_eq!(child.spawn("late", async { 1 }).await, Err(Cancelled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stop_is_a_request_and_ended_waits_for_the_last() {
+        let tasks = Tasks::new("p");
+        let group = tasks.clone();
+        let worker = tasks.spawn("worker", async move {
+            group.stopping().await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            "finished"
+        });
+        tasks.stop();
+        tasks.ended().await;
+        assert_eq!(worker.await, Ok("finished"));
+        assert!(tasks.running().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_cancelled_answer_and_leaves_the_group_alive() {
+        let tasks = Tasks::new("p");
+        let handle = tasks.spawn("bad", async { panic!("on purpose") });
+        assert_eq!(handle.await, Err(Cancelled));
+        assert_eq!(tasks.spawn("good", async { 2 }).await, Ok(2));
+    }
+}

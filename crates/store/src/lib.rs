@@ -1,0 +1,1 @@
+//! A revisioned, watchable key-value store: memory first, durable by group commit.

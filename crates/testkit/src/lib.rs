@@ -1,0 +1,1 @@
+//! The simulated world, its faults, scenarios, and real Kubernetes for tests.

@@ -1,1 +1,12 @@
-//! What decisions read and return: the world, the plan and its reasons, and the invariants of a fleet.
+//! What decisions read and return: keys, the plan and its reasons, the world, and the invariants of a fleet.
+//!
+//! A decision is a pure function from an owned snapshot to a [`Plan`]: what to write, and because of what
+//! (design.md section 2). This crate does no IO, reads no clock and draws no chance.
+
+mod because;
+mod key;
+mod plan;
+
+pub use because::Because;
+pub use key::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey};
+pub use plan::Plan;

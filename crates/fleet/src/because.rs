@@ -1,6 +1,11 @@
 //! Why a decision came out as it did: structured values with one rendering.
 //!
-//! Conditions, events, `ironclad why`, `ironclad plan` and test snapshots all print the same ones.
+//! Conditions, events, `ironclad why`, `ironclad plan` and test snapshots all print the same ones. Each topic has its
+//! own enum in a file of its own; [`Because`] joins them.
+
+pub mod health;
+pub mod propagation;
+pub mod schedule;
 
 use std::fmt;
 
@@ -8,9 +13,9 @@ use serde::Serialize;
 
 use crate::{ClusterName, ObjectKey};
 
-/// One reason. A variant exists because some decision comes to it; its text is made in one place, below.
+/// One reason. A variant exists because some decision comes to it; its text is made in one place, its topic's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "reason", rename_all_fields = "camelCase")]
+#[serde(tag = "topic", rename_all_fields = "camelCase")]
 pub enum Because {
     /// The object is not there any more.
     Gone {
@@ -24,6 +29,45 @@ pub enum Because {
         /// Which one.
         cluster: ClusterName,
     },
+    /// On the road from policy to member object and back.
+    Propagation(propagation::Reason),
+    /// Where a binding runs, and with how many replicas.
+    Schedule(schedule::Reason),
+    /// What a cluster's health is, and what follows from it.
+    Health(health::Reason),
+}
+
+impl Because {
+    /// The CamelCase word that a condition or an event prints as its reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Gone { .. } => "Gone",
+            Self::UpToDate => "UpToDate",
+            Self::ClusterSelected { .. } => "ClusterSelected",
+            Self::Propagation(reason) => reason.reason(),
+            Self::Schedule(reason) => reason.reason(),
+            Self::Health(reason) => reason.reason(),
+        }
+    }
+}
+
+impl From<propagation::Reason> for Because {
+    fn from(reason: propagation::Reason) -> Self {
+        Self::Propagation(reason)
+    }
+}
+
+impl From<schedule::Reason> for Because {
+    fn from(reason: schedule::Reason) -> Self {
+        Self::Schedule(reason)
+    }
+}
+
+impl From<health::Reason> for Because {
+    fn from(reason: health::Reason) -> Self {
+        Self::Health(reason)
+    }
 }
 
 impl fmt::Display for Because {
@@ -32,6 +76,9 @@ impl fmt::Display for Because {
             Self::Gone { object } => write!(f, "{object} does not exist"),
             Self::UpToDate => f.write_str("nothing changed"),
             Self::ClusterSelected { cluster } => write!(f, "the placement selects cluster {cluster}"),
+            Self::Propagation(reason) => reason.fmt(f),
+            Self::Schedule(reason) => reason.fmt(f),
+            Self::Health(reason) => reason.fmt(f),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A decision is a pure function from an owned snapshot to a [`Plan`]: what to write, and because of what
 //! (design.md section 2). This crate does no IO, reads no clock and draws no chance.
 
-mod because;
+pub mod because;
 mod key;
 mod plan;
 

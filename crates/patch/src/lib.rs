@@ -1,1 +1,18 @@
 //! JSON, merge and strategic merge patches and structural schemas, as Kubernetes applies them.
+//!
+//! Everything here is a pure function of JSON values: no IO, no clock, no `async`. What an API server does around it
+//! (reading, admission, conflict checks, storing) is not here.
+//!
+//! | module | what it answers |
+//! | --- | --- |
+//! | [`merge`], [`json`] | what does this patch make of that object (apiserver.md 12) |
+
+#[cfg(test)]
+mod arbitrary;
+pub mod error;
+pub mod json;
+pub mod merge;
+
+pub use error::{FieldError, PatchError, Reason};
+pub use json::{JsonPatch, json_patch};
+pub use merge::merge_patch;

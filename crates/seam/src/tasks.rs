@@ -95,12 +95,14 @@ impl Tasks {
             future.await
         });
         let mut state = self.0.state.lock();
+        let dead = state.dead;
         match state.running.get_mut(&id) {
             Some((_, abort)) => *abort = Some(handle.abort_handle()),
             // Killed between the two locks: the entry is gone and nobody else would end it.
-            None if state.dead => handle.abort(),
+            None if dead => handle.abort(),
             None => {}
         }
+        drop(state);
         TaskHandle(Some(handle))
     }
 

@@ -1,1 +1,25 @@
 //! Informers on ordered maps, work queues, the reconcile loop and one writer of status, over any kube client.
+//!
+//! kube's `watcher` is used; its `Controller`, `reflector::Store` and default backoffs are not, since they iterate hash
+//! maps and read the system clock: the very same controllers must run in the simulation (crates.md 2.4). This crate
+//! decides nothing about the domain.
+
+mod cache;
+mod client;
+mod events;
+mod failure;
+mod informer;
+mod queue;
+mod reconcile;
+mod status;
+mod write;
+
+pub use cache::{Cache, Change, Key};
+pub use client::{ClientError, Traffic, client_from_kubeconfig, in_process_client, kubeconfig_client_config};
+pub use events::{EventAbout, EventType, Recorder};
+pub use failure::Failure;
+pub use informer::{Indexer, Informer, WatchScope};
+pub use queue::Queue;
+pub use reconcile::{Next, Worker, run_workers};
+pub use status::{Current, StatusTarget, StatusWriter};
+pub use write::Writer;

@@ -1,0 +1,415 @@
+//! An ordered cache of one kind, fed by a watch, over which the answers to our own writes lie until the watch catches up.
+//!
+//! resourceVersions are compared for equality only. Every write of ours is conditional on the version it was based on, so
+//! its answer directly follows that version: it may be laid over the cache exactly if the cache still shows the base.
+//! While an answer waits for its echo, whatever else the watch says of that object is older, and ignored.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use kube::{Resource, ResourceExt};
+
+/// Namespace (empty if there is none) and name of an object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// A key from its parts.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of an object.
+    #[must_use]
+    pub fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        Self::new(meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What became of one object in the cache.
+#[derive(Debug)]
+pub struct Change<K> {
+    /// As it was, `None` if it is new.
+    pub old: Option<Arc<K>>,
+    /// As it is, `None` if it is gone.
+    pub new: Option<Arc<K>>,
+}
+
+/// The values under which an object is found besides its key.
+type IndexFn<K> = fn(&K) -> Vec<String>;
+
+struct Index<K> {
+    values_of: IndexFn<K>,
+    keys: BTreeMap<String, BTreeSet<Key>>,
+}
+
+struct Entry<K> {
+    object: Arc<K>,
+    /// The version of our own last write that the watch has not shown yet.
+    awaiting: Option<String>,
+}
+
+/// The cache. It is plain data: the informer locks it.
+pub struct Cache<K> {
+    entries: BTreeMap<Key, Entry<K>>,
+    /// Uids of what we deleted and the watch has not reported gone yet.
+    deleted: BTreeMap<Key, String>,
+    indexes: BTreeMap<&'static str, Index<K>>,
+    /// What a running relist has brought so far.
+    relist: Option<Relist<K>>,
+}
+
+struct Relist<K> {
+    listed: BTreeMap<Key, K>,
+    /// Objects that we wrote or deleted after the relist began: the list may be older than these.
+    written_since: BTreeSet<Key>,
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), deleted: BTreeMap::new(), indexes: BTreeMap::new(), relist: None }
+    }
+}
+
+impl<K: Resource + Clone> Cache<K> {
+    /// Finds objects also by the values that this function gives. Before the first object only.
+    pub fn add_index(&mut self, name: &'static str, values_of: fn(&K) -> Vec<String>) {
+        self.indexes.insert(name, Index { values_of, keys: BTreeMap::new() });
+    }
+
+    /// The object of this key.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.entries.get(key).map(|e| e.object.clone())
+    }
+
+    /// All objects in order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.entries.values().map(|e| &e.object)
+    }
+
+    /// The objects of one namespace in order of their names.
+    #[must_use]
+    pub fn namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        let from = Key { namespace: namespace.into(), name: "".into() };
+        self.entries
+            .range(from..)
+            .take_while(|(key, _)| &*key.namespace == namespace)
+            .map(|(_, e)| e.object.clone())
+            .collect()
+    }
+
+    /// The objects under this value of an index, in order of their keys. An index that was never added has none.
+    #[must_use]
+    pub fn by_index(&self, index: &'static str, value: &str) -> Vec<Arc<K>> {
+        let Some(keys) = self.indexes.get(index).and_then(|index| index.keys.get(value)) else { return Vec::new() };
+        keys.iter().filter_map(|key| self.get(key)).collect()
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The watch says that this is the object now.
+    pub fn applied(&mut self, object: K) -> Option<Change<K>> {
+        let key = Key::of(&object);
+        if let Some(uid) = self.deleted.get(&key) {
+            if object.meta().uid.as_deref() == Some(uid) {
+                return None;
+            }
+            self.deleted.remove(&key);
+        }
+        if let Some(entry) = self.entries.get_mut(&key) {
+            if let Some(awaited) = &entry.awaiting {
+                if object.meta().resource_version.as_deref() == Some(awaited) {
+                    entry.awaiting = None;
+                }
+                return None;
+            }
+            if entry.object.meta().resource_version == object.meta().resource_version {
+                return None;
+            }
+        }
+        Some(self.put(key, object, None))
+    }
+
+    /// The watch says that the object is gone.
+    pub fn deleted(&mut self, object: &K) -> Option<Change<K>> {
+        let key = Key::of(object);
+        if self.deleted.get(&key).map(String::as_str) == object.meta().uid.as_deref() {
+            self.deleted.remove(&key);
+        }
+        let entry = self.entries.get(&key)?;
+        // An older incarnation went: what stands here was created since, by us.
+        if entry.awaiting.is_some() && entry.object.meta().uid != object.meta().uid {
+            return None;
+        }
+        self.remove(&key)
+    }
+
+    /// A list begins.
+    pub fn relist_started(&mut self) {
+        self.relist = Some(Relist { listed: BTreeMap::new(), written_since: BTreeSet::new() });
+    }
+
+    /// One object of the list.
+    pub fn relisted(&mut self, object: K) {
+        let key = Key::of(&object);
+        if let Some(relist) = &mut self.relist {
+            relist.listed.insert(key, object);
+        }
+    }
+
+    /// The list is complete: whatever is not in it is gone, unless we wrote it meanwhile.
+    pub fn relist_done(&mut self) -> Vec<Change<K>> {
+        let Some(relist) = self.relist.take() else { return Vec::new() };
+        let mut changes = Vec::new();
+        let gone: Vec<Key> = self
+            .entries
+            .keys()
+            .filter(|key| !relist.listed.contains_key(*key) && !relist.written_since.contains(*key))
+            .cloned()
+            .collect();
+        changes.extend(gone.iter().filter_map(|key| self.remove(key)));
+        for (key, object) in relist.listed {
+            if relist.written_since.contains(&key) {
+                continue;
+            }
+            self.deleted.remove(&key);
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.awaiting = None;
+                if entry.object.meta().resource_version == object.meta().resource_version {
+                    continue;
+                }
+            }
+            changes.push(self.put(key, object, None));
+        }
+        // What the list does not contain was deleted before it began.
+        self.deleted.retain(|key, _| relist.written_since.contains(key));
+        changes
+    }
+
+    /// A write of ours, based on this version (`None`: a create), was answered with this object.
+    pub fn written(&mut self, base: Option<&str>, object: K) -> Option<Change<K>> {
+        let key = Key::of(&object);
+        let version = object.resource_version()?;
+        let follows = match (self.entries.get(&key), base) {
+            (None, None) => self.deleted.get(&key).map(String::as_str) != object.meta().uid.as_deref(),
+            // The watch was faster: it showed the object and that it is gone, or shows a later one.
+            (None, Some(_)) => false,
+            (Some(entry), None) => entry.object.meta().uid != object.meta().uid,
+            (Some(entry), Some(base)) => entry.object.meta().resource_version.as_deref() == Some(base),
+        };
+        if !follows {
+            return None;
+        }
+        if let Some(relist) = &mut self.relist {
+            relist.written_since.insert(key.clone());
+        }
+        if base == Some(version.as_str()) {
+            return None;
+        }
+        Some(self.put(key, object, Some(version)))
+    }
+
+    /// A delete of ours removed this object at once.
+    pub fn removed(&mut self, key: &Key, uid: &str) -> Option<Change<K>> {
+        let entry = self.entries.get(key)?;
+        if entry.object.meta().uid.as_deref() != Some(uid) {
+            return None;
+        }
+        if let Some(relist) = &mut self.relist {
+            relist.written_since.insert(key.clone());
+        }
+        self.deleted.insert(key.clone(), uid.to_owned());
+        self.remove(key)
+    }
+
+    fn put(&mut self, key: Key, object: K, awaiting: Option<String>) -> Change<K> {
+        let new = Arc::new(object);
+        let old = self.entries.insert(key.clone(), Entry { object: new.clone(), awaiting }).map(|e| e.object);
+        for index in self.indexes.values_mut() {
+            if let Some(old) = &old {
+                index.strike(&key, old);
+            }
+            for value in (index.values_of)(&new) {
+                index.keys.entry(value).or_default().insert(key.clone());
+            }
+        }
+        Change { old, new: Some(new) }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Change<K>> {
+        let old = self.entries.remove(key)?.object;
+        for index in self.indexes.values_mut() {
+            index.strike(key, &old);
+        }
+        Some(Change { old: Some(old), new: None })
+    }
+}
+
+impl<K> Index<K> {
+    fn strike(&mut self, key: &Key, object: &K) {
+        for value in (self.values_of)(object) {
+            if let Some(keys) = self.keys.get_mut(&value) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.keys.remove(&value);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn object(uid: &str, version: &str) -> ConfigMap {
+        let mut o = ConfigMap::default();
+        o.metadata.name = Some("a".into());
+        o.metadata.namespace = Some("d".into());
+        o.metadata.uid = Some(uid.into());
+        o.metadata.resource_version = Some(version.into());
+        o
+    }
+
+    fn shown(cache: &Cache<ConfigMap>) -> Option<String> {
+        cache.get(&Key::new("d", "a")).and_then(|o| o.resource_version())
+    }
+
+    fn with(versions: &[&str]) -> Cache<ConfigMap> {
+        let mut cache = Cache::default();
+        for version in versions {
+            cache.applied(object("u", version));
+        }
+        cache
+    }
+
+    #[test]
+    fn an_answer_lies_over_older_events_until_its_echo() {
+        let mut cache = with(&["1"]);
+        assert!(cache.written(Some("1"), object("u", "3")).is_some());
+        assert!(cache.applied(object("u", "2")).is_none(), "older than our write");
+        assert_eq!(shown(&cache).as_deref(), Some("3"));
+        assert!(cache.applied(object("u", "3")).is_none(), "the echo is no news");
+        assert!(cache.applied(object("u", "4")).is_some());
+        assert_eq!(shown(&cache).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn an_answer_that_the_watch_overtook_is_dropped() {
+        let mut cache = with(&["1", "3", "4"]);
+        assert!(cache.written(Some("1"), object("u", "3")).is_none());
+        assert_eq!(shown(&cache).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn answers_out_of_order_never_go_back() {
+        let mut cache = with(&["1"]);
+        // 1 -> 2 and 2 -> 3 were answered in the other order.
+        assert!(cache.written(Some("2"), object("u", "3")).is_none());
+        assert!(cache.written(Some("1"), object("u", "2")).is_some());
+        assert!(cache.applied(object("u", "2")).is_none());
+        assert!(cache.applied(object("u", "3")).is_some());
+        assert_eq!(shown(&cache).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_create_is_shown_at_once_and_an_old_incarnations_end_does_not_remove_it() {
+        let mut cache = with(&["1"]);
+        assert!(cache.removed(&Key::new("d", "a"), "u").is_some());
+        assert!(cache.written(None, object("v", "5")).is_some());
+        assert!(cache.applied(object("u", "2")).is_none(), "of the old incarnation");
+        assert!(cache.deleted(&object("u", "4")).is_none());
+        assert_eq!(shown(&cache).as_deref(), Some("5"));
+        assert!(cache.applied(object("v", "5")).is_none());
+        assert!(cache.deleted(&object("v", "6")).is_some());
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn what_we_deleted_does_not_come_back_by_a_late_event() {
+        let mut cache = with(&["1"]);
+        cache.removed(&Key::new("d", "a"), "u");
+        assert!(cache.applied(object("u", "2")).is_none());
+        assert!(cache.deleted(&object("u", "3")).is_none());
+        assert!(cache.applied(object("v", "4")).is_some(), "a new incarnation");
+    }
+
+    #[test]
+    fn a_relist_removes_what_it_lacks_but_not_what_we_wrote_since() {
+        let mut cache = with(&["1"]);
+        cache.relist_started();
+        let mut b = object("w", "9");
+        b.metadata.name = Some("b".into());
+        assert!(cache.written(None, b).is_some());
+        let changes = cache.relist_done();
+        assert_eq!(changes.len(), 1);
+        assert!(changes[0].new.is_none());
+        assert_eq!(cache.len(), 1);
+        // The next relist began after that write: it is the truth.
+        cache.relist_started();
+        assert_eq!(cache.relist_done().len(), 1);
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_relist_older_than_our_write_does_not_undo_it_and_a_later_one_ends_the_waiting() {
+        let mut cache = with(&["1"]);
+        cache.relist_started();
+        cache.relisted(object("u", "1"));
+        cache.written(Some("1"), object("u", "2"));
+        assert!(cache.relist_done().is_empty());
+        assert_eq!(shown(&cache).as_deref(), Some("2"));
+        cache.relist_started();
+        cache.relisted(object("u", "3"));
+        assert_eq!(cache.relist_done().len(), 1);
+        assert!(cache.applied(object("u", "4")).is_some(), "no longer waiting for 2");
+    }
+
+    #[test]
+    fn indexes_follow_changes() {
+        let mut cache = Cache::<ConfigMap>::default();
+        cache.add_index("uid", |o| o.metadata.uid.iter().cloned().collect());
+        cache.applied(object("u", "1"));
+        assert_eq!(cache.by_index("uid", "u").len(), 1);
+        cache.applied(object("v", "2"));
+        assert!(cache.by_index("uid", "u").is_empty());
+        assert_eq!(cache.by_index("uid", "v").len(), 1);
+        cache.deleted(&object("v", "3"));
+        assert!(cache.by_index("uid", "v").is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! Clients: over the network without retries that would hide faults, and in-process over the embedded server.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Method, Request, Response};
+use hyper_util::rt::TokioExecutor;
+use kube::{
+    Client, Config,
+    client::{Body, ConfigExt as _},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+/// Every request gets its first byte of an answer within this time or fails (propagation.md 29).
+const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig can't be used.
+    #[error(
+        "kubeconfig {path}: {source}\n  try: --kubeconfig FILE with a file that `kubectl --kubeconfig FILE version` accepts"
+    )]
+    Kubeconfig {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: KubeconfigError,
+    },
+    /// The credentials or the TLS settings in it can't be used.
+    #[error("credentials of {server}: {source}")]
+    Credentials {
+        /// The API server.
+        server: String,
+        /// What is wrong with them.
+        source: Box<kube::Error>,
+    },
+}
+
+/// How many requests went through a client, by kind: for metrics and for the proof that a settled fleet is quiet.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// GET requests, lists among them, watches not.
+    pub reads: AtomicU64,
+    /// Watches begun.
+    pub watches: AtomicU64,
+    /// POST, PUT, PATCH and DELETE requests.
+    pub writes: AtomicU64,
+}
+
+impl Traffic {
+    fn count(&self, request: &Request<Body>) {
+        let watch = request.uri().query().is_some_and(|q| q.split('&').any(|p| p == "watch=true" || p == "watch=1"));
+        let counter = match (request.method(), watch) {
+            (&Method::GET, true) => &self.watches,
+            (&Method::GET | &Method::HEAD, false) => &self.reads,
+            _ => &self.writes,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The client configuration of a context (the current one if none is named) of a kubeconfig file.
+///
+/// # Errors
+/// If the file can't be read or parsed, or names no such context.
+pub async fn kubeconfig_client_config(path: &Path, context: Option<&str>) -> Result<Config, ClientError> {
+    let failed = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+}
+
+/// A client for a server over the network. It has a deadline and no retries: our queues retry, and know what they do.
+///
+/// # Errors
+/// If the credentials or TLS settings can't be used.
+pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<Client, ClientError> {
+    let server = config.cluster_url.to_string();
+    let failed = |source| ClientError::Credentials { server: server.clone(), source: Box::new(source) };
+    let https = config.rustls_https_connector().map_err(failed)?;
+    let service = ServiceBuilder::new()
+        .map_request(move |request: Request<Body>| {
+            traffic.count(&request);
+            request
+        })
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(failed)?)
+        .timeout(REQUEST_DEADLINE)
+        .map_err(BoxError::from)
+        .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https));
+    Ok(Client::new(service, config.default_namespace))
+}
+
+/// A client over a service in this process: the embedded server, or a fault layer in front of it.
+pub fn in_process_client<S, B>(service: S, traffic: Arc<Traffic>) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let counted = service.map_request(move |request: Request<Body>| {
+        traffic.count(&request);
+        request
+    });
+    Client::new(ServiceBuilder::new().timeout(REQUEST_DEADLINE).service(counted), "default")
+}

@@ -1,0 +1,153 @@
+//! Every failure of a request, in the classes that make the caller do something different (testing.md 3.1).
+
+use std::time::Duration;
+
+use kube::{Error, core::Status};
+
+/// Why a request did not give the wanted answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    /// The object is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// It is there already.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// It changed since it was read: observe again.
+    #[error("{0}")]
+    Conflict(String),
+    /// The revision is too old: list again.
+    #[error("{0}")]
+    Expired(String),
+    /// The server asks to wait.
+    #[error("{message}")]
+    Throttled {
+        /// What it said.
+        message: String,
+        /// How long to wait, if it said so.
+        after: Option<Duration>,
+    },
+    /// The server can't answer now; nothing was written.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Not allowed, or not known who asks.
+    #[error("{0}")]
+    Denied(String),
+    /// The server will never accept this.
+    #[error("{0}")]
+    Invalid(String),
+    /// No answer, or one that makes no sense: it may have happened. Observe before acting again.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl Failure {
+    /// True where trying the same again can't help before something else changes.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Invalid(_) | Self::Denied(_))
+    }
+
+    /// True if the object was not found.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+
+    /// True if the object changed since it was read.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
+    }
+
+    /// The class as a word, for metrics and logs.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "NotFound",
+            Self::AlreadyExists(_) => "AlreadyExists",
+            Self::Conflict(_) => "Conflict",
+            Self::Expired(_) => "Expired",
+            Self::Throttled { .. } => "Throttled",
+            Self::Unavailable(_) => "Unavailable",
+            Self::Denied(_) => "Denied",
+            Self::Invalid(_) => "Invalid",
+            Self::Unknown(_) => "Unknown",
+        }
+    }
+
+    fn from_status(status: &Status) -> Self {
+        let message = status.message.clone();
+        let after = status
+            .details
+            .as_ref()
+            .map(|d| u64::from(d.retry_after_seconds))
+            .filter(|s| *s > 0)
+            .map(Duration::from_secs);
+        match (status.code, status.reason.as_str()) {
+            (_, "AlreadyExists") => Self::AlreadyExists(message),
+            (404, _) => Self::NotFound(message),
+            (409, _) => Self::Conflict(message),
+            (410, _) => Self::Expired(message),
+            (429, _) => Self::Throttled { message, after },
+            (401 | 403, _) => Self::Denied(message),
+            (400 | 405 | 406 | 413 | 415 | 422, _) => Self::Invalid(message),
+            (503, _) => Self::Unavailable(message),
+            // 500 and 504 may come from behind the point where the write was made.
+            _ => {
+                Self::Unknown(if message.is_empty() { format!("the server answered {}", status.code) } else { message })
+            }
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Api(status) => Self::from_status(&status),
+            Error::BuildRequest(e) => Self::Invalid(e.to_string()),
+            Error::Auth(e) => Self::Denied(e.to_string()),
+            other => Self::Unknown(with_sources(&other)),
+        }
+    }
+}
+
+/// An error with its causes, each once: kube's own message names only the outermost.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        for (name, code, reason, want) in [
+            ("a missing object", 404, "NotFound", "NotFound"),
+            ("a create that lost the race", 409, "AlreadyExists", "AlreadyExists"),
+            ("a write over a newer version", 409, "Conflict", "Conflict"),
+            ("a watch from too long ago", 410, "Expired", "Expired"),
+            ("a busy server", 429, "TooManyRequests", "Throttled"),
+            ("no permission", 403, "Forbidden", "Denied"),
+            ("an expired token", 401, "Unauthorized", "Denied"),
+            ("a bad object", 422, "Invalid", "Invalid"),
+            ("a server going down", 503, "ServiceUnavailable", "Unavailable"),
+            ("a timeout behind the server", 504, "Timeout", "Unknown"),
+            ("an internal error", 500, "InternalError", "Unknown"),
+        ] {
+            let status = Status { code, reason: reason.into(), ..Status::default() };
+            assert_eq!(Failure::from_status(&status).class(), want, "{name}");
+        }
+    }
+}

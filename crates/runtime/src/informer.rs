@@ -1,0 +1,252 @@
+//! An informer: one watch of one kind that keeps a [`Cache`] and tells what changed.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use ironclad_seam::{Seam, Tasks};
+use kube::{
+    Api, Resource,
+    runtime::watcher::{self, Event},
+};
+use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+
+use crate::{Cache, Change, Key};
+
+/// The first wait after a watch that broke.
+const BACKOFF_BASE: Duration = Duration::from_millis(200);
+/// The longest wait between two tries of a watch that goes on breaking.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long the server keeps one watch, seconds. Load balancers drop idle connections after 240 s.
+const WATCH_SECONDS: u32 = 200;
+
+/// Which objects of a kind an informer watches.
+#[derive(Debug, Clone, Default)]
+pub struct WatchScope {
+    /// Only objects with these labels.
+    pub labels: Option<String>,
+    /// Only objects with these fields.
+    pub fields: Option<String>,
+}
+
+/// Adds an index before the informer starts.
+pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
+
+type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
+pub struct Informer<K>(Arc<Shared<K>>);
+
+struct Shared<K> {
+    cache: RwLock<Cache<K>>,
+    handlers: RwLock<Vec<Handler<K>>>,
+    /// One change at a time reaches the handlers, in the order in which the cache took it.
+    telling: Mutex<()>,
+    progress: Mutex<Progress>,
+    changed: Notify,
+    /// Ends the wait of a broken watch early.
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Progress {
+    synced: bool,
+    /// What the last try of the watch said, while it is broken.
+    trouble: Option<String>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> Informer<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// An informer with these indexes that does not run yet.
+    #[must_use]
+    pub fn new(indexes: &[Indexer<K>]) -> Self {
+        let mut cache = Cache::default();
+        for (name, values) in indexes {
+            cache.add_index(name, *values);
+        }
+        Self(Arc::new(Shared {
+            cache: RwLock::new(cache),
+            handlers: RwLock::default(),
+            telling: Mutex::default(),
+            progress: Mutex::default(),
+            changed: Notify::new(),
+            wake: Notify::new(),
+        }))
+    }
+
+    /// Calls this for every change, own writes included, in order. It must not wait and must not write to this informer.
+    pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        self.0.handlers.write().push(Box::new(handler));
+    }
+
+    /// The object of this key.
+    #[must_use]
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.get_key(&Key::new(namespace, name))
+    }
+
+    /// The object of this key.
+    #[must_use]
+    pub fn get_key(&self, key: &Key) -> Option<Arc<K>> {
+        self.0.cache.read().get(key)
+    }
+
+    /// All objects in order of their keys.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.0.cache.read().iter().cloned().collect()
+    }
+
+    /// The objects of one namespace in order of their names.
+    #[must_use]
+    pub fn namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.0.cache.read().namespace(namespace)
+    }
+
+    /// The objects under this value of an index.
+    #[must_use]
+    pub fn by_index(&self, index: &'static str, value: &str) -> Vec<Arc<K>> {
+        self.0.cache.read().by_index(index, value)
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.cache.read().len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True once the first list is complete.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.0.progress.lock().synced
+    }
+
+    /// What the watch suffers from, while it is broken.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.0.progress.lock().trouble.clone()
+    }
+
+    /// Resolves when the first list is complete.
+    pub async fn synced(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_synced() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Ends the wait of a broken watch: the server is known to be back.
+    pub fn wake(&self) {
+        self.0.wake.notify_one();
+    }
+
+    /// The answer to a write of ours that was conditional on this version (`None`: a create).
+    pub fn written(&self, base: Option<&str>, mut object: K) {
+        slim(&mut object);
+        self.tell(|cache| cache.written(base, object).into_iter().collect());
+    }
+
+    /// A delete of ours removed the object at once.
+    pub fn removed(&self, key: &Key, uid: &str) {
+        self.tell(|cache| cache.removed(key, uid).into_iter().collect());
+    }
+
+    /// Runs the watch as a task of this group.
+    pub fn start(&self, name: &'static str, seam: &Seam, tasks: &Tasks, api: Api<K>, scope: &WatchScope) {
+        let mut config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
+        if let Some(labels) = &scope.labels {
+            config = config.labels(labels);
+        }
+        if let Some(fields) = &scope.fields {
+            config = config.fields(fields);
+        }
+        let (this, clock, jitter) = (self.clone(), seam.clock.clone(), seam.rng.stream("informer"));
+        tasks.spawn(format!("informer/{name}"), async move {
+            let mut stream = Box::pin(watcher::watcher(api, config));
+            let mut failures = 0u32;
+            while let Some(event) = stream.next().await {
+                match event {
+                    Ok(event) => {
+                        failures = 0;
+                        this.observe(event);
+                    }
+                    Err(error) => {
+                        let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+                        let wait = wait + jitter.duration_up_to(wait / 2);
+                        failures = failures.saturating_add(1);
+                        tracing::debug!(informer = name, %error, ?wait, "watch broke");
+                        this.0.progress.lock().trouble = Some(error.to_string());
+                        tokio::select! {
+                            biased;
+                            () = this.0.wake.notified() => failures = 0,
+                            () = clock.sleep(wait) => {}
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    fn observe(&self, event: Event<K>) {
+        match event {
+            Event::Init => self.0.cache.write().relist_started(),
+            Event::InitApply(mut object) => {
+                slim(&mut object);
+                self.0.cache.write().relisted(object);
+            }
+            Event::InitDone => {
+                self.tell(Cache::relist_done);
+                {
+                    let mut progress = self.0.progress.lock();
+                    progress.synced = true;
+                    progress.trouble = None;
+                }
+                self.0.changed.notify_waiters();
+            }
+            Event::Apply(mut object) => {
+                slim(&mut object);
+                self.tell(|cache| cache.applied(object).into_iter().collect());
+            }
+            Event::Delete(object) => self.tell(|cache| cache.deleted(&object).into_iter().collect()),
+        }
+    }
+
+    fn tell(&self, update: impl FnOnce(&mut Cache<K>) -> Vec<Change<K>>) {
+        let _order = self.0.telling.lock();
+        let changes = update(&mut self.0.cache.write());
+        if changes.is_empty() {
+            return;
+        }
+        let handlers = self.0.handlers.read();
+        for change in &changes {
+            for handler in handlers.iter() {
+                handler(change);
+            }
+        }
+    }
+}
+
+/// Nobody reads who owns which field, and it is half of a small object.
+fn slim<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}

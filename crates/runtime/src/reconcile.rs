@@ -1,0 +1,151 @@
+//! The loop of every reconciler: take a key, reconcile it, and go on, whatever happens.
+
+use std::{
+    fmt::Debug,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use ironclad_seam::Tasks;
+
+use crate::{Failure, Queue};
+
+/// What a reconciler wants for its key after it went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until something changes.
+    Forget,
+    /// Look again after this wait.
+    After(Duration),
+    /// Not well, and no error either: look again with backoff.
+    Retry,
+}
+
+/// The counters of one reconciler, for metrics.
+#[derive(Debug, Default)]
+pub struct Worker {
+    /// Passes that ended well.
+    pub succeeded: AtomicU64,
+    /// Passes that failed.
+    pub failed: AtomicU64,
+    /// Passes that panicked.
+    pub panicked: AtomicU64,
+}
+
+/// Runs so many workers of a reconciler as tasks of this group. A panic is caught, counted, told and backed off.
+pub fn run_workers<T, F, Fut>(
+    name: &'static str,
+    tasks: &Tasks,
+    queue: &Queue<T>,
+    workers: usize,
+    reconcile: F,
+) -> Arc<Worker>
+where
+    T: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
+{
+    let counters = Arc::new(Worker::default());
+    for _ in 0..workers {
+        let (queue, reconcile, counters) = (queue.clone(), reconcile.clone(), counters.clone());
+        tasks.spawn(name, async move {
+            loop {
+                let key = queue.next().await;
+                let outcome = AssertUnwindSafe(async { reconcile(key.clone()).await }).catch_unwind().await;
+                after(name, &queue, &counters, &key, outcome);
+                queue.done(&key);
+            }
+        });
+    }
+    counters
+}
+
+fn after<T: Ord + Clone + Debug>(
+    name: &'static str,
+    queue: &Queue<T>,
+    counters: &Worker,
+    key: &T,
+    outcome: Result<Result<Next, Failure>, Box<dyn std::any::Any + Send>>,
+) {
+    let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+    match outcome {
+        Ok(Ok(next)) => {
+            count(&counters.succeeded);
+            match next {
+                Next::Forget => queue.forget(key),
+                Next::After(wait) => {
+                    queue.forget(key);
+                    queue.add_after(key.clone(), wait);
+                }
+                Next::Retry => {
+                    queue.retry(key.clone());
+                }
+            }
+        }
+        Ok(Err(failure)) => {
+            count(&counters.failed);
+            let wait = queue.retry(key.clone());
+            if failure.is_conflict() {
+                tracing::debug!(reconciler = name, ?key, ?wait, %failure, "the object changed, observing again");
+            } else {
+                tracing::warn!(reconciler = name, ?key, ?wait, class = failure.class(), %failure, "reconcile failed");
+            }
+        }
+        Err(panic) => {
+            count(&counters.panicked);
+            let wait = queue.retry(key.clone());
+            let what = panic
+                .downcast_ref::<&str>()
+                .map(|s| (*s).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_default();
+            tracing::error!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_seam::{Clock, Rng};
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_or_an_error_is_backed_off_and_others_go_on() {
+        let tasks = Tasks::new("t");
+        let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
+        let seen: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let log = seen.clone();
+        let counters = run_workers("test", &tasks, &queue, 1, move |key: &'static str| {
+            let log = log.clone();
+            async move {
+                log.lock().push(key);
+                let times = log.lock().iter().filter(|k| **k == key).count();
+                match (key, times) {
+                    ("panics", 1) => panic!("on purpose"),
+                    ("fails", 1) => Err(Failure::Unavailable("busy".into())),
+                    _ => Ok(Next::Forget),
+                }
+            }
+        });
+        for key in ["panics", "fails", "well"] {
+            queue.add(key);
+        }
+        while !queue.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(seen.lock().iter().filter(|k| **k == "well").count(), 1);
+        assert_eq!(seen.lock().iter().filter(|k| **k == "panics").count(), 2);
+        assert_eq!(seen.lock().iter().filter(|k| **k == "fails").count(), 2);
+        assert_eq!(counters.panicked.load(Ordering::Relaxed), 1);
+        assert_eq!(counters.failed.load(Ordering::Relaxed), 1);
+        assert_eq!(counters.succeeded.load(Ordering::Relaxed), 3);
+    }
+}

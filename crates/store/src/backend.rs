@@ -1,0 +1,58 @@
+//! The durable side of the store: four functions.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{BackendError, Entry, Key, Revision, Transaction};
+
+/// Keeps what was committed across restarts. Called by one thread at a time.
+pub trait Backend: Send {
+    /// Everything that was committed: the newest state of each server and the transactions since its floor.
+    /// Called once, first.
+    fn load(&mut self) -> Result<Loaded, BackendError>;
+
+    /// Makes the transactions durable, all or none. When it answers, no crash can lose them. After an error the
+    /// engine never calls it again: whether the group is there is found out by the next `load`.
+    fn commit(&mut self, group: &[Record]) -> Result<(), BackendError>;
+
+    /// Forgets a server's transactions up to and including this revision; its newest state stays. A crash may undo it.
+    fn compact(&mut self, server: &str, floor: Revision) -> Result<(), BackendError>;
+
+    /// Figures for metrics and benches.
+    fn stats(&self) -> BackendStats;
+}
+
+/// One transaction of one server, as it is committed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The server.
+    pub server: Arc<str>,
+    /// Its transaction.
+    pub transaction: Arc<Transaction>,
+}
+
+/// What a backend kept, by server.
+pub type Loaded = BTreeMap<String, LoadedServer>;
+
+/// What a backend kept of one server.
+#[derive(Debug)]
+pub struct LoadedServer {
+    /// The newest revision.
+    pub revision: Revision,
+    /// The newest state, in key order.
+    pub head: Vec<(Key, Entry)>,
+    /// The newest transactions, without gaps, up to `revision`; may be empty. Their entries share bytes with `head`.
+    pub log: Vec<Arc<Transaction>>,
+}
+
+/// Figures of a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackendStats {
+    /// Groups made durable since it was opened.
+    pub commits: u64,
+    /// Transactions in them.
+    pub transactions: u64,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Bytes that it takes on disk (or in memory), where that is known.
+    pub stored_bytes: Option<u64>,
+}

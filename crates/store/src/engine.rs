@@ -1,0 +1,265 @@
+//! One engine per process: the servers, the queue of accepted transactions, and who commits it.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use ironclad_seam::Clock;
+use parking_lot::{Mutex, RwLock};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
+};
+
+use crate::{
+    Backend, BackendStats, Commit, Compare, Loaded, LoadedServer, Op, OpenError, Options, Store, StoreError, TxnResult,
+    group::{Committer, Item, Queue},
+    limits,
+    overlay::{Outcome, Overlay},
+    space::Space,
+    store::Server,
+};
+
+/// Owns the backend and the committer of a process, and all its servers. Cheap to clone.
+///
+/// When the last clone and the last [`Store`] are gone, or at [`Engine::close`], what was accepted is finished and the
+/// backend is released.
+#[derive(Clone)]
+pub struct Engine(Arc<Handle>);
+
+struct Handle {
+    shared: Arc<Shared>,
+    mode: Commit,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What writers and the committer share.
+pub(crate) struct Shared {
+    pub(crate) queue: Queue,
+    pub(crate) committer: Mutex<Committer>,
+    /// Room in the queue, in KiB.
+    room: Arc<Semaphore>,
+    servers: Mutex<Servers>,
+    pub(crate) clock: Clock,
+}
+
+#[derive(Default)]
+struct Servers {
+    open: BTreeMap<String, Arc<Server>>,
+    /// Loaded, but nobody has asked for them yet.
+    loaded: Loaded,
+}
+
+/// Figures of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Groups committed.
+    pub groups: u64,
+    /// Transactions in them.
+    pub transactions: u64,
+    /// Transactions in the largest group.
+    pub largest_group: u64,
+    /// The backend's own figures.
+    pub backend: BackendStats,
+}
+
+impl Engine {
+    /// Loads what the backend kept and starts the committer.
+    ///
+    /// # Errors
+    /// The backend can't be read, or the thread can't be started.
+    pub fn open(mut backend: Box<dyn Backend>, mode: Commit, clock: Clock) -> Result<Self, OpenError> {
+        let loaded = backend.load()?;
+        let shared = Arc::new(Shared {
+            queue: Queue::default(),
+            committer: Mutex::new(Committer::new(backend, &loaded)),
+            room: Arc::new(Semaphore::new(kib(limits::QUEUE_BYTES_MAX) as usize)),
+            servers: Mutex::new(Servers { open: BTreeMap::new(), loaded }),
+            clock,
+        });
+        let thread = match mode {
+            Commit::Inline => None,
+            Commit::Thread => Some(start_committer(shared.clone()).map_err(OpenError::Thread)?),
+        };
+        Ok(Self(Arc::new(Handle { shared, mode, thread: Mutex::new(thread) })))
+    }
+
+    /// The server of this name, with the default [`Options`]. A new one begins empty, at [`Revision::FIRST`].
+    ///
+    /// [`Revision::FIRST`]: crate::Revision::FIRST
+    #[must_use]
+    pub fn store(&self, server: &str) -> Store {
+        Store::new(self.clone(), self.0.shared.server(server, None))
+    }
+
+    /// The server of this name, with these options from now on, for all who have it open.
+    #[must_use]
+    pub fn store_with(&self, server: &str, options: Options) -> Store {
+        Store::new(self.clone(), self.0.shared.server(server, Some(options)))
+    }
+
+    /// The names of all servers, those that nobody has opened yet included.
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
+        let servers = self.0.shared.servers.lock();
+        let mut names: Vec<_> = servers.open.keys().chain(servers.loaded.keys()).cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Figures for metrics and benches. Waits while a group is committed.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        self.0.shared.committer.lock().stats()
+    }
+
+    /// Why writes are refused, if they are: the text of [`StoreError::ReadOnly`] or [`StoreError::Closed`].
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<StoreError> {
+        self.0.shared.queue.refusal()
+    }
+
+    /// Finishes what was accepted, refuses what comes later, ends all watches and releases the backend.
+    /// Blocks for as long as the last groups take. Reads go on.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.shared.clock
+    }
+
+    /// Runs a checked transaction whose changes are in key order.
+    pub(crate) async fn txn(
+        &self,
+        server: &Arc<Server>,
+        compares: &[Compare],
+        ops: Vec<Op>,
+        bytes: usize,
+    ) -> Result<TxnResult, StoreError> {
+        let shared = &self.0.shared;
+        // A closed semaphore: the queue says why.
+        let room = shared.room.clone().acquire_many_owned(kib(bytes)).await.ok();
+        let answer = match shared.submit(server, compares, ops, bytes, room)? {
+            Submitted::Known(result) => return Ok(result),
+            Submitted::Queued(answer) => answer,
+        };
+        if self.0.mode == Commit::Inline {
+            shared.commit_all();
+        }
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("mode", &self.0.mode).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    fn close(&self) {
+        self.shared.queue.close();
+        self.shared.room.close();
+        match self.thread.lock().take() {
+            Some(thread) => {
+                // A panic of the committer has been turned into a failed backend already.
+                let _ = thread.join();
+            }
+            None => self.shared.commit_all(),
+        }
+        let mut wake = Vec::new();
+        for server in self.shared.servers.lock().open.values() {
+            server.space.write().hub.close(&mut wake);
+        }
+        self.shared.committer.lock().release();
+        for waker in wake {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+enum Submitted {
+    Known(TxnResult),
+    Queued(oneshot::Receiver<Result<TxnResult, StoreError>>),
+}
+
+impl Shared {
+    fn server(&self, name: &str, options: Option<Options>) -> Arc<Server> {
+        let mut servers = self.servers.lock();
+        if let Some(server) = servers.open.get(name) {
+            if let Some(options) = options {
+                server.space.write().set_options(options);
+            }
+            return server.clone();
+        }
+        let loaded = servers.loaded.remove(name);
+        let server = Arc::new(Server::new(name, loaded, options.unwrap_or_default(), self.clock.mono()));
+        servers.open.insert(name.to_owned(), server.clone());
+        server
+    }
+
+    /// Checks the conditions and, in the same breath, takes the revision and the place in the queue.
+    fn submit(
+        &self,
+        server: &Arc<Server>,
+        compares: &[Compare],
+        ops: Vec<Op>,
+        bytes: usize,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Result<Submitted, StoreError> {
+        let mut overlay = server.overlay.lock();
+        if let Some(refusal) = self.queue.refusal() {
+            return Err(refusal);
+        }
+        let outcome = overlay.evaluate(&server.space.read(), compares, ops);
+        let (answer, answered) = oneshot::channel();
+        let (transaction, result) = match outcome {
+            Outcome::Known(result) => return Ok(Submitted::Known(result)),
+            Outcome::AfterPending(result) => (None, result),
+            Outcome::Change(transaction) => {
+                let result = TxnResult::Done { revision: transaction.revision };
+                (Some(Arc::new(transaction)), result)
+            }
+        };
+        let item = Item { server: server.clone(), transaction: transaction.clone(), bytes, result, answer, room };
+        self.queue.push(item)?;
+        if let Some(transaction) = transaction {
+            overlay.accept(&transaction);
+        }
+        Ok(Submitted::Queued(answered))
+    }
+}
+
+impl Server {
+    fn new(name: &str, loaded: Option<LoadedServer>, options: Options, now: Instant) -> Self {
+        let space = Space::new(loaded, options, now);
+        Self {
+            name: name.into(),
+            overlay: Mutex::new(Overlay::new(space.revision())),
+            space: RwLock::new(space),
+            published: Notify::new(),
+        }
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the committer: an fsync blocks, and tokio's threads must not; the simulation commits inline"
+)]
+fn start_committer(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("store-committer".into()).spawn(move || shared.run_committer())
+}
+
+fn kib(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024).max(1)).unwrap_or(u32::MAX)
+}

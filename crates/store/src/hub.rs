@@ -1,0 +1,162 @@
+//! Who watches what. Publishing looks up the watchers of the changed keys; the others cost nothing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+    task::Waker,
+};
+
+use parking_lot::Mutex;
+
+use crate::{Options, Transaction};
+
+/// The watchers of a server, by prefix.
+#[derive(Default)]
+pub(crate) struct Hub {
+    by_prefix: BTreeMap<Box<[u8]>, BTreeMap<u64, Arc<Inbox>>>,
+    last_id: u64,
+    closed: bool,
+}
+
+/// What was published for one watcher and not yet taken.
+#[derive(Default)]
+pub(crate) struct Inbox(pub(crate) Mutex<InboxState>);
+
+#[derive(Default)]
+pub(crate) struct InboxState {
+    pub(crate) queue: VecDeque<(Arc<Transaction>, usize)>,
+    pub(crate) bytes: usize,
+    pub(crate) waker: Option<Waker>,
+    pub(crate) end: Option<End>,
+}
+
+/// Why nothing more comes after what is queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The buffer was full.
+    Lagged,
+    /// The engine was closed.
+    Closed,
+}
+
+impl Hub {
+    pub(crate) fn register(&mut self, prefix: &str) -> (u64, Arc<Inbox>) {
+        self.last_id += 1;
+        let inbox = Arc::new(Inbox::default());
+        if self.closed {
+            inbox.0.lock().end = Some(End::Closed);
+        } else {
+            self.by_prefix.entry(prefix.as_bytes().into()).or_default().insert(self.last_id, inbox.clone());
+        }
+        (self.last_id, inbox)
+    }
+
+    pub(crate) fn remove(&mut self, prefix: &str, id: u64) {
+        let Some(watchers) = self.by_prefix.get_mut(prefix.as_bytes()) else { return };
+        watchers.remove(&id);
+        if watchers.is_empty() {
+            self.by_prefix.remove(prefix.as_bytes());
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_prefix.values().map(BTreeMap::len).sum()
+    }
+
+    /// Queues the transaction for every watcher of one of its keys; those without room are ended.
+    pub(crate) fn deliver(
+        &mut self,
+        transaction: &Arc<Transaction>,
+        bytes: usize,
+        options: &Options,
+        wake: &mut Vec<Waker>,
+    ) {
+        let mut ended: Vec<(Box<[u8]>, u64)> = Vec::new();
+        for event in &transaction.events {
+            for (prefix, watchers) in self.prefixes_of(event.key.as_bytes()) {
+                for (id, inbox) in watchers {
+                    let mut inbox = inbox.0.lock();
+                    // A transaction comes whole, whatever number of its keys matches.
+                    let has = inbox.queue.back().is_some_and(|(t, _)| t.revision == transaction.revision);
+                    if has || inbox.end.is_some() {
+                        continue;
+                    }
+                    let room = inbox.queue.len() < options.watch_buffer
+                        && (inbox.queue.is_empty() || inbox.bytes + bytes <= options.watch_buffer_bytes);
+                    if room {
+                        inbox.bytes += bytes;
+                        inbox.queue.push_back((transaction.clone(), bytes));
+                    } else {
+                        inbox.end = Some(End::Lagged);
+                        ended.push((prefix.into(), *id));
+                    }
+                    wake.extend(inbox.waker.take());
+                }
+            }
+        }
+        for (prefix, id) in ended {
+            if let Some(watchers) = self.by_prefix.get_mut(&prefix) {
+                watchers.remove(&id);
+                if watchers.is_empty() {
+                    self.by_prefix.remove(&prefix);
+                }
+            }
+        }
+    }
+
+    /// Ends all watches, after what is queued for them.
+    pub(crate) fn close(&mut self, wake: &mut Vec<Waker>) {
+        self.closed = true;
+        for inbox in std::mem::take(&mut self.by_prefix).into_values().flat_map(BTreeMap::into_values) {
+            let mut inbox = inbox.0.lock();
+            inbox.end.get_or_insert(End::Closed);
+            wake.extend(inbox.waker.take());
+        }
+    }
+
+    /// The watched prefixes of a key, longest first.
+    ///
+    /// The greatest watched prefix up to the key either is one of its prefixes, or shares a beginning with it, beyond
+    /// which no watched prefix of the key can lie: so each step jumps, however many other prefixes there are.
+    fn prefixes_of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a BTreeMap<u64, Arc<Inbox>>)> {
+        let mut upper = Some(Bound::Included(key));
+        std::iter::from_fn(move || {
+            loop {
+                let (prefix, watchers) = self.by_prefix.range::<[u8], _>((Bound::Unbounded, upper?)).next_back()?;
+                if key.starts_with(prefix) {
+                    upper = (!prefix.is_empty()).then_some(Bound::Excluded(prefix));
+                    return Some((prefix, watchers));
+                }
+                let shared = key.iter().zip(prefix).take_while(|(a, b)| a == b).count();
+                upper = Some(Bound::Included(&key[..shared]));
+            }
+        })
+        .map(|(prefix, watchers)| (&**prefix, watchers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watched_prefixes_of_a_key() {
+        let mut hub = Hub::default();
+        for prefix in ["", "/a", "/a/", "/a/b", "/a/b/c", "/a/c/", "/a0", "/b/", "/a/b/c/d"] {
+            let _ = hub.register(prefix);
+        }
+        for (name, key, want) in [
+            ("all prefixes, longest first", "/a/b/c", vec!["/a/b/c", "/a/b", "/a/", "/a", ""]),
+            ("siblings in between are jumped over", "/a/c/x", vec!["/a/c/", "/a/", "/a", ""]),
+            ("no boundary is needed", "/abc", vec!["/a", ""]),
+            ("only the one that takes all", "/zzz", vec![""]),
+            ("before everything", "!", vec![""]),
+            ("the empty key", "", vec![""]),
+        ] {
+            let got: Vec<_> =
+                hub.prefixes_of(key.as_bytes()).map(|(p, _)| String::from_utf8_lossy(p).into_owned()).collect();
+            assert_eq!(got, want, "{name}");
+        }
+    }
+}

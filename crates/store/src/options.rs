@@ -1,0 +1,62 @@
+//! The bounds of the store.
+
+use std::time::Duration;
+
+/// Bounds that do not depend on who uses the store.
+pub mod limits {
+    /// The largest value: 1.5 MiB, as etcd takes it.
+    pub const VALUE_BYTES_MAX: usize = 1_536 * 1024;
+    /// The longest key.
+    pub const KEY_BYTES_MAX: usize = 4_096;
+    /// The most changes, and the most conditions, of one transaction.
+    pub const TXN_OPS_MAX: usize = 1_024;
+    /// The most bytes of keys and values of one transaction.
+    pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
+    /// What waits for the committer: writers beyond it wait in line.
+    pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+    /// One group commit takes transactions until it has so many bytes.
+    pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+    /// What a change counts against a server's window on top of key and value.
+    pub const EVENT_OVERHEAD_BYTES: usize = 160;
+}
+
+/// Who makes writes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// The writer itself, when its future is polled: no thread, so the same on every run. For the simulation.
+    Inline,
+    /// One thread, which commits together whatever queued up while it made the previous group durable.
+    Thread,
+}
+
+/// What a server keeps of its past, and how far a watcher may fall behind.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// History is kept so long (monotonic time), unless it grows too large first.
+    pub history: Duration,
+    /// History is cut when its changes (keys, values and an overhead each) have more bytes than this.
+    pub history_bytes: usize,
+    /// A watcher that has so many undelivered transactions is ended.
+    pub watch_buffer: usize,
+    /// A watcher whose undelivered transactions have more bytes than this is ended.
+    pub watch_buffer_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            history: Duration::from_secs(300),
+            history_bytes: 32 * 1024 * 1024,
+            watch_buffer: 4_096,
+            watch_buffer_bytes: 32 * 1024 * 1024,
+        }
+    }
+}
+
+impl Options {
+    /// Those of a simulated member: a process has many of them.
+    #[must_use]
+    pub fn member() -> Self {
+        Self { history_bytes: 8 * 1024 * 1024, ..Self::default() }
+    }
+}

@@ -1,0 +1,212 @@
+//! One server's keyspace, as its users see it.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+
+use crate::{
+    Compare, Engine, Entry, Expiry, Key, Op, Query, Range, Revision, RevisionError, StoreError, TxnResult, Watch,
+    limits, overlay::Overlay, space::Space,
+};
+
+/// Most entries that one call of [`Store::reap`] deletes.
+const REAP_MAX: usize = 256;
+
+/// One server of an engine. Locks are taken in this order: overlay, space, the engine's queue.
+pub(crate) struct Server {
+    pub(crate) name: Arc<str>,
+    pub(crate) overlay: Mutex<Overlay>,
+    pub(crate) space: RwLock<Space>,
+    /// Notified after each publication.
+    pub(crate) published: Notify,
+}
+
+/// A server's keyspace and revisions. Cheap to clone; all clones and all who open the same name see the same.
+#[derive(Clone)]
+pub struct Store {
+    engine: Engine,
+    server: Arc<Server>,
+}
+
+impl Store {
+    pub(crate) fn new(engine: Engine, server: Arc<Server>) -> Self {
+        Self { engine, server }
+    }
+
+    /// The name it was opened under.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server.name
+    }
+
+    /// The newest revision. Whatever was acknowledged before this call is in it.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.server.space.read().revision()
+    }
+
+    /// The oldest revision that can be read and watched from.
+    #[must_use]
+    pub fn floor(&self) -> Revision {
+        self.server.space.read().floor()
+    }
+
+    /// The newest state of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Entry> {
+        self.server.space.read().get(key).cloned()
+    }
+
+    /// The newest state of a key, and the revision at which it is that.
+    #[must_use]
+    pub fn get_with_revision(&self, key: &str) -> (Option<Entry>, Revision) {
+        let space = self.server.space.read();
+        (space.get(key).cloned(), space.revision())
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.server.space.read().len()
+    }
+
+    /// True if there is no key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many watches are open: for metrics.
+    #[must_use]
+    pub fn watches(&self) -> usize {
+        self.server.space.read().hub.len()
+    }
+
+    /// The keys with a prefix, in order, as one consistent state: the newest, or that of a revision that is still kept.
+    ///
+    /// # Errors
+    /// A revision below the floor or in the future.
+    pub fn range(&self, query: &Query<'_>) -> Result<Range, RevisionError> {
+        self.server.space.read().range(query)
+    }
+
+    /// If all conditions hold, makes all changes as one revision; else answers what the compared keys are.
+    ///
+    /// Durable and visible to readers and watchers when it answers. From its first poll on it runs to its end whatever
+    /// becomes of this future, unless it still waits in line for room in the queue: then it never happened. Writers
+    /// that run together see each other's accepted changes in their conditions: of two that compare the same revision,
+    /// one fails.
+    ///
+    /// # Errors
+    /// A value, key or transaction beyond its bound, a key changed twice; then nothing happened.
+    /// [`StoreError::ReadOnly`] when the backend failed: see there. [`StoreError::Closed`]: nothing happened.
+    pub async fn txn(&self, compares: Vec<Compare>, mut ops: Vec<Op>) -> Result<TxnResult, StoreError> {
+        ops.sort_by(|a, b| a.key().cmp(b.key()));
+        let bytes = check(&compares, &ops)?;
+        self.engine.txn(&self.server, &compares, ops, bytes).await
+    }
+
+    /// Writes a key without conditions; answers the revision.
+    ///
+    /// # Errors
+    /// As [`Store::txn`].
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<Revision, StoreError> {
+        match self.txn(Vec::new(), vec![Op::put(key, value)]).await? {
+            TxnResult::Done { revision } | TxnResult::Failed { revision, .. } => Ok(revision),
+        }
+    }
+
+    /// Everything that changes under the prefix after this revision; see [`Watch`] for what is promised.
+    ///
+    /// # Errors
+    /// A revision below the floor or in the future.
+    pub fn watch(&self, prefix: &str, from: Revision) -> Result<Watch, RevisionError> {
+        let registered = self.server.space.write().watch(prefix, from)?;
+        Ok(Watch::new(self.server.clone(), prefix, from, registered))
+    }
+
+    /// Resolves when this revision, or a later one, is published; gives that one. The caller sets the deadline.
+    pub async fn reached(&self, revision: Revision) -> Revision {
+        loop {
+            let published = self.server.published.notified();
+            tokio::pin!(published);
+            published.as_mut().enable();
+            let current = self.revision();
+            if current >= revision {
+                return current;
+            }
+            published.await;
+        }
+    }
+
+    /// When the next entry expires, by the wall clock.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Expiry> {
+        self.server.space.read().next_expiry()
+    }
+
+    /// Deletes entries that have expired, a bounded number; answers how many, so that one calls again until none is
+    /// left. The deletions are ordinary events of the watches. Entries that were written meanwhile stay.
+    ///
+    /// # Errors
+    /// As [`Store::txn`].
+    pub async fn reap(&self) -> Result<usize, StoreError> {
+        let now = u64::try_from(self.engine.clock().wall().as_second()).unwrap_or(0);
+        let expired = self.server.space.read().expired(now, REAP_MAX);
+        if expired.is_empty() {
+            return Ok(0);
+        }
+        let reap = |some: &[(Key, Revision)]| {
+            let compares = some.iter().map(|(key, modified)| Compare::modified(key.clone(), *modified)).collect();
+            self.txn(compares, some.iter().map(|(key, _)| Op::delete(key.clone())).collect())
+        };
+        if reap(&expired).await?.done().is_some() {
+            return Ok(expired.len());
+        }
+        let mut reaped = 0;
+        for one in expired.chunks(1) {
+            reaped += usize::from(reap(one).await?.done().is_some());
+        }
+        Ok(reaped)
+    }
+
+    /// Forgets the past before this revision: it becomes the floor. History is also cut by age and size on its own.
+    pub fn compact(&self, floor: Revision) {
+        self.server.space.write().compact(floor);
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("server", &self.server.name).finish_non_exhaustive()
+    }
+}
+
+/// Checks the bounds of a transaction whose changes are in key order; answers its bytes.
+fn check(compares: &[Compare], ops: &[Op]) -> Result<usize, StoreError> {
+    let mut total = 0;
+    for key in compares.iter().map(|c| &c.key).chain(ops.iter().map(Op::key)) {
+        if key.is_empty() || key.len() > limits::KEY_BYTES_MAX {
+            return Err(StoreError::KeyLength { bytes: key.len() });
+        }
+        total += key.len();
+    }
+    for op in ops {
+        if let Op::Put { key, value, .. } = op {
+            if value.len() > limits::VALUE_BYTES_MAX {
+                return Err(StoreError::ValueTooLarge { key: key.clone(), bytes: value.len() });
+            }
+            total += value.len();
+        }
+    }
+    let count = ops.len().max(compares.len());
+    if count > limits::TXN_OPS_MAX || total > limits::TXN_BYTES_MAX {
+        return Err(StoreError::TxnTooLarge { ops: count, bytes: total });
+    }
+    match ops.windows(2).find(|pair| pair[0].key() == pair[1].key()) {
+        Some(pair) => Err(StoreError::DuplicateKey { key: pair[0].key().clone() }),
+        None => Ok(total),
+    }
+}

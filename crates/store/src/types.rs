@@ -1,0 +1,222 @@
+//! What is stored and what is answered: keys, entries, events, transactions, ranges.
+
+use std::{borrow::Borrow, fmt, num::NonZeroU64, ops::Deref, sync::Arc};
+
+use bytes::Bytes;
+
+/// A point in a server's history. Every transaction that changes something takes the next one, without gaps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(NonZeroU64);
+
+impl Revision {
+    /// The revision of a server that was never written to. The first transaction takes the one after it.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+
+    /// The revision with this number; zero is none.
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+
+    /// The number, as it stands in a `resourceVersion`.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The revision after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The revision before this one; that of the first is the first.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self::new(self.get() - 1).unwrap_or(Self::FIRST)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+/// A key: a path, ordered by its bytes. Cheap to clone; the store keeps one copy of it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for Key {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Key {
+    fn from(key: &str) -> Self {
+        Self(key.into())
+    }
+}
+
+impl From<String> for Key {
+    fn from(key: String) -> Self {
+        Self(key.into())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// When an entry may be deleted: seconds since the Unix epoch, by the wall clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Expiry(NonZeroU64);
+
+impl Expiry {
+    /// The moment so many seconds after the Unix epoch; zero is none.
+    #[must_use]
+    pub const fn at_unix_seconds(seconds: u64) -> Option<Self> {
+        match NonZeroU64::new(seconds) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+
+    /// Seconds since the Unix epoch.
+    #[must_use]
+    pub const fn unix_seconds(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// The state of a key. Cheap to clone: clones share the value's bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The revision that created the key.
+    pub create: Revision,
+    /// The revision that wrote it last: what [`Compare`](crate::Compare) compares.
+    pub modified: Revision,
+    /// 1 at creation, one more with every write.
+    pub version: u64,
+    /// When [`Store::reap`](crate::Store::reap) may delete it.
+    pub expires: Option<Expiry>,
+    /// The value.
+    pub value: Bytes,
+}
+
+impl fmt::Debug for Entry {
+    // The value stays out: it may be a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("create", &self.create)
+            .field("modified", &self.modified)
+            .field("version", &self.version)
+            .field("bytes", &self.value.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The change of one key by one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The key.
+    pub key: Key,
+    /// What it is from this revision on; `None`: deleted.
+    pub entry: Option<Entry>,
+    /// What it was before; `None`: it did not exist.
+    pub previous: Option<Entry>,
+}
+
+/// All changes of one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The revision.
+    pub revision: Revision,
+    /// One event per key, in the order of the keys; never empty.
+    pub events: Box<[Event]>,
+}
+
+impl Transaction {
+    /// The events whose keys start with the prefix: one stretch, since events are in key order.
+    #[must_use]
+    pub fn under(&self, prefix: &str) -> &[Event] {
+        let from = self.events.partition_point(|e| e.key.as_str() < prefix);
+        let rest = &self.events[from..];
+        let to = rest.partition_point(|e| e.key.starts_with(prefix));
+        &rest[..to]
+    }
+}
+
+/// What to read: all keys with a prefix, or a page of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Query<'a> {
+    /// Keys that start with this; the empty one is all.
+    pub prefix: &'a str,
+    /// Only keys after this one.
+    pub start_after: Option<&'a str>,
+    /// At most so many entries.
+    pub limit: Option<usize>,
+    /// The state at this revision instead of the newest.
+    pub at: Option<Revision>,
+}
+
+impl<'a> Query<'a> {
+    /// All keys with this prefix, at the newest revision.
+    #[must_use]
+    pub const fn prefix(prefix: &'a str) -> Self {
+        Self { prefix, start_after: None, limit: None, at: None }
+    }
+}
+
+/// The answer to a [`Query`]: one consistent state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The entries in key order.
+    pub entries: Vec<(Key, Entry)>,
+    /// The revision of this state: `at`, or the newest when it was read.
+    pub revision: Revision,
+    /// How many more keys match after the last entry.
+    pub remaining: u64,
+}
+
+impl Range {
+    /// The limit cut the answer short: go on after the last key.
+    #[must_use]
+    pub fn more(&self) -> bool {
+        self.remaining > 0
+    }
+}

@@ -10,6 +10,8 @@
 //! filtered above it (reference/apiserver.md 29).
 
 mod backend;
+mod codec;
+mod data_dir;
 mod engine;
 mod error;
 mod group;
@@ -17,8 +19,10 @@ mod hub;
 mod memory;
 mod options;
 mod overlay;
+mod redb_backend;
 mod space;
 mod store;
+pub mod testing;
 mod txn;
 mod types;
 mod watch;
@@ -28,6 +32,7 @@ pub use engine::{Engine, EngineStats};
 pub use error::{BackendError, OpenError, RevisionError, StoreError};
 pub use memory::MemoryBackend;
 pub use options::{Commit, Options, limits};
+pub use redb_backend::RedbBackend;
 pub use store::Store;
 pub use txn::{Compare, Op, TxnResult};
 pub use types::{Entry, Event, Expiry, Key, Query, Range, Revision, Transaction};

@@ -36,6 +36,14 @@ struct Before {
     entry: Option<Entry>,
 }
 
+/// A watcher that was just registered.
+pub(crate) struct Registered {
+    pub(crate) id: u64,
+    pub(crate) inbox: Arc<Inbox>,
+    /// What it asked for and is past already.
+    pub(crate) backlog: VecDeque<Arc<Transaction>>,
+}
+
 struct Kept {
     transaction: Arc<Transaction>,
     since: Instant,
@@ -219,11 +227,7 @@ impl Space {
     }
 
     /// Registers a watcher for everything after `from`; what of it is already past comes back.
-    pub(crate) fn watch(
-        &mut self,
-        prefix: &str,
-        from: Revision,
-    ) -> Result<(u64, Arc<Inbox>, VecDeque<Arc<Transaction>>), RevisionError> {
+    pub(crate) fn watch(&mut self, prefix: &str, from: Revision) -> Result<Registered, RevisionError> {
         self.check(from)?;
         let missed = usize::try_from(self.revision.get() - from.get()).unwrap_or(usize::MAX);
         let backlog = self
@@ -233,7 +237,7 @@ impl Space {
             .map(|kept| kept.transaction.clone())
             .collect();
         let (id, inbox) = self.hub.register(prefix);
-        Ok((id, inbox, backlog))
+        Ok(Registered { id, inbox, backlog })
     }
 }
 

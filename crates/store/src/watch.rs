@@ -11,6 +11,7 @@ use std::{
 use crate::{
     Event, Revision, Transaction,
     hub::{End, Inbox},
+    space::Registered,
     store::Server,
 };
 
@@ -68,12 +69,8 @@ pub struct Lagged {
 }
 
 impl Watch {
-    pub(crate) fn new(
-        server: Arc<Server>,
-        prefix: &str,
-        from: Revision,
-        (id, inbox, backlog): (u64, Arc<Inbox>, VecDeque<Arc<Transaction>>),
-    ) -> Self {
+    pub(crate) fn new(server: Arc<Server>, prefix: &str, from: Revision, registered: Registered) -> Self {
+        let Registered { id, inbox, backlog } = registered;
         Self { server, prefix: prefix.into(), id, inbox, backlog, seen: from, ended: false }
     }
 

@@ -1,0 +1,187 @@
+//! How entries and transactions stand on disk (format 1). Numbers are little-endian.
+//!
+//! A log record holds what its transaction *replaced*: the new values are in the head or in a later record. So every
+//! value is on disk once, and walking the log backwards from the head gives each change both of its sides.
+
+use bytes::Bytes;
+
+use crate::{Entry, Event, Expiry, Key, Revision, Transaction};
+
+/// Bytes before the value of an entry: create, modified, version, expiry.
+pub(crate) const ENTRY_HEADER: usize = 32;
+const PUT: u8 = 1;
+const REPLACED: u8 = 2;
+
+/// Writes an entry into a buffer of `ENTRY_HEADER + value.len()` bytes.
+pub(crate) fn encode_entry(entry: &Entry, into: &mut [u8]) {
+    let (header, value) = into.split_at_mut(ENTRY_HEADER);
+    header.copy_from_slice(&entry_header(entry));
+    value.copy_from_slice(&entry.value);
+}
+
+fn entry_header(entry: &Entry) -> [u8; ENTRY_HEADER] {
+    let mut header = [0; ENTRY_HEADER];
+    let expires = entry.expires.map_or(0, Expiry::unix_seconds);
+    let numbers = [entry.create.get(), entry.modified.get(), entry.version, expires];
+    for (place, number) in header.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    header
+}
+
+/// Reads an entry; `None` if it is damaged.
+pub(crate) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
+    let mut input = Input(bytes);
+    let mut entry = input.entry_header()?;
+    entry.value = Bytes::copy_from_slice(input.0);
+    Some(entry)
+}
+
+/// Appends the log record of a transaction.
+pub(crate) fn encode_record(transaction: &Transaction, into: &mut Vec<u8>) {
+    for event in &transaction.events {
+        put_bytes(event.key.as_bytes(), into);
+        let put = if event.entry.is_some() { PUT } else { 0 };
+        let replaced = if event.previous.is_some() { REPLACED } else { 0 };
+        into.push(put | replaced);
+        if let Some(previous) = &event.previous {
+            into.extend_from_slice(&entry_header(previous));
+            put_bytes(&previous.value, into);
+        }
+    }
+}
+
+fn put_bytes(bytes: &[u8], into: &mut Vec<u8>) {
+    let length = u32::try_from(bytes.len()).expect("keys and values are far smaller than 4 GiB");
+    into.extend_from_slice(&length.to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+/// Reads the log record of the transaction with this revision; `None` if it is damaged.
+/// `newer` gives the state of a key after the transaction.
+pub(crate) fn decode_record(
+    bytes: &[u8],
+    revision: Revision,
+    mut newer: impl FnMut(&str) -> Option<(Key, Entry)>,
+) -> Option<Transaction> {
+    let mut input = Input(bytes);
+    let mut events = Vec::new();
+    while !input.0.is_empty() {
+        let key = std::str::from_utf8(input.bytes()?).ok()?;
+        let [flags] = input.take()?;
+        let previous = match flags & REPLACED {
+            0 => None,
+            _ => {
+                let mut entry = input.entry_header()?;
+                entry.value = Bytes::copy_from_slice(input.bytes()?);
+                Some(entry)
+            }
+        };
+        let now = newer(key);
+        // The two tables were committed together: what does not fit together was damaged.
+        let fits = match (&now, flags & PUT != 0) {
+            (Some((_, entry)), true) => entry.modified == revision,
+            (None, false) => previous.is_some(),
+            _ => false,
+        };
+        if !fits || flags & !(PUT | REPLACED) != 0 || previous.as_ref().is_some_and(|p| p.modified >= revision) {
+            return None;
+        }
+        let (key, entry) = match now {
+            Some((key, entry)) => (key, Some(entry)),
+            None => (Key::from(key), None),
+        };
+        events.push(Event { key, entry, previous });
+    }
+    let ordered = events.windows(2).all(|pair| pair[0].key < pair[1].key);
+    (ordered && !events.is_empty()).then(|| Transaction { revision, events: events.into() })
+}
+
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(u32::from_le_bytes(self.take()?)).ok()?;
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn entry_header(&mut self) -> Option<Entry> {
+        Some(Entry {
+            create: Revision::new(self.number()?)?,
+            modified: Revision::new(self.number()?)?,
+            version: self.number()?,
+            expires: Expiry::at_unix_seconds(self.number()?),
+            value: Bytes::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(create: u64, modified: u64, expires: u64, value: &[u8]) -> Entry {
+        Entry {
+            create: Revision::new(create).unwrap(),
+            modified: Revision::new(modified).unwrap(),
+            version: 3,
+            expires: Expiry::at_unix_seconds(expires),
+            value: Bytes::copy_from_slice(value),
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_with_the_state_after_it() {
+        let revision = Revision::new(9).unwrap();
+        let (new, old) = (entry(2, 9, 77, b"new"), entry(2, 5, 0, b"old"));
+        let events = Box::from([
+            Event { key: "/a".into(), entry: Some(new.clone()), previous: None },
+            Event { key: "/b".into(), entry: Some(new.clone()), previous: Some(old.clone()) },
+            Event { key: "/c".into(), entry: None, previous: Some(old) },
+        ]);
+        let transaction = Transaction { revision, events };
+        let mut bytes = Vec::new();
+        encode_record(&transaction, &mut bytes);
+        let after = |key: &str| (key != "/c").then(|| (key.into(), new.clone()));
+        assert_eq!(decode_record(&bytes, revision, after), Some(transaction));
+        assert_eq!(decode_record(&bytes, revision.next(), after), None, "another revision's state does not fit");
+        assert_eq!(decode_record(&bytes, revision, |_| None), None, "a put key must exist after it");
+        for cut in 0..bytes.len() {
+            // Every strict prefix is damaged or a shorter list of whole events; none panics.
+            let _ = decode_record(&bytes[..cut], revision, after);
+        }
+    }
+
+    #[test]
+    fn an_entry_comes_back() {
+        for entry in [entry(1, 1, 0, b""), entry(3, 9, 1_700_000_000, b"value")] {
+            let mut bytes = vec![0; ENTRY_HEADER + entry.value.len()];
+            encode_entry(&entry, &mut bytes);
+            assert_eq!(decode_entry(&bytes), Some(entry));
+            assert_eq!(decode_entry(&bytes[..ENTRY_HEADER - 1]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_as_a_log_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode_entry(&bytes);
+            let revision = Revision::new(7).unwrap();
+            let _ = decode_record(&bytes, revision, |key| Some((key.into(), entry(1, 7, 0, b"x"))));
+        }
+    }
+}

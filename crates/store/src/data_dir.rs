@@ -1,0 +1,79 @@
+//! The data directory: made private, held by one process, its failures told with path and remedy.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::BackendError;
+
+/// Held by the process that has the directory open; its pid stands in it.
+const LOCK_FILE: &str = "store.lock";
+
+/// A data directory that this process holds until it is dropped.
+pub(crate) struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the directory if need be (mode 0700) and takes its lock.
+    pub(crate) fn hold(path: &Path) -> Result<Self, BackendError> {
+        let fail = |error| classify(&path.display().to_string(), error);
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path).map_err(fail)?;
+        let mut lock = private_file().create(true).truncate(false).open(path.join(LOCK_FILE)).map_err(fail)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(BackendError::InUse { path: path.display().to_string(), holder: holder(&mut lock) });
+            }
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+        }
+        lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id())).map_err(fail)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Gives a finished file its name, so that after a crash it is there as a whole or not at all.
+    pub(crate) fn put_in_place(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// Files that only their owner can read.
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn holder(lock: &mut File) -> String {
+    let mut pid = String::new();
+    // A pid is short; what is longer is none.
+    let read = lock.take(20).read_to_string(&mut pid);
+    match (read, pid.trim()) {
+        (Ok(_), pid) if pid == std::process::id().to_string() => format!("this one, pid {pid}"),
+        (Ok(_), pid) if !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()) => format!("pid {pid}"),
+        _ => "its pid is not known".to_owned(),
+    }
+}
+
+/// What a failure of the system means for the owner of the data directory.
+pub(crate) fn classify(path: &str, source: io::Error) -> BackendError {
+    use io::ErrorKind as Kind;
+    let path = path.to_owned();
+    match source.kind() {
+        Kind::StorageFull | Kind::QuotaExceeded => BackendError::NoSpace { path, source },
+        Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
+            BackendError::NotWritable { path, source }
+        }
+        _ => BackendError::Io { path, source },
+    }
+}

@@ -1,0 +1,265 @@
+//! A disk in memory for redb, which loses at a power cut what was not synced, tears writes and fails when told to.
+
+use std::{io, sync::Arc};
+
+use parking_lot::Mutex;
+use redb::StorageBackend;
+
+/// Where a write may be torn: disks write whole sectors.
+const SECTOR: usize = 512;
+
+/// A disk that outlives the processes which use it. Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What a power cut cannot take.
+    synced: Vec<u8>,
+    /// What is read.
+    live: Vec<u8>,
+    /// What turns `synced` into `live`, in order.
+    unsynced: Vec<Change>,
+    calls: u64,
+    syncs: u64,
+    plan: Option<(u64, DiskFault)>,
+    /// Set by a power cut; every call fails until the disk is restarted.
+    off: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write { offset: usize, data: Vec<u8> },
+    Length(usize),
+}
+
+/// What the n-th changing call (write, resize or sync) does instead of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// It fails with an input/output error (EIO) and does nothing.
+    Io,
+    /// It fails for want of space (ENOSPC) and does nothing.
+    NoSpace,
+    /// The power goes: it fails, and so does every call until [`Disk::restart`].
+    PowerCut(Loss),
+}
+
+/// What a power cut takes of the changes that were not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// All of them.
+    All,
+    /// None of them.
+    Nothing,
+    /// Each of them by a coin of this seed, in whatever order; a write that is kept may be torn at a sector.
+    Some {
+        /// The seed of the coins.
+        seed: u64,
+    },
+}
+
+impl Disk {
+    /// An empty disk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What redb takes, for [`RedbBackend::on`](crate::RedbBackend::on).
+    #[must_use]
+    pub fn storage(&self) -> DiskStorage {
+        DiskStorage(self.clone())
+    }
+
+    /// How many changing calls there were.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.0.lock().calls
+    }
+
+    /// How many syncs there were.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.0.lock().syncs
+    }
+
+    /// The changing call with this number, counted from 0 since the disk was made, meets the fault.
+    pub fn fail_at(&self, call: u64, fault: DiskFault) {
+        self.0.lock().plan = Some((call, fault));
+    }
+
+    /// Cuts the power at once.
+    pub fn power_cut(&self, loss: Loss) {
+        self.0.lock().power_cut(loss, None);
+    }
+
+    /// True after a power cut, until the restart.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.0.lock().off
+    }
+
+    /// Power is back; a fault that did not happen is forgotten.
+    pub fn restart(&self) {
+        let mut state = self.0.lock();
+        state.off = false;
+        state.plan = None;
+    }
+
+    /// Inverts one bit of what is stored.
+    pub fn flip_bit(&self, byte: usize, bit: u8) {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        for image in [&mut state.synced, &mut state.live] {
+            if let Some(place) = image.get_mut(byte) {
+                *place ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.lock().live.len()
+    }
+}
+
+impl State {
+    /// Counts a changing call and lets it meet its fault; `change` is what it was about to do.
+    fn call(&mut self, change: Option<&Change>) -> io::Result<()> {
+        self.powered()?;
+        let call = self.calls;
+        self.calls += 1;
+        match self.plan {
+            Some((at, fault)) if at == call => {
+                self.plan = None;
+                match fault {
+                    DiskFault::Io => Err(io::Error::from_raw_os_error(5)),
+                    DiskFault::NoSpace => Err(io::ErrorKind::StorageFull.into()),
+                    DiskFault::PowerCut(loss) => {
+                        self.power_cut(loss, change);
+                        self.powered()
+                    }
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn powered(&self) -> io::Result<()> {
+        if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+
+    fn power_cut(&mut self, loss: Loss, under_way: Option<&Change>) {
+        self.off = true;
+        let mut changes = std::mem::take(&mut self.unsynced);
+        changes.extend(under_way.cloned());
+        let mut coins = Coins(match loss {
+            Loss::Some { seed } => seed,
+            Loss::All | Loss::Nothing => 0,
+        });
+        for change in changes {
+            match loss {
+                Loss::All => {}
+                Loss::Nothing => change.apply(&mut self.synced),
+                Loss::Some { .. } => match coins.next() % 4 {
+                    0 | 1 => {}
+                    2 => change.apply(&mut self.synced),
+                    _ => change.torn(coins.next()).apply(&mut self.synced),
+                },
+            }
+        }
+        self.live.clone_from(&self.synced);
+    }
+}
+
+impl Change {
+    fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Self::Length(length) => image.resize(*length, 0),
+            Self::Write { offset, data } => {
+                let end = offset + data.len();
+                if image.len() < end {
+                    image.resize(end, 0);
+                }
+                image[*offset..end].copy_from_slice(data);
+            }
+        }
+    }
+
+    /// The beginning of a write, up to the end of one of its sectors.
+    fn torn(mut self, coin: u64) -> Self {
+        if let Self::Write { data, .. } = &mut self {
+            let sectors = u64::try_from(data.len().div_ceil(SECTOR)).unwrap_or(1).max(1);
+            data.truncate(usize::try_from(coin % sectors).unwrap_or(0) * SECTOR);
+        }
+        self
+    }
+}
+
+/// splitmix64: coins for tests need no more.
+struct Coins(u64);
+
+impl Coins {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A [`Disk`] as redb sees it.
+#[derive(Debug)]
+pub struct DiskStorage(Disk);
+
+impl StorageBackend for DiskStorage {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.0.0.lock();
+        state.powered()?;
+        Ok(u64::try_from(state.live.len()).unwrap_or(u64::MAX))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.0.lock();
+        state.powered()?;
+        let from = index(offset)?;
+        let stored = state.live.get(from..).and_then(|rest| rest.get(..out.len()));
+        out.copy_from_slice(stored.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.0.0.lock();
+        let change = Change::Length(index(len)?);
+        state.call(Some(&change))?;
+        change.apply(&mut state.live);
+        state.unsynced.push(change);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.0.0.lock();
+        let state = &mut *state;
+        state.call(None)?;
+        state.syncs += 1;
+        for change in state.unsynced.drain(..) {
+            change.apply(&mut state.synced);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.0.0.lock();
+        let change = Change::Write { offset: index(offset)?, data: data.to_vec() };
+        state.call(Some(&change))?;
+        change.apply(&mut state.live);
+        state.unsynced.push(change);
+        Ok(())
+    }
+}
+
+fn index(offset: u64) -> io::Result<usize> {
+    usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput.into())
+}

@@ -1,0 +1,252 @@
+//! Schema tables: which fields an object has, of which types, and how its lists and maps merge (apiserver.md 28).
+//!
+//! One table drives decoding, strategic merge patch and server-side apply. That of the built-in kinds is
+//! [`crate::builtin::table`]; a custom resource brings its own ([`crate::structural::Structural::table`]).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A schema's place in its [`Table`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SchemaId(pub(crate) u32);
+
+/// Group, version and kind. The core group is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvk {
+    /// `apps`
+    pub group: String,
+    /// `v1`
+    pub version: String,
+    /// `Deployment`
+    pub kind: String,
+}
+
+/// Schemas that refer to each other by [`SchemaId`].
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    pub(crate) schemas: Vec<Schema>,
+    pub(crate) by_name: BTreeMap<String, SchemaId>,
+    /// Kind, then group, then version: a look-up needs no owned key.
+    pub(crate) by_kind: BTreeMap<String, Vec<(String, String, SchemaId)>>,
+}
+
+/// One named type.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    /// `io.k8s.api.apps.v1.DeploymentSpec`
+    pub name: String,
+    /// What kind of value it is.
+    pub form: Form,
+    /// The fields, for [`Form::Object`].
+    pub fields: BTreeMap<String, Field>,
+    /// Names of fields that validation requires; built-in kinds print them even when empty.
+    pub required: Vec<String>,
+    /// The kinds whose objects look like this.
+    pub kinds: Vec<Gvk>,
+    /// Whether fields that are not declared are kept as they are.
+    pub preserve_unknown: bool,
+    /// For people.
+    pub description: Option<String>,
+}
+
+/// How the values of a schema are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// An object with declared fields.
+    Object,
+    /// A string or number that is read by [`crate::quantity`].
+    Quantity,
+    /// An integer of 32 bits or a string.
+    IntOrString,
+    /// RFC 3339 with whole seconds, in UTC.
+    Time,
+    /// RFC 3339 with microseconds, in UTC.
+    MicroTime,
+    /// Any object, its members unknown (`RawExtension`, `FieldsV1`).
+    AnyObject,
+    /// Anything.
+    Any,
+}
+
+/// A field of a schema.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// What may stand in it.
+    pub element: Element,
+    /// How a strategic merge patch treats it.
+    pub strategy: Strategy,
+    /// The field by which elements of a merged list are told apart.
+    pub merge_key: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+}
+
+/// `x-kubernetes-patch-strategy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strategy {
+    /// Lists merge; otherwise they are replaced.
+    pub merge: bool,
+    /// The value is replaced although it is a map.
+    pub replace: bool,
+    /// Clients send `$retainKeys`.
+    pub retain_keys: bool,
+}
+
+/// A value's type with what is said about it where it stands.
+#[derive(Debug, Clone)]
+pub struct Element {
+    /// The type.
+    pub ty: Type,
+    /// `enum`; empty if every value is allowed.
+    pub allowed: Vec<String>,
+    /// The published default, if it is not Go's zero value.
+    pub default: Option<Value>,
+    /// Whether `null` is a value of its own (custom resources only).
+    pub nullable: bool,
+}
+
+/// A type.
+#[derive(Debug, Clone)]
+pub enum Type {
+    /// Text.
+    String,
+    /// A truth value.
+    Boolean,
+    /// A whole number.
+    Integer {
+        /// 32 or 64.
+        bits: u8,
+    },
+    /// Any number.
+    Number,
+    /// Bytes in base64.
+    Bytes,
+    /// A named schema.
+    Schema {
+        /// Which one.
+        id: SchemaId,
+        /// Whether an apply owns it as a whole.
+        atomic: bool,
+    },
+    /// A list.
+    List {
+        /// What its items are.
+        item: Box<Element>,
+        /// How an apply merges it.
+        list: ListType,
+    },
+    /// An object whose member names are data.
+    Map {
+        /// What its values are.
+        value: Box<Element>,
+        /// Whether an apply owns it as a whole.
+        atomic: bool,
+    },
+    /// Anything.
+    Any,
+}
+
+/// `x-kubernetes-list-type`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListType {
+    /// Owned as a whole.
+    Atomic,
+    /// Values that occur once.
+    Set,
+    /// Objects told apart by these fields, in the order in which they are declared.
+    Map(Vec<String>),
+}
+
+impl Element {
+    /// An element about which nothing but its type is said.
+    #[must_use]
+    pub fn of(ty: Type) -> Self {
+        Self { ty, allowed: Vec::new(), default: None, nullable: false }
+    }
+}
+
+impl Table {
+    /// The schema of the objects of a kind.
+    #[must_use]
+    pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<SchemaId> {
+        let of_kind = self.by_kind.get(kind)?;
+        of_kind.iter().find(|(g, v, _)| g == group && v == version).map(|(_, _, id)| *id)
+    }
+
+    /// The schema of that name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<SchemaId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The schema itself.
+    ///
+    /// # Panics
+    /// If `id` is of another, larger table.
+    #[must_use]
+    pub fn get(&self, id: SchemaId) -> &Schema {
+        &self.schemas[id.0 as usize]
+    }
+
+    /// All schemas in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (SchemaId, &Schema)> {
+        self.by_name.values().map(|id| (*id, self.get(*id)))
+    }
+
+    /// Adds a schema and finds it by its name and kinds from then on.
+    pub(crate) fn add(&mut self, schema: Schema) -> SchemaId {
+        let id = SchemaId(u32::try_from(self.schemas.len()).unwrap_or(u32::MAX));
+        self.index(id, &schema);
+        self.schemas.push(schema);
+        id
+    }
+
+    /// Makes place for a schema that others refer to before it is known.
+    pub(crate) fn reserve(&mut self, name: &str) -> SchemaId {
+        self.add(Schema::empty(name))
+    }
+
+    /// Puts a schema into its reserved place.
+    pub(crate) fn fill(&mut self, id: SchemaId, schema: Schema) {
+        self.index(id, &schema);
+        self.schemas[id.0 as usize] = schema;
+    }
+
+    fn index(&mut self, id: SchemaId, schema: &Schema) {
+        if !schema.name.is_empty() {
+            self.by_name.insert(schema.name.clone(), id);
+        }
+        for gvk in &schema.kinds {
+            let place = (gvk.group.clone(), gvk.version.clone(), id);
+            self.by_kind.entry(gvk.kind.clone()).or_default().push(place);
+        }
+    }
+}
+
+impl Schema {
+    /// An object without fields.
+    #[must_use]
+    pub(crate) fn empty(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            form: Form::Object,
+            fields: BTreeMap::new(),
+            required: Vec::new(),
+            kinds: Vec::new(),
+            preserve_unknown: false,
+            description: None,
+        }
+    }
+
+    /// `v1.DeploymentSpec`: how Go's messages call the type.
+    pub(crate) fn go_name(&self) -> &str {
+        let mut dots = self.name.rmatch_indices('.').map(|(at, _)| at);
+        dots.nth(1).map_or(self.name.as_str(), |at| &self.name[at + 1..])
+    }
+
+    /// `DeploymentSpec`.
+    pub(crate) fn short_name(&self) -> &str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+}

@@ -1,0 +1,91 @@
+//! What a real kube-apiserver makes of the patches that the golden tests of crate `patch` list.
+//!
+//! A file `NAME-goldens.json` is a list of cases. A case has `name`, `create` (`{path, object}`), `patch`
+//! (`{path, type, body}`, `body` a value or a string sent as it is) or several of them in `patches`; recording puts
+//! beside it `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::server::{Answer, Server};
+
+/// The files with cases.
+const FILES: [&str; 2] = ["strategic-goldens.json", "apply-goldens.json"];
+
+/// Records the cases of all files again.
+pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'static str, Value>> {
+    let mut out = BTreeMap::new();
+    for name in FILES {
+        let path = data.join(name);
+        if !path.exists() {
+            continue;
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
+        let mut cases: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name} is a list"))?;
+        for (i, case) in cases.iter_mut().enumerate() {
+            let label = case["name"].as_str().unwrap_or_default().to_owned();
+            record_case(server, i, case).with_context(|| format!("case {label:?} of {name}"))?;
+        }
+        out.insert(name, Value::Array(cases));
+    }
+    Ok(out)
+}
+
+fn record_case(server: &Server, number: usize, case: &mut Value) -> anyhow::Result<()> {
+    let namespace = format!("golden-{number}");
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).to_string();
+    server.ask("POST", "/api/v1/namespaces", "application/json", Some(&body))?;
+    let place = |path: &Value| -> anyhow::Result<String> {
+        Ok(path.as_str().context("a case has a path")?.replace("NAMESPACE", &namespace))
+    };
+    let create = case["create"].clone();
+    if !create.is_null() {
+        let path = place(&create["path"])?;
+        let answer = server.ask("POST", &path, "application/json", Some(&create["object"].to_string()))?;
+        if answer.code != 201 {
+            bail!("creating its object answered {}: {}", answer.code, answer.body);
+        }
+        case["before"] = normal(answer.body, &namespace);
+    }
+    let mut name = String::new();
+    for patch in case["patches"].as_array_mut().context("a case has patches")? {
+        let path = place(&patch["path"])?;
+        let kind = patch["type"].as_str().context("a patch has a type")?.to_owned();
+        let body = match &patch["body"] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        name.clone_from(&path);
+        let answer = server.ask("PATCH", &path, &format!("application/{kind}"), Some(&body))?;
+        patch["answer"] = record_answer(answer, &namespace);
+    }
+    if !name.is_empty() {
+        let plain = name.split('?').next().unwrap_or_default();
+        server.ask("DELETE", plain, "application/json", Some(r#"{"propagationPolicy":"Background"}"#))?;
+    }
+    Ok(())
+}
+
+fn record_answer(answer: Answer, namespace: &str) -> Value {
+    let body = normal(answer.body, namespace);
+    let member = if body["kind"] == "Status" { "status" } else { "object" };
+    json!({"code": answer.code, member: body})
+}
+
+/// Without what differs from run to run.
+fn normal(mut body: Value, namespace: &str) -> Value {
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        for member in ["uid", "resourceVersion", "creationTimestamp"] {
+            metadata.remove(member);
+        }
+        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(time) = entry.get_mut("time") {
+                *time = json!("TIME");
+            }
+        }
+    }
+    let text = body.to_string().replace(namespace, "NAMESPACE");
+    serde_json::from_str(&text).unwrap_or(body)
+}

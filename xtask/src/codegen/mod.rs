@@ -1,0 +1,129 @@
+//! `cargo xtask codegen`: data in the tree that comes from a real kube-apiserver, made again or compared.
+//!
+//! | what | file | from |
+//! | --- | --- | --- |
+//! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3` |
+//! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
+//! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
+
+mod goldens;
+mod openapi;
+mod server;
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use self::server::Server;
+
+/// What to make, and from which server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to make.
+    #[arg(value_enum)]
+    what: What,
+    /// Write nothing; fail if a file in the tree differs from what the server says.
+    #[arg(long)]
+    check: bool,
+    /// A running kube-apiserver; without it one is started on loopback, and etcd with it.
+    #[arg(long, requires = "token")]
+    server: Option<String>,
+    /// A bearer token of an administrator of that server.
+    #[arg(long)]
+    token: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// The schemas and resources of the built-in kinds.
+    Openapi,
+    /// The answers to the patches of crate `patch`'s golden tests.
+    Goldens,
+}
+
+/// Runs it. `root` is the workspace, `programs` the folder that has kube-apiserver and etcd.
+///
+/// # Errors
+/// If the server can't be started or asked, or with `--check` if a file differs.
+pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<()> {
+    let server = match (&args.server, &args.token) {
+        (Some(url), Some(token)) => Server::at(url, token),
+        _ => Server::start(&programs()?)?,
+    };
+    let data = root.join("crates/patch/data");
+    let files = match args.what {
+        What::Openapi => openapi::derive(&server)?,
+        What::Goldens => goldens::record(&server, &data)?,
+    };
+    for (name, value) in &files {
+        let path = data.join(name);
+        let text = print(value)?;
+        if !args.check {
+            fs::create_dir_all(&data)?;
+            fs::write(&path, if name.ends_with(".gz") { through("gzip", &["-9n"], text)? } else { text })
+                .with_context(|| format!("{} can't be written", path.display()))?;
+            eprintln!("wrote {}", path.display());
+            continue;
+        }
+        let here = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
+        let here = if name.ends_with(".gz") { through("gzip", &["-dc"], here)? } else { here };
+        ensure!(here == text, "{} is not what the server says: run cargo xtask codegen", path.display());
+    }
+    Ok(())
+}
+
+/// One member or item of the top two levels a line, so that diffs can be read and the file stays small.
+fn print(value: &Value) -> anyhow::Result<Vec<u8>> {
+    let mut out = String::new();
+    let line = |value: &Value| serde_json::to_string(value);
+    match value {
+        Value::Array(items) => {
+            let lines = items.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+            out.push_str(&format!("[\n{}\n]\n", lines.join(",\n")));
+        }
+        Value::Object(members) => {
+            let mut parts = Vec::new();
+            for (name, member) in members {
+                let part = match member {
+                    Value::Object(inner) => {
+                        let lines = inner
+                            .iter()
+                            .map(|(name, value)| Ok(format!("{}:{}", serde_json::to_string(name)?, line(value)?)))
+                            .collect::<Result<Vec<_>, serde_json::Error>>()?;
+                        format!("{{\n{}\n}}", lines.join(",\n"))
+                    }
+                    other => line(other)?,
+                };
+                parts.push(format!("{}:{part}", serde_json::to_string(name)?));
+            }
+            out.push_str(&format!("{{\n{}\n}}\n", parts.join(",\n")));
+        }
+        other => out.push_str(&line(other)?),
+    }
+    Ok(out.into_bytes())
+}
+
+/// What the program makes of `input`. It reads while we read, or both would wait for ever on a full pipe.
+fn through(program: &str, args: &[&str], input: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{program} can't be run"))?;
+    let mut stdin = child.stdin.take().context("a pipe to the program")?;
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(&input));
+        child.wait_with_output()
+    })?;
+    if !output.status.success() {
+        bail!("{program} ended with {}", output.status);
+    }
+    Ok(output.stdout)
+}

@@ -1,1 +1,40 @@
 //! Our kinds, well-known names and naming functions: the wire contract.
+//!
+//! Types, constants and pure functions only: no client, no clock, no tokio. One module per API group
+//! ([`cluster`], [`policy`], [`work`] and so on) and one per family of well-known names.
+
+pub mod annotations;
+pub mod cluster;
+pub mod conditions;
+pub mod events;
+pub mod eviction;
+pub mod finalizers;
+pub mod kind;
+pub mod labels;
+pub mod names;
+pub mod namespaces;
+mod omit;
+pub mod policy;
+pub mod quantity;
+pub mod reasons;
+mod schema;
+pub mod selector;
+pub mod taints;
+pub mod work;
+
+use std::collections::BTreeMap;
+
+pub use k8s_openapi::{
+    api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{Condition, LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference, Time},
+    },
+};
+pub use kube_core::object::{HasSpec, HasStatus};
+
+/// Amounts by resource name, textually as they came in (`100m`, `1Gi`): arithmetic is in [`quantity`].
+pub type ResourceList = BTreeMap<String, Quantity>;
+
+/// Labels or annotations.
+pub type StringMap = BTreeMap<String, String>;

@@ -1,0 +1,236 @@
+//! Group `cluster.karmada.io/v1alpha1`: the members (api.md 2).
+
+use k8s_openapi::{
+    api::core::v1::Taint,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{ResourceList, StringMap, conditions, kind::kind, omit, schema};
+
+/// Longest name of a Cluster: its execution namespace has to fit into 63 characters.
+pub const NAME_LENGTH_MAX: usize = 48;
+
+kind! {
+    /// A member cluster.
+    Cluster: "cluster.karmada.io", "v1alpha1", "clusters", Cluster
+    { spec: ClusterSpec; status: ClusterStatus }
+}
+
+impl Cluster {
+    /// Status of condition Ready, as the API spells it; None when the condition is missing.
+    #[must_use]
+    pub fn ready(&self) -> Option<&str> {
+        let conditions = &self.status.as_ref()?.conditions;
+        conditions::get(conditions, conditions::cluster::READY).map(|condition| condition.status.as_str())
+    }
+
+    /// Whether the member serves a kind (api.md 2.1).
+    #[must_use]
+    pub fn api_enablement(&self, api_version: &str, kind: &str) -> ApiEnablement {
+        let Some(status) = &self.status else { return ApiEnablement::Unknown };
+        let listed = status
+            .api_enablements
+            .iter()
+            .filter(|enablement| enablement.group_version == api_version)
+            .any(|enablement| enablement.resources.iter().any(|resource| resource.kind == kind));
+        if listed {
+            ApiEnablement::Enabled
+        } else if conditions::is_true(&status.conditions, conditions::cluster::COMPLETE_API_ENABLEMENTS) {
+            ApiEnablement::Disabled
+        } else {
+            ApiEnablement::Unknown
+        }
+    }
+}
+
+/// Whether a member serves a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiEnablement {
+    /// It does.
+    Enabled,
+    /// Its list is complete and does not hold the kind.
+    Disabled,
+    /// Its list is not complete.
+    Unknown,
+}
+
+/// Who applies objects in a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum SyncMode {
+    /// The control plane.
+    #[default]
+    Push,
+    /// The agent in the member.
+    Pull,
+}
+
+/// How a member is reached, where it is and what repels workloads from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// Unique id of the member: its ClusterProperty `cluster.clusterset.k8s.io`, else the UID of its namespace
+    /// kube-system.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128_000))]
+    pub id: String,
+    /// Push: the control plane applies. Pull: the agent in the member applies. Immutable.
+    pub sync_mode: SyncMode,
+    /// Address of the member's API server.
+    #[serde(rename = "apiEndpoint", default, skip_serializing_if = "String::is_empty")]
+    pub api_endpoint: String,
+    /// Credentials to reach the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<LocalSecretReference>,
+    /// Token of the impersonating account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impersonator_secret_ref: Option<LocalSecretReference>,
+    /// Does not verify the member's certificate.
+    #[serde(rename = "insecureSkipTLSVerification", default, skip_serializing_if = "omit::zero")]
+    pub insecure_skip_tls_verification: bool,
+    /// Forward proxy on the way to the member.
+    #[serde(rename = "proxyURL", default, skip_serializing_if = "String::is_empty")]
+    pub proxy_url: String,
+    /// Extra headers for that proxy; several values are comma-joined in one string.
+    #[serde(default, skip_serializing_if = "StringMap::is_empty")]
+    pub proxy_header: StringMap,
+    /// Cloud provider.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider: String,
+    /// Region.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub region: String,
+    /// Deprecated, moved to zones by admission.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// Failure zones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// Taints on the member, unique per key and effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// Grades for node-capacity statistics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_models: Vec<ResourceModel>,
+}
+
+/// Names a Secret of the control plane.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalSecretReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// One grade of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceModel {
+    /// The grade, from 0.
+    #[schemars(schema_with = "schema::int")]
+    pub grade: u64,
+    /// What a node of the grade has, per resource.
+    pub ranges: Vec<ResourceModelRange>,
+}
+
+/// What a node of a grade has of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceModelRange {
+    /// The resource.
+    pub name: String,
+    /// At least this much.
+    pub min: Quantity,
+    /// Less than this.
+    pub max: Quantity,
+}
+
+/// What was last seen of a member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// Git version of the member.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kubernetes_version: String,
+    /// What the member serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub api_enablements: Vec<APIEnablement>,
+    /// Ready, CompleteAPIEnablements, ServiceDomainNameResolutionReady and whatever users add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Node counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_summary: Option<NodeSummary>,
+    /// Capacity, pending requests, bound requests, nodes per grade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_summary: Option<ResourceSummary>,
+    /// Actions that remedies currently demand, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedy_actions: Vec<String>,
+}
+
+/// What a member serves of one group and version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct APIEnablement {
+    /// Group and version.
+    pub group_version: String,
+    /// Its resources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<APIResource>,
+}
+
+/// One resource that a member serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct APIResource {
+    /// Plural.
+    pub name: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// Node counts of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSummary {
+    /// All nodes.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub total_num: i32,
+    /// Ready nodes.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub ready_num: i32,
+}
+
+/// Capacity of a member and what is taken of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSummary {
+    /// What all nodes together can take.
+    #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
+    pub allocatable: ResourceList,
+    /// Requests of pods that are not bound to a node yet.
+    #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
+    pub allocating: ResourceList,
+    /// Requests of pods that are bound to nodes.
+    #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
+    pub allocated: ResourceList,
+    /// Nodes per grade.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocatable_modelings: Vec<AllocatableModeling>,
+}
+
+/// Nodes of one grade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocatableModeling {
+    /// The grade.
+    #[schemars(schema_with = "schema::int")]
+    pub grade: u64,
+    /// Nodes.
+    #[schemars(schema_with = "schema::int")]
+    pub count: i64,
+}

@@ -1,0 +1,170 @@
+//! Condition types by kind, and the one way to read and write a list of conditions (api.md 13).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Status: it holds.
+pub const TRUE: &str = "True";
+/// Status: it does not hold.
+pub const FALSE: &str = "False";
+/// Status: nobody knows.
+pub const UNKNOWN: &str = "Unknown";
+
+/// Types on Clusters (api.md 13.1).
+pub mod cluster {
+    /// The member's health endpoint answers well.
+    pub const READY: &str = "Ready";
+    /// The list of what the member serves is complete.
+    pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
+    /// Service names resolve in the member.
+    pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
+}
+
+/// Types on bindings (api.md 13.2).
+pub mod binding {
+    /// The scheduler found a result.
+    pub const SCHEDULED: &str = "Scheduled";
+    /// Every expected cluster has its copy.
+    pub const FULLY_APPLIED: &str = "FullyApplied";
+    /// The eviction queue holds something for the binding.
+    pub const EVICTION_PENDING: &str = "EvictionPending";
+    /// A binding of higher priority took its room.
+    pub const PREEMPTED: &str = "Preempted";
+}
+
+/// Types on Works (api.md 13.3).
+pub mod work {
+    /// All manifests are applied.
+    pub const APPLIED: &str = "Applied";
+    /// The Work is dispatched.
+    pub const DISPATCHING: &str = "Dispatching";
+    /// Unknown while the cluster is not ready.
+    pub const AVAILABLE: &str = "Available";
+    /// Reserved.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Reserved.
+    pub const DEGRADED: &str = "Degraded";
+}
+
+/// Types on MultiClusterServices (api.md 13.4).
+pub mod multi_cluster_service {
+    /// The Service is where it belongs.
+    pub const SERVICE_APPLIED: &str = "ServiceApplied";
+    /// The EndpointSlices are where they belong.
+    pub const ENDPOINT_SLICE_DISPATCHED: &str = "EndpointSliceDispatched";
+}
+
+/// Types on FederatedHPAs (api.md 13.5).
+pub mod federated_hpa {
+    /// The target can be read and scaled.
+    pub const ABLE_TO_SCALE: &str = "AbleToScale";
+    /// Metrics give a proposal.
+    pub const SCALING_ACTIVE: &str = "ScalingActive";
+    /// The proposal was cut.
+    pub const SCALING_LIMITED: &str = "ScalingLimited";
+}
+
+/// The condition of this type.
+#[must_use]
+pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the condition of this type is there and True.
+#[must_use]
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    get(conditions, type_).is_some_and(|condition| condition.status == TRUE)
+}
+
+/// Puts a condition into the list, in its place or at the end. `lastTransitionTime` becomes `now` in whole seconds,
+/// unless the status stays as it was: then it is kept. Whatever time `condition` carries does not count.
+///
+/// Returns whether the list changed.
+pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: &Time) -> bool {
+    let mut condition = condition;
+    match conditions.iter_mut().find(|old| old.type_ == condition.type_) {
+        Some(old) => {
+            condition.last_transition_time =
+                if old.status == condition.status { old.last_transition_time.clone() } else { whole_seconds(now) };
+            let changed = *old != condition;
+            *old = condition;
+            changed
+        }
+        None => {
+            condition.last_transition_time = whole_seconds(now);
+            conditions.push(condition);
+            true
+        }
+    }
+}
+
+/// Takes the condition of this type out of the list; returns whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != before
+}
+
+/// A condition to hand to [`set`], which fills in its time.
+#[must_use]
+pub fn condition(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.into(),
+        observed_generation: None,
+        last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+    }
+}
+
+/// The time as it goes over the wire: two writes of equal conditions must be equal (design.md 7).
+fn whole_seconds(time: &Time) -> Time {
+    Time(jiff::Timestamp::from_second(time.0.as_second()).expect("the second of a timestamp is a timestamp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(jiff::Timestamp::new(second, 250_000_000).unwrap())
+    }
+
+    fn stored(second: i64) -> Time {
+        Time(jiff::Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn a_new_condition_is_appended_with_the_time_in_whole_seconds() {
+        let mut list = vec![condition("Ready", TRUE, "Fine", "")];
+        assert!(set(&mut list, condition("Applied", TRUE, "Done", "all"), &at(10)));
+        assert_eq!(list.len(), 2);
+        assert_eq!(list[1].last_transition_time, stored(10));
+        assert!(is_true(&list, "Applied"));
+    }
+
+    #[test]
+    fn the_transition_time_follows_the_status_alone() {
+        for (name, next, want_change, want_time) in [
+            ("nothing changes", condition("Ready", TRUE, "Fine", "ok"), false, stored(10)),
+            ("a new message keeps the time", condition("Ready", TRUE, "Fine", "better"), true, stored(10)),
+            ("a new reason keeps the time", condition("Ready", TRUE, "Other", "ok"), true, stored(10)),
+            ("a new status moves the time", condition("Ready", FALSE, "Fine", "ok"), true, stored(20)),
+        ] {
+            let mut list = Vec::new();
+            set(&mut list, condition("Ready", TRUE, "Fine", "ok"), &at(10));
+            assert_eq!(set(&mut list, next, &at(20)), want_change, "{name}");
+            assert_eq!(list[0].last_transition_time, want_time, "{name}");
+            assert_eq!(list.len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn removing() {
+        let mut list = vec![condition("Ready", UNKNOWN, "Lost", "")];
+        assert!(!remove(&mut list, "Applied"));
+        assert!(remove(&mut list, "Ready"));
+        assert!(list.is_empty());
+        assert!(!is_true(&list, "Ready"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Reasons of Events (api.md 18). Those of one pair are told apart by their type: Normal and Warning.
+
+/// On Cluster: execution namespace created.
+pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
+/// On Cluster: not done: execution namespace created.
+pub const CREATE_EXECUTION_SPACE_FAILED: &str = "CreateExecutionSpaceFailed";
+/// On Cluster: removed.
+pub const REMOVE_EXECUTION_SPACE_SUCCEED: &str = "RemoveExecutionSpaceSucceed";
+/// On Cluster: not done: removed.
+pub const REMOVE_EXECUTION_SPACE_FAILED: &str = "RemoveExecutionSpaceFailed";
+/// On Cluster: taints changed.
+pub const TAINT_CLUSTER_SUCCEED: &str = "TaintClusterSucceed";
+/// On Cluster: not done: taints changed.
+pub const TAINT_CLUSTER_FAILED: &str = "TaintClusterFailed";
+/// On Cluster: impersonation RBAC.
+pub const SYNC_IMPERSONATION_CONFIG_SUCCEED: &str = "SyncImpersonationConfigSucceed";
+/// On Cluster: not done: impersonation RBAC.
+pub const SYNC_IMPERSONATION_CONFIG_FAILED: &str = "SyncImpersonationConfigFailed";
+/// On Work: status of a member object copied.
+pub const REFLECT_STATUS_SUCCEED: &str = "ReflectStatusSucceed";
+/// On Work: not done: status of a member object copied.
+pub const REFLECT_STATUS_FAILED: &str = "ReflectStatusFailed";
+/// On Work: health judged.
+pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
+/// On Work: not done: health judged.
+pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
+/// On Work; template: manifests applied.
+pub const SYNC_SUCCEED: &str = "SyncSucceed";
+/// On Work; template: not done: manifests applied.
+pub const SYNC_FAILED: &str = "SyncFailed";
+/// On Work: Dispatching condition flipped.
+pub const WORK_DISPATCHING: &str = "WorkDispatching";
+/// On binding: orphan Works not removed.
+pub const CLEANUP_WORK_FAILED: &str = "CleanupWorkFailed";
+/// On binding; template: Works written.
+pub const SYNC_WORK_SUCCEED: &str = "SyncWorkSucceed";
+/// On binding; template: not done: Works written.
+pub const SYNC_WORK_FAILED: &str = "SyncWorkFailed";
+/// On binding; template: status aggregated.
+pub const AGGREGATE_STATUS_SUCCEED: &str = "AggregateStatusSucceed";
+/// On binding; template: not done: status aggregated.
+pub const AGGREGATE_STATUS_FAILED: &str = "AggregateStatusFailed";
+/// On FederatedResourceQuota: overallUsed recomputed.
+pub const COLLECT_OVERALL_STATUS_SUCCEED: &str = "CollectOverallStatusSucceed";
+/// On FederatedResourceQuota: not done: overallUsed recomputed.
+pub const COLLECT_OVERALL_STATUS_FAILED: &str = "CollectOverallStatusFailed";
+/// On binding; template: scheduling finished.
+pub const SCHEDULE_BINDING_SUCCEED: &str = "ScheduleBindingSucceed";
+/// On binding; template: not done: scheduling finished.
+pub const SCHEDULE_BINDING_FAILED: &str = "ScheduleBindingFailed";
+/// On ResourceBinding; template: replicas taken back.
+pub const DESCHEDULE_BINDING_SUCCEED: &str = "DescheduleBindingSucceed";
+/// On ResourceBinding; template: not done: replicas taken back.
+pub const DESCHEDULE_BINDING_FAILED: &str = "DescheduleBindingFailed";
+/// On binding; template: eviction started / finished.
+pub const EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED: &str = "EvictWorkloadFromClusterSucceed";
+/// On binding; template: binding update failed.
+pub const EVICT_WORKLOAD_FROM_CLUSTER_FAILED: &str = "EvictWorkloadFromClusterFailed";
+/// On depending ResourceBinding: attached bindings updated.
+pub const SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_SUCCEED: &str = "SyncScheduleResultToDependenciesSucceed";
+/// On depending ResourceBinding: not done: attached bindings updated.
+pub const SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_FAILED: &str = "SyncScheduleResultToDependenciesFailed";
+/// On attached ResourceBinding: depending bindings disagree on conflictResolution.
+pub const DEPENDENCY_POLICY_CONFLICT: &str = "DependencyPolicyConflict";
+/// On template: dependencies read.
+pub const GET_DEPENDENCIES_SUCCEED: &str = "GetDependenciesSucceed";
+/// On template: not done: dependencies read.
+pub const GET_DEPENDENCIES_FAILED: &str = "GetDependenciesFailed";
+/// On template: policy applied.
+pub const APPLY_POLICY_SUCCEED: &str = "ApplyPolicySucceed";
+/// On template: not done: policy applied.
+pub const APPLY_POLICY_FAILED: &str = "ApplyPolicyFailed";
+/// On template: policy preempted another.
+pub const PREEMPT_POLICY_SUCCEED: &str = "PreemptPolicySucceed";
+/// On template: policy preempted another.
+pub const PREEMPT_POLICY_FAILED: &str = "PreemptPolicyFailed";
+/// On template: replicas read.
+pub const GET_REPLICAS_SUCCEED: &str = "GetReplicasSucceed";
+/// On template: not done: replicas read.
+pub const GET_REPLICAS_FAILED: &str = "GetReplicasFailed";
+/// On template: components read.
+pub const GET_COMPONENTS_SUCCEED: &str = "GetComponentsSucceed";
+/// On template: not done: components read.
+pub const GET_COMPONENTS_FAILED: &str = "GetComponentsFailed";
+/// On template: override applied.
+pub const APPLY_OVERRIDE_POLICY_SUCCEED: &str = "ApplyOverridePolicySucceed";
+/// On template: not done: override applied.
+pub const APPLY_OVERRIDE_POLICY_FAILED: &str = "ApplyOverridePolicyFailed";
+/// On ServiceImport: derived Service.
+pub const SYNC_DERIVED_SERVICE_SUCCEED: &str = "SyncDerivedServiceSucceed";
+/// On ServiceImport: not done: derived Service.
+pub const SYNC_DERIVED_SERVICE_FAILED: &str = "SyncDerivedServiceFailed";
+/// On MultiClusterService: Service propagated.
+pub const SYNC_SERVICE_SUCCEED: &str = "SyncServiceSucceed";
+/// On MultiClusterService: not done: Service propagated.
+pub const SYNC_SERVICE_FAILED: &str = "SyncServiceFailed";
+/// On MultiClusterService: slices dispatched.
+pub const DISPATCH_ENDPOINT_SLICE_SUCCEED: &str = "DispatchEndpointSliceSucceed";
+/// On MultiClusterService: not done: slices dispatched.
+pub const DISPATCH_ENDPOINT_SLICE_FAILED: &str = "DispatchEndpointSliceFailed";
+/// On MultiClusterService: named cluster missing.
+pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
+/// On MultiClusterService: member has no EndpointSlice API.
+pub const API_INCOMPATIBLE: &str = "APIIncompatible";
+/// On FederatedHPA: scaled.
+pub const SUCCESSFUL_RESCALE: &str = "SuccessfulRescale";
+/// On FederatedHPA: scaled.
+pub const FAILED_RESCALE: &str = "FailedRescale";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_SCALE: &str = "FailedGetScale";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_SCALE_TARGET_REF: &str = "FailedGetScaleTargetRef";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_BINDINGS: &str = "FailedGetBindings";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_TARGET_CLUSTERS: &str = "FailedGetTargetClusters";
+/// On FederatedHPA: step failed.
+pub const FAILED_COMPUTE_METRICS_REPLICAS: &str = "FailedComputeMetricsReplicas";
+/// On FederatedHPA: step failed.
+pub const SELECTOR_REQUIRED: &str = "SelectorRequired";
+/// On FederatedHPA: step failed.
+pub const INVALID_SELECTOR: &str = "InvalidSelector";
+/// On FederatedHPA: step failed.
+pub const AMBIGUOUS_SELECTOR: &str = "AmbiguousSelector";
+/// On FederatedHPA: step failed.
+pub const FAILED_UPDATE_STATUS: &str = "FailedUpdateStatus";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_RESOURCE_METRIC: &str = "FailedGetResourceMetric";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_CONTAINER_RESOURCE_METRIC: &str = "FailedGetContainerResourceMetric";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_PODS_METRIC: &str = "FailedGetPodsMetric";
+/// On FederatedHPA: step failed.
+pub const FAILED_GET_OBJECT_METRIC: &str = "FailedGetObjectMetric";
+/// On FederatedHPA: step failed.
+pub const INVALID_METRIC_SOURCE_TYPE: &str = "InvalidMetricSourceType";
+/// On CronFederatedHPA: rule failed.
+pub const SCALE_FAILED: &str = "ScaleFailed";
+/// On CronFederatedHPA: rule failed.
+pub const UPDATE_STATUS_FAILED: &str = "UpdateStatusFailed";
+/// On CronFederatedHPA: rule failed.
+pub const START_RULE_FAILED: &str = "StartRuleFailed";
+/// On CronFederatedHPA: rule failed.
+pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed";
+/// On the detector's own Pod: not done: detector trouble.
+pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
+/// On the detector's own Pod: not done: detector trouble.
+pub const STORE_COREDNS_CONDITION_FAILED: &str = "StoreCorednsConditionFailed";
+/// On the victim: a binding of higher priority took its room.
+pub const BINDING_PREEMPTED: &str = "BindingPreempted";
+/// On the preemptor: room was made.
+pub const PREEMPT_BINDING_SUCCEED: &str = "PreemptBindingSucceed";
+/// On the preemptor: no room could be made.
+pub const PREEMPT_BINDING_FAILED: &str = "PreemptBindingFailed";
+/// On template and binding: the named class does not exist, so the defaults hold.
+pub const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
+/// On binding and template: an eviction waits for its turn.
+pub const EVICTION_QUEUED: &str = "EvictionQueued";
+/// On binding and template: a queued eviction is not needed any more.
+pub const EVICTION_ABANDONED: &str = "EvictionAbandoned";
+/// Evictions of the fleet are held.
+pub const EVICTION_PAUSED: &str = "EvictionPaused";
+/// Evictions of the fleet go on.
+pub const EVICTION_RESUMED: &str = "EvictionResumed";
+/// On a Cluster: a failover episode began.
+pub const FAILOVER_EPISODE_STARTED: &str = "FailoverEpisodeStarted";
+/// On a Cluster: a failover episode ended.
+pub const FAILOVER_EPISODE_ENDED: &str = "FailoverEpisodeEnded";
+/// An eviction that only its switch holds back.
+pub const WOULD_EVICT: &str = "WouldEvict";
+/// On a binding: its applied placement cannot be read.
+pub const PLACEMENT_UNREADABLE: &str = "PlacementUnreadable";
+/// On a binding: a Directly migration waits until the source is clean.
+pub const WAITING_FOR_SOURCE_CLEANUP: &str = "WaitingForSourceCleanup";
+/// On a binding: an application failover was not done.
+pub const APPLICATION_FAILOVER_SKIPPED: &str = "ApplicationFailoverSkipped";
+/// On a ClusterTaintPolicy: two policies disagree about a taint.
+pub const TAINT_CONFLICT: &str = "TaintConflict";
+/// On a Cluster: a taint lost its policy.
+pub const TAINT_ORPHANED: &str = "TaintOrphaned";
+/// On a binding: the clusters lack room.
+pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
+/// On a Cluster: its credentials were rotated.
+pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";

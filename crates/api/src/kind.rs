@@ -1,0 +1,213 @@
+//! How a kind is declared: one root type with `metadata` and its members, and what the API machinery has to know of it.
+//!
+//! This stands in the place of `kube-derive`, whose root types need a spec struct of their own each: our namespaced
+//! and cluster-scoped twins share one spec type, and some kinds have no `spec` at all.
+
+use schemars::{Schema, SchemaGenerator};
+
+/// Whether objects of a kind live in a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// For the whole control plane.
+    Cluster,
+}
+
+impl Scope {
+    /// As a CRD spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespaced => "Namespaced",
+            Self::Cluster => "Cluster",
+        }
+    }
+}
+
+/// The names under which a kind is served (api.md 0.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindInfo {
+    /// API group.
+    pub group: &'static str,
+    /// Version in the group.
+    pub version: &'static str,
+    /// Kind, in CamelCase.
+    pub kind: &'static str,
+    /// Plural, as in paths.
+    pub plural: &'static str,
+    /// Namespaced or not.
+    pub scope: Scope,
+}
+
+impl KindInfo {
+    /// `group/version`.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+}
+
+/// One member of a root object beside `metadata`.
+pub struct Member {
+    /// JSON name.
+    pub name: &'static str,
+    /// Whether the schema requires it.
+    pub required: bool,
+    /// The schema of its type, before [`crate::schema`] puts it right.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// A root type of this crate.
+pub trait Kind: kube_core::Resource<DynamicType = ()> {
+    /// Its names.
+    const INFO: KindInfo;
+    /// The members of the object beside `apiVersion`, `kind` and `metadata`.
+    const MEMBERS: &'static [Member];
+}
+
+/// Declares a root type. Members before the semicolon are required, those after it are left out when `None`.
+macro_rules! kind {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $group:literal, $version:literal, $plural:literal, $scope:ident
+        { $( $req:ident: $rty:ty ),* $(; $( $opt:ident: $oty:ty ),+ )? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        pub struct $name {
+            /// Standard object metadata.
+            #[serde(default)]
+            pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+            $(
+                #[doc = concat!("The object's `", stringify!($req), "`.")]
+                pub $req: $rty,
+            )*
+            $($(
+                #[doc = concat!("The object's `", stringify!($opt), "`, if it has one.")]
+                #[serde(default)]
+                pub $opt: Option<$oty>,
+            )+)?
+        }
+
+        impl $name {
+            /// An object of this name with these required members and nothing else.
+            #[must_use]
+            pub fn new(name: &str $(, $req: $rty)*) -> Self {
+                Self {
+                    metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                        name: Some(name.to_owned()),
+                        ..Default::default()
+                    },
+                    $($req,)*
+                    $($($opt: None,)+)?
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap;
+                let mut object = serializer.serialize_map(None)?;
+                object.serialize_entry("apiVersion", concat!($group, "/", $version))?;
+                object.serialize_entry("kind", stringify!($name))?;
+                object.serialize_entry("metadata", &self.metadata)?;
+                $(object.serialize_entry(stringify!($req), &self.$req)?;)*
+                $($(
+                    if let Some(member) = &self.$opt {
+                        object.serialize_entry(stringify!($opt), member)?;
+                    }
+                )+)?
+                object.end()
+            }
+        }
+
+        impl kube_core::Resource for $name {
+            type DynamicType = ();
+            type Scope = crate::kind::kind!(@scope $scope);
+
+            fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+                stringify!($name).into()
+            }
+
+            fn group(_: &()) -> std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version(_: &()) -> std::borrow::Cow<'_, str> {
+                $version.into()
+            }
+
+            fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+
+        impl crate::kind::Kind for $name {
+            const INFO: crate::kind::KindInfo = crate::kind::KindInfo {
+                group: $group,
+                version: $version,
+                kind: stringify!($name),
+                plural: $plural,
+                scope: crate::kind::Scope::$scope,
+            };
+            const MEMBERS: &'static [crate::kind::Member] = &[
+                $(crate::kind::Member {
+                    name: stringify!($req),
+                    required: true,
+                    schema: |generator| generator.subschema_for::<$rty>(),
+                },)*
+                $($(crate::kind::Member {
+                    name: stringify!($opt),
+                    required: false,
+                    schema: |generator| generator.subschema_for::<$oty>(),
+                },)+)?
+            ];
+        }
+
+        $(crate::kind::kind!(@has $name $req $rty);)*
+        $($(crate::kind::kind!(@may $name $opt $oty);)+)?
+    };
+
+    (@scope Namespaced) => { kube_core::NamespaceResourceScope };
+    (@scope Cluster) => { kube_core::ClusterResourceScope };
+
+    (@has $name:ident spec $ty:ty) => {
+        impl kube_core::object::HasSpec for $name {
+            type Spec = $ty;
+
+            fn spec(&self) -> &$ty {
+                &self.spec
+            }
+
+            fn spec_mut(&mut self) -> &mut $ty {
+                &mut self.spec
+            }
+        }
+    };
+    (@has $name:ident $other:ident $ty:ty) => {};
+
+    (@may $name:ident status $ty:ty) => {
+        impl kube_core::object::HasStatus for $name {
+            type Status = $ty;
+
+            fn status(&self) -> Option<&$ty> {
+                self.status.as_ref()
+            }
+
+            fn status_mut(&mut self) -> &mut Option<$ty> {
+                &mut self.status
+            }
+        }
+    };
+    (@may $name:ident $other:ident $ty:ty) => {};
+}
+pub(crate) use kind;

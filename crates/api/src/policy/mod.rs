@@ -1,0 +1,30 @@
+//! Group `policy.karmada.io/v1alpha1`: what is propagated where, and how it differs there (api.md 1, 3, 4).
+
+mod affinity;
+mod failover;
+mod overrides;
+mod placement;
+mod propagation;
+
+pub use affinity::{ClusterAffinity, FieldSelector, ResourceSelector};
+pub use failover::{
+    ApplicationFailoverBehavior, ClusterFailoverBehavior, DecisionConditions, FailoverBehavior, PurgeMode,
+    StatePreservation, StatePreservationRule,
+};
+pub use overrides::{
+    ClusterOverridePolicy, CommandArgsOverrider, FieldOverrider, ImageComponent, ImageOverrider, ImagePredicate,
+    LabelAnnotationOverrider, OverridePolicy, OverrideSpec, OverriderOperator, Overriders, PlaintextOverrider,
+    RuleWithCluster, SequenceOperator, ValuePatch,
+};
+pub use placement::{
+    ClusterAffinityTerm, ClusterPreferences, DynamicWeight, OverflowClusterAffinity, Placement,
+    ReplicaDivisionPreference, ReplicaSchedulingStrategy, ReplicaSchedulingType, SpreadByField, SpreadConstraint,
+    StaticClusterWeight, WorkloadAffinity, WorkloadAffinityTerm,
+};
+pub use propagation::{
+    ActivationPreference, ClusterPropagationPolicy, ConflictResolution, PolicyPreemption, PriorityClassSource,
+    PropagationPolicy, PropagationSpec, SchedulePriority, SuspendClusters, Suspension,
+};
+
+/// The scheduler that serves policies which name none.
+pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";

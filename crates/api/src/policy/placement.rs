@@ -1,0 +1,189 @@
+//! Where a template goes and how its replicas are divided (api.md 3.3).
+
+use k8s_openapi::api::core::v1::Toleration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ClusterAffinity;
+use crate::{omit, schema};
+
+/// Where and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    /// Candidate clusters; not together with clusterAffinities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_affinity: Option<ClusterAffinity>,
+    /// Ordered groups of candidate clusters, of which the first that schedules wins; not together with clusterAffinity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_affinities: Vec<ClusterAffinityTerm>,
+    /// Tolerated NoSchedule and NoExecute taints of clusters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_tolerations: Vec<Toleration>,
+    /// How many groups of clusters to spread over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spread_constraints: Vec<SpreadConstraint>,
+    /// Division of replicas. Absent means Duplicated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_scheduling: Option<ReplicaSchedulingStrategy>,
+    /// Co-location rules between workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_affinity: Option<WorkloadAffinity>,
+}
+
+impl Placement {
+    /// How replicas are divided: an absent `replicaScheduling` duplicates, an empty one divides.
+    #[must_use]
+    pub fn replica_scheduling_type(&self) -> ReplicaSchedulingType {
+        match &self.replica_scheduling {
+            None => ReplicaSchedulingType::Duplicated,
+            Some(strategy) => strategy.replica_scheduling_type.unwrap_or_default(),
+        }
+    }
+}
+
+/// One group of candidate clusters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAffinityTerm {
+    /// Name of the group, a valid label key, unique in the list.
+    #[schemars(length(min = 1, max = 32))]
+    pub affinity_name: String,
+    /// The clusters of the group.
+    #[serde(flatten)]
+    pub affinity: ClusterAffinity,
+    /// Groups opened in order when this one lacks room, and closed in reverse order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overflow_affinities: Vec<OverflowClusterAffinity>,
+}
+
+/// A group of clusters for what does not fit elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OverflowClusterAffinity {
+    /// Name of the group, a valid label key, unique and different from its parent's.
+    #[schemars(length(min = 1, max = 32))]
+    pub affinity_name: String,
+    /// The clusters of the group.
+    #[serde(flatten)]
+    pub affinity: ClusterAffinity,
+}
+
+/// A field of a Cluster by which clusters are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SpreadByField {
+    /// Each cluster is a group.
+    Cluster,
+    /// By region.
+    Region,
+    /// By zone.
+    Zone,
+    /// By provider.
+    Provider,
+}
+
+/// How many groups of clusters to use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadConstraint {
+    /// Groups by a field of the Cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_by_field: Option<SpreadByField>,
+    /// Groups by a label of the Cluster; not together with spreadByField.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub spread_by_label: String,
+    /// Upper bound of groups; 0 is none.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    #[schemars(schema_with = "schema::int")]
+    pub max_groups: i64,
+    /// Lower bound of groups; admission makes 0 to 1.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    #[schemars(schema_with = "schema::int")]
+    pub min_groups: i64,
+}
+
+/// Whether the replica count is copied or shared out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ReplicaSchedulingType {
+    /// Each cluster gets the whole count.
+    Duplicated,
+    /// The count is shared out.
+    #[default]
+    Divided,
+}
+
+/// How a divided replica count is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ReplicaDivisionPreference {
+    /// Over as few clusters as possible.
+    Aggregated,
+    /// By weight.
+    Weighted,
+}
+
+/// Division of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaSchedulingStrategy {
+    /// Copy the count to each cluster, or share it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ReplicaSchedulingType", extend("x-ironclad-default" = "Divided"))]
+    pub replica_scheduling_type: Option<ReplicaSchedulingType>,
+    /// Few clusters, or by weight; admission sets Weighted when Divided has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica_division_preference: Option<ReplicaDivisionPreference>,
+    /// Weights of the clusters. Absent with Weighted, all weigh the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_preference: Option<ClusterPreferences>,
+}
+
+/// A source of weights that follows the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum DynamicWeight {
+    /// Weight is the number of replicas that fit.
+    AvailableReplicas,
+}
+
+/// Weights of clusters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPreferences {
+    /// Fixed weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub static_weight_list: Vec<StaticClusterWeight>,
+    /// Weights from free capacity; beats staticWeightList.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dynamic_weight: Option<DynamicWeight>,
+}
+
+/// One fixed weight.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StaticClusterWeight {
+    /// The clusters that weigh this much.
+    pub target_cluster: ClusterAffinity,
+    /// The weight.
+    #[schemars(range(min = 1))]
+    pub weight: i64,
+}
+
+/// Hard co-location rules between the workloads of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadAffinity {
+    /// Workloads of one group go to the same clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<WorkloadAffinityTerm>,
+    /// Workloads of one group go to different clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anti_affinity: Option<WorkloadAffinityTerm>,
+}
+
+/// How workloads are grouped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadAffinityTerm {
+    /// The label of the template whose value names the group.
+    pub group_by_label_key: String,
+}

@@ -1,0 +1,158 @@
+//! PropagationPolicy and its cluster-scoped twin (api.md 3.1).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{DEFAULT_SCHEDULER_NAME, FailoverBehavior, Placement, ResourceSelector};
+use crate::{kind::kind, omit};
+
+kind! {
+    /// Propagates templates of its own namespace.
+    PropagationPolicy: "policy.karmada.io", "v1alpha1", "propagationpolicies", Namespaced
+    { spec: PropagationSpec }
+}
+
+kind! {
+    /// Propagates cluster-scoped templates and templates of any namespace that is not reserved.
+    ClusterPropagationPolicy: "policy.karmada.io", "v1alpha1", "clusterpropagationpolicies", Cluster
+    { spec: PropagationSpec }
+}
+
+/// What is propagated where, and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PropagationSpec {
+    /// The templates that this policy claims.
+    #[schemars(length(min = 1))]
+    pub resource_selectors: Vec<ResourceSelector>,
+    /// Deprecated forerunner of propagateDeps: stored, without effect.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub association: bool,
+    /// Whether objects that the template refers to are propagated too.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub propagate_deps: bool,
+    /// Where and how.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Explicit priority between policies; the bigger one wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-ironclad-default" = 0))]
+    pub priority: Option<i32>,
+    /// Whether this policy may take templates from policies of lower priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PolicyPreemption", extend("x-ironclad-default" = "Never"))]
+    pub preemption: Option<PolicyPreemption>,
+    /// Names of override policies that must exist before this policy acts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependent_overrides: Vec<String>,
+    /// The scheduler that handles the bindings; immutable.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("x-ironclad-default" = "default-scheduler"))]
+    pub scheduler_name: String,
+    /// Reaction to failures. Absent: no application failover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failover: Option<FailoverBehavior>,
+    /// What to do when the object already exists, unmanaged, in a member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ConflictResolution", extend("x-ironclad-default" = "Abort"))]
+    pub conflict_resolution: Option<ConflictResolution>,
+    /// Lazy: changes of the policy wait for the next change of the template. Absent: they act at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation_preference: Option<ActivationPreference>,
+    /// Pauses dispatching.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Suspension>,
+    /// Keeps the objects in members when the template is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
+    /// Scheduling priority of the bindings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_priority: Option<SchedulePriority>,
+}
+
+impl PropagationSpec {
+    /// The explicit priority with its default, 0.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.priority.unwrap_or_default()
+    }
+
+    /// The scheduler's name with its default.
+    #[must_use]
+    pub fn scheduler_name(&self) -> &str {
+        if self.scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { &self.scheduler_name }
+    }
+}
+
+/// Whether a policy may take templates from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum PolicyPreemption {
+    /// It may.
+    Always,
+    /// It may not.
+    #[default]
+    Never,
+}
+
+/// What to do with an unmanaged object of the same name in a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ConflictResolution {
+    /// Leave it and report.
+    #[default]
+    Abort,
+    /// Take it over.
+    Overwrite,
+}
+
+/// When a changed policy acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ActivationPreference {
+    /// At the next change of the template.
+    Lazy,
+}
+
+/// Pauses dispatching, everywhere or on some clusters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Suspension {
+    /// True stops all clusters; not together with dispatchingOnClusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatching: Option<bool>,
+    /// Stops these clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatching_on_clusters: Option<SuspendClusters>,
+}
+
+/// Clusters to which nothing is dispatched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SuspendClusters {
+    /// Their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_names: Vec<String>,
+}
+
+/// Where the priority class of a policy is looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum PriorityClassSource {
+    /// A class of our own; a legal value, but refused at admission.
+    FederatedPriorityClass,
+    /// The named PriorityClass of group scheduling.k8s.io, else the global default.
+    #[default]
+    KubePriorityClass,
+    /// The class named in the workload's pod template.
+    PodPriorityClass,
+}
+
+/// Scheduling priority as a policy asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulePriority {
+    /// Where the class is looked up.
+    #[serde(default)]
+    #[schemars(required, extend("x-ironclad-default" = "KubePriorityClass"))]
+    pub priority_class_source: PriorityClassSource,
+    /// The name of the class.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub priority_class_name: String,
+}

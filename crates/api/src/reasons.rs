@@ -1,0 +1,143 @@
+//! Reasons of conditions by kind (api.md 13).
+
+/// Reasons on Clusters (api.md 13.1).
+pub mod cluster {
+    /// The health endpoint answers well.
+    pub const CLUSTER_READY: &str = "ClusterReady";
+    /// Reachable, but the health endpoint does not answer well.
+    pub const CLUSTER_NOT_READY: &str = "ClusterNotReady";
+    /// Not reachable.
+    pub const CLUSTER_NOT_REACHABLE: &str = "ClusterNotReachable";
+    /// No client for the member can be built.
+    pub const STATUS_COLLECTION_FAILED: &str = "StatusCollectionFailed";
+    /// No status was ever posted.
+    pub const CLUSTER_STATUS_NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
+    /// Posting of status stopped.
+    pub const CLUSTER_STATUS_UNKNOWN: &str = "ClusterStatusUnknown";
+    /// Discovery is complete.
+    pub const COMPLETE: &str = "Complete";
+    /// Discovery is partial.
+    pub const PARTIAL: &str = "Partial";
+    /// Discovery found nothing.
+    pub const EMPTY: &str = "Empty";
+    /// Names resolve.
+    pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
+    /// Names do not resolve.
+    pub const SERVICE_DOMAIN_NAME_RESOLUTION_FAILED: &str = "ServiceDomainNameResolutionFailed";
+}
+
+/// Reasons on bindings (api.md 13.2).
+pub mod binding {
+    /// A result was written.
+    pub const SUCCESS: &str = "Success";
+    /// No cluster passes the filters.
+    pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
+    /// Clusters fit, but not now.
+    pub const UNSCHEDULABLE: &str = "Unschedulable";
+    /// A quota refuses the result.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// Anything else.
+    pub const SCHEDULER_ERROR: &str = "SchedulerError";
+    /// Every expected cluster has its copy.
+    pub const FULLY_APPLIED_SUCCESS: &str = "FullyAppliedSuccess";
+    /// Not every expected cluster has its copy.
+    pub const FULLY_APPLIED_FAILED: &str = "FullyAppliedFailed";
+    /// An eviction waits for its turn.
+    pub const QUEUED: &str = "Queued";
+    /// An eviction waits for its time.
+    pub const DELAYED: &str = "Delayed";
+    /// An eviction waits for a target.
+    pub const PARKED: &str = "Parked";
+    /// A binding of higher priority took the room.
+    pub const PREEMPTED_BY_HIGHER_PRIORITY: &str = "PreemptedByHigherPriority";
+}
+
+/// Reasons on Works (api.md 13.3).
+pub mod work {
+    /// All manifests are applied.
+    pub const APPLIED_SUCCESSFUL: &str = "AppliedSuccessful";
+    /// Some manifest is not applied.
+    pub const APPLIED_FAILED: &str = "AppliedFailed";
+    /// Dispatched.
+    pub const DISPATCHING: &str = "Dispatching";
+    /// Dispatching is suspended.
+    pub const SUSPEND_DISPATCHING: &str = "SuspendDispatching";
+    /// The object in the member is being deleted.
+    pub const TERMINATING: &str = "Terminating";
+    /// The member does not serve the kind.
+    pub const API_NOT_INSTALLED: &str = "APINotInstalled";
+    /// The namespace was there already.
+    pub const ALREADY_EXISTS: &str = "AlreadyExists";
+}
+
+/// Reasons on MultiClusterServices (api.md 13.4).
+pub mod multi_cluster_service {
+    /// The Service is where it belongs.
+    pub const SERVICE_APPLIED_SUCCEED: &str = "ServiceAppliedSucceed";
+    /// The Service is not where it belongs.
+    pub const SERVICE_APPLIED_FAILED: &str = "ServiceAppliedFailed";
+    /// The EndpointSlices are where they belong.
+    pub const ENDPOINT_SLICE_DISPATCHED_SUCCEED: &str = "EndpointSliceDispatchedSucceed";
+    /// The EndpointSlices are not where they belong.
+    pub const ENDPOINT_SLICE_DISPATCHED_FAILED: &str = "EndpointSliceDispatchedFailed";
+}
+
+/// Reasons on FederatedHPAs (api.md 13.5).
+pub mod federated_hpa {
+    /// The scale was read.
+    pub const SUCCEEDED_GET_SCALE: &str = "SucceededGetScale";
+    /// The target was scaled.
+    pub const SUCCEEDED_RESCALE: &str = "SucceededRescale";
+    /// Nothing stands in the way.
+    pub const READY_FOR_NEW_SCALE: &str = "ReadyForNewScale";
+    /// Stabilization holds a scale-up back.
+    pub const SCALE_UP_STABILIZED: &str = "ScaleUpStabilized";
+    /// Stabilization holds a scale-down back.
+    pub const SCALE_DOWN_STABILIZED: &str = "ScaleDownStabilized";
+    /// The scale cannot be read.
+    pub const FAILED_GET_SCALE: &str = "FailedGetScale";
+    /// The target cannot be found.
+    pub const FAILED_GET_SCALE_TARGET_REF: &str = "FailedGetScaleTargetRef";
+    /// The target's binding cannot be found.
+    pub const FAILED_GET_BINDING: &str = "FailedGetBinding";
+    /// The target's clusters cannot be found.
+    pub const FAILED_GET_TARGET_CLUSTERS: &str = "FailedGetTargetClusters";
+    /// The target cannot be scaled.
+    pub const FAILED_UPDATE_SCALE: &str = "FailedUpdateScale";
+    /// A metric gives a proposal.
+    pub const VALID_METRIC_FOUND: &str = "ValidMetricFound";
+    /// The target has no replicas.
+    pub const SCALING_DISABLED: &str = "ScalingDisabled";
+    /// The target's selector cannot be read.
+    pub const INVALID_SELECTOR: &str = "InvalidSelector";
+    /// Several autoscalers select the pods.
+    pub const AMBIGUOUS_SELECTOR: &str = "AmbiguousSelector";
+    /// A resource metric cannot be read.
+    pub const FAILED_GET_RESOURCE_METRIC: &str = "FailedGetResourceMetric";
+    /// A container's resource metric cannot be read.
+    pub const FAILED_GET_CONTAINER_RESOURCE_METRIC: &str = "FailedGetContainerResourceMetric";
+    /// A pods metric cannot be read.
+    pub const FAILED_GET_PODS_METRIC: &str = "FailedGetPodsMetric";
+    /// An object metric cannot be read.
+    pub const FAILED_GET_OBJECT_METRIC: &str = "FailedGetObjectMetric";
+    /// An external metric cannot be read.
+    pub const FAILED_GET_EXTERNAL_METRIC: &str = "FailedGetExternalMetric";
+    /// The metric's type is not known.
+    pub const INVALID_METRIC_SOURCE_TYPE: &str = "InvalidMetricSourceType";
+    /// A policy cuts the scale-up.
+    pub const SCALE_UP_LIMIT: &str = "ScaleUpLimit";
+    /// A policy cuts the scale-down.
+    pub const SCALE_DOWN_LIMIT: &str = "ScaleDownLimit";
+    /// The maximum cuts the proposal.
+    pub const TOO_MANY_REPLICAS: &str = "TooManyReplicas";
+    /// The minimum lifts the proposal.
+    pub const TOO_FEW_REPLICAS: &str = "TooFewReplicas";
+    /// The proposal stands.
+    pub const DESIRED_WITHIN_RANGE: &str = "DesiredWithinRange";
+}
+
+/// Reasons in WorkloadRebalancers (api.md 11.3).
+pub mod workload_rebalancer {
+    /// The workload has no binding.
+    pub const REFERENCED_BINDING_NOT_FOUND: &str = "ReferencedBindingNotFound";
+}

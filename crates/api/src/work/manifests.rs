@@ -1,0 +1,90 @@
+//! Work, v1alpha1: what one cluster shall hold for one binding (api.md 8).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ResourceHealth;
+use crate::{kind::kind, omit, schema};
+
+kind! {
+    /// The manifests that a cluster shall hold, in the execution namespace of the cluster.
+    Work: "work.karmada.io", "v1alpha1", "works", Namespaced
+    { spec: WorkSpec; status: WorkStatus }
+}
+
+/// What the cluster shall hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkSpec {
+    /// The objects.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub workload: WorkloadTemplate,
+    /// True: nothing is applied, status is still collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend_dispatching: Option<bool>,
+    /// Leaves the objects in the member when the Work goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preserve_resources_on_deletion: Option<bool>,
+}
+
+/// The objects of a Work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadTemplate {
+    /// Objects for the member, as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::any_objects")]
+    pub manifests: Vec<Value>,
+}
+
+/// What became of the objects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkStatus {
+    /// Applied and Dispatching.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Status per manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifest_statuses: Vec<ManifestStatus>,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestStatus {
+    /// Which manifest.
+    pub identifier: ResourceIdentifier,
+    /// The status that the interpreter reflected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_object")]
+    pub status: Option<Value>,
+    /// The interpreter's verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<ResourceHealth>,
+}
+
+/// Names one manifest of a Work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceIdentifier {
+    /// Index in the list of manifests.
+    #[schemars(schema_with = "schema::int")]
+    pub ordinal: i64,
+    /// API group; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural.
+    pub resource: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}

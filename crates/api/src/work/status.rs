@@ -1,0 +1,99 @@
+//! What became of a binding (api.md 7.2).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::TargetCluster;
+use crate::{omit, schema};
+
+/// What became of a binding.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceBindingStatus {
+    /// Generation of the last finished scheduling.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub scheduler_observed_generation: i64,
+    /// Affinity group that was used.
+    #[serde(rename = "schedulerObservingAffinityName", default, skip_serializing_if = "String::is_empty")]
+    pub scheduler_observed_affinity_name: String,
+    /// Last successful scheduling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scheduled_time: Option<Time>,
+    /// Scheduled, FullyApplied, EvictionPending, Preempted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Status per cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregated_status: Vec<AggregatedStatusItem>,
+    /// Clusters reserved for a preemptor; of ResourceBindings only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nominated_clusters: Vec<TargetCluster>,
+    /// The last five migrations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failover_history: Vec<FailoverRecord>,
+}
+
+/// A health verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ResourceHealth {
+    /// It runs as wanted.
+    Healthy,
+    /// It does not.
+    Unhealthy,
+    /// Nobody can say.
+    #[default]
+    Unknown,
+}
+
+/// Status of the template's copy in one cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AggregatedStatusItem {
+    /// The cluster.
+    pub cluster_name: String,
+    /// The status that the interpreter reflected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_object")]
+    pub status: Option<Value>,
+    /// Whether the copy is applied.
+    #[serde(default, skip_serializing_if = "omit::zero")]
+    pub applied: bool,
+    /// Why it is not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub applied_message: String,
+    /// The interpreter's verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<ResourceHealth>,
+}
+
+/// One migration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailoverRecord {
+    /// The episode of the fleet that it belongs to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub episode: String,
+    /// The cluster that was left.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// When it was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<Time>,
+    /// When the eviction task was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted_at: Option<Time>,
+    /// Where it went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// When the old copy was gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleared_at: Option<Time>,
+    /// Where it ran before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub original_clusters: Vec<String>,
+}

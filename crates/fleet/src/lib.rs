@@ -3,10 +3,18 @@
 //! A decision is a pure function from an owned snapshot to a [`Plan`]: what to write, and because of what
 //! (design.md section 2). This crate does no IO, reads no clock and draws no chance.
 
+pub mod affinity;
 pub mod because;
+mod event;
 mod key;
+mod patch;
 mod plan;
+mod status;
+pub mod taint;
 
 pub use because::Because;
+pub use event::{Event, EventType};
 pub use key::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey};
+pub use patch::merge_patch_between;
 pub use plan::Plan;
+pub use status::StatusPart;

@@ -1,15 +1,76 @@
-//! Reasons of the health and taint decisions.
+//! Reasons of the decisions on a cluster's health, its taints and its coming and going.
 
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::ClusterName;
+
 /// What a cluster's health is, and what follows from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
-    /// The cluster has not told its status yet.
-    NotYetKnown,
+    /// Its health endpoint answered ok.
+    Ready,
+    /// It answered, but not ok.
+    NotReady,
+    /// It did not answer.
+    NotReachable,
+    /// No client for it could be made.
+    NoClient {
+        /// Why not.
+        error: String,
+    },
+    /// The observation differs from what is published, and has not lasted long enough.
+    Debouncing {
+        /// For how many milliseconds it has been observed.
+        observed_ms: u64,
+        /// How many it takes.
+        needed_ms: u64,
+    },
+    /// What the cluster serves is known in whole.
+    ApisComplete,
+    /// What the cluster serves is known in part.
+    ApisPartial,
+    /// What the cluster serves is not known.
+    ApisUnknown,
+    /// The status is as it is published.
+    StatusUnchanged,
+    /// The taints follow the Ready condition.
+    TaintsFollowReady {
+        /// `True`, `False`, `Unknown`, or `Missing`.
+        ready: String,
+    },
+    /// The taints are as the Ready condition wants them, or their automatic is off.
+    TaintsUnchanged,
+    /// The cluster joined: it gets an execution space and the finalizer that guards it.
+    Joining,
+    /// The cluster is set up.
+    SetUp,
+    /// The cluster leaves, and its execution space still holds Works.
+    WorksRemain {
+        /// How many.
+        works: usize,
+    },
+    /// The cluster leaves and cannot be reached: nobody else will release its Works.
+    WorksReleased {
+        /// How many.
+        works: usize,
+    },
+    /// The cluster leaves, and bindings still name it.
+    TargetedBy {
+        /// How many.
+        bindings: usize,
+    },
+    /// The cluster leaves, and its execution space is still going.
+    ExecutionSpaceGoing,
+    /// The cluster leaves, and nothing of it is left.
+    MayGo,
+    /// Another controller's finalizer holds the cluster.
+    NotOurs {
+        /// The cluster.
+        cluster: ClusterName,
+    },
 }
 
 impl Reason {
@@ -17,7 +78,25 @@ impl Reason {
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NotYetKnown => "NotYetKnown",
+            Self::Ready => "ClusterReady",
+            Self::NotReady => "ClusterNotReady",
+            Self::NotReachable => "ClusterNotReachable",
+            Self::NoClient { .. } => "StatusCollectionFailed",
+            Self::Debouncing { .. } => "Debouncing",
+            Self::ApisComplete => "Complete",
+            Self::ApisPartial => "Partial",
+            Self::ApisUnknown => "Empty",
+            Self::StatusUnchanged => "StatusUnchanged",
+            Self::TaintsFollowReady { .. } => "TaintsFollowReady",
+            Self::TaintsUnchanged => "TaintsUnchanged",
+            Self::Joining => "Joining",
+            Self::SetUp => "SetUp",
+            Self::WorksRemain { .. } => "WorksRemain",
+            Self::WorksReleased { .. } => "WorksReleased",
+            Self::TargetedBy { .. } => "TargetedBy",
+            Self::ExecutionSpaceGoing => "ExecutionSpaceGoing",
+            Self::MayGo => "MayGo",
+            Self::NotOurs { .. } => "NotOurs",
         }
     }
 }
@@ -25,7 +104,29 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotYetKnown => f.write_str("the cluster has not reported yet"),
+            Self::Ready => f.write_str("cluster is healthy and ready to accept workloads"),
+            Self::NotReady => f.write_str("cluster is reachable but health endpoint responded without ok"),
+            Self::NotReachable => f.write_str("cluster is not reachable"),
+            Self::NoClient { error } => write!(f, "failed to create a ClusterClient: {error}"),
+            Self::Debouncing { observed_ms, needed_ms } => {
+                write!(f, "observed for {observed_ms} ms of {needed_ms} ms that it takes")
+            }
+            Self::ApisComplete => f.write_str("collected all APIs of the cluster"),
+            Self::ApisPartial => f.write_str("some APIs of the cluster could not be collected"),
+            Self::ApisUnknown => f.write_str("no API of the cluster could be collected"),
+            Self::StatusUnchanged => f.write_str("the status is as it is published"),
+            Self::TaintsFollowReady { ready } => write!(f, "the taints follow condition Ready, which is {ready}"),
+            Self::TaintsUnchanged => f.write_str("the taints are as they should be"),
+            Self::Joining => f.write_str("the cluster joined: it gets its execution space and its finalizer"),
+            Self::SetUp => f.write_str("the cluster has its execution space and its finalizer"),
+            Self::WorksRemain { works } => write!(f, "{works} Works remain in the execution space"),
+            Self::WorksReleased { works } => {
+                write!(f, "the cluster cannot be reached: {works} Works are released without it")
+            }
+            Self::TargetedBy { bindings } => write!(f, "{bindings} bindings still name the cluster as a target"),
+            Self::ExecutionSpaceGoing => f.write_str("the execution space is being deleted"),
+            Self::MayGo => f.write_str("nothing of the cluster is left"),
+            Self::NotOurs { cluster } => write!(f, "{cluster} is held by others"),
         }
     }
 }

@@ -1,0 +1,102 @@
+//! The union of the members' load balancer addresses (propagation.md 17, Service and Ingress).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::Reports;
+use crate::lens;
+
+/// One address, as upstream tells them apart. Sorted by these.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Address {
+    hostname: String,
+    ip: String,
+    mode: String,
+}
+
+/// `{loadBalancer: {ingress}}` with each address once and its ports merged; `with_mode` tells `ipMode`s apart.
+pub(super) fn union(reports: &Reports<'_>, with_mode: bool) -> Value {
+    let mut found: BTreeMap<Address, BTreeMap<(i64, String), Value>> = BTreeMap::new();
+    for (_, status) in reports.told() {
+        for ingress in lens::items(status, "/loadBalancer/ingress") {
+            let of = |pointer: &str| lens::text(ingress, pointer).to_owned();
+            let mode = if with_mode { of("/ipMode") } else { String::new() };
+            let ports = found.entry(Address { hostname: of("/hostname"), ip: of("/ip"), mode }).or_default();
+            for port in lens::items(ingress, "/ports") {
+                let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+                ports.entry((number, lens::text(port, "/protocol").to_owned())).or_insert_with(|| port.clone());
+            }
+        }
+    }
+    let ingress: Vec<Value> = found
+        .into_iter()
+        .map(|(address, ports)| {
+            let mut entry = Map::new();
+            for (field, value) in [("hostname", address.hostname), ("ip", address.ip), ("ipMode", address.mode)] {
+                if !value.is_empty() {
+                    entry.insert(field.into(), value.into());
+                }
+            }
+            if !ports.is_empty() {
+                entry.insert("ports".into(), ports.into_values().collect());
+            }
+            Value::Object(entry)
+        })
+        .collect();
+    if ingress.is_empty() { json!({"loadBalancer": {}}) } else { json!({"loadBalancer": {"ingress": ingress}}) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::tests::run;
+
+    fn report(ingress: Value) -> Option<Value> {
+        Some(json!({"loadBalancer": {"ingress": ingress}}))
+    }
+
+    #[test]
+    fn a_union_without_doubles_sorted_ports_merged() {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"}, "status": {"conditions": [{}]}});
+        let a = report(
+            json!([{"ip": "2.2.2.2", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP"}]}, {"hostname": "z"}]),
+        );
+        let b = report(
+            json!([{"ip": "1.1.1.1"}, {"ip": "2.2.2.2", "ipMode": "VIP", "ports": [{"port": 443, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]},
+            {"ip": "2.2.2.2", "ipMode": "Proxy"}]),
+        );
+        assert_eq!(
+            run(&service, &[("a", a.clone()), ("b", b.clone())], &["a", "b"]),
+            json!({"loadBalancer": {"ingress": [
+                {"ip": "1.1.1.1"}, {"ip": "2.2.2.2", "ipMode": "Proxy"},
+                {"ip": "2.2.2.2", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP"}, {"port": 443, "protocol": "TCP"}]},
+                {"hostname": "z"}]}})
+        );
+        assert_eq!(
+            run(&service, &[("a", b), ("b", a)], &["a", "b"])["loadBalancer"]["ingress"].as_array().unwrap().len(),
+            4
+        );
+        let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress"});
+        assert_eq!(
+            run(
+                &ingress,
+                &[("a", report(json!([{"ip": "1.1.1.1"}]))), ("b", report(json!([{"ip": "1.1.1.1"}])))],
+                &["a", "b"]
+            ),
+            json!({"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}})
+        );
+    }
+
+    #[test]
+    fn other_services_are_left_alone() {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "ClusterIP"}, "status": {"loadBalancer": {}}});
+        assert_eq!(run(&service, &[("a", report(json!([{"ip": "1.1.1.1"}])))], &["a"]), json!({"loadBalancer": {}}));
+    }
+
+    #[test]
+    fn no_address_yet_is_no_change() {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"}});
+        assert_eq!(run(&service, &[("a", None)], &["a"]), json!({}));
+    }
+}

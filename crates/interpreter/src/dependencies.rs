@@ -1,0 +1,201 @@
+//! What an object refers to and what should travel with it (propagation.md 8.3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    kind::Kind,
+    lens::{self, ShapeError},
+    pod,
+};
+
+/// One reference, as it stands in the annotation `resourcebinding.karmada.io/dependencies`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dependency {
+    /// Group and version of what is referred to.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace, empty for cluster-scoped kinds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name; empty if `label_selector` says which.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Which objects, if there is no name: a `metav1.LabelSelector`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_selector: Option<Value>,
+}
+
+impl Dependency {
+    pub(crate) fn named(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            label_selector: None,
+        }
+    }
+
+    /// Sorts by apiVersion, kind, namespace, name, then selector; drops doubles (row 16 of 31).
+    pub(crate) fn sort(list: &mut Vec<Self>) {
+        list.sort_by_cached_key(|d| {
+            (
+                d.api_version.clone(),
+                d.kind.clone(),
+                d.namespace.clone(),
+                d.name.clone(),
+                d.label_selector.as_ref().map(Value::to_string),
+            )
+        });
+        list.dedup();
+    }
+}
+
+pub(crate) fn dependencies(kind: Kind, template: &Value) -> Result<Vec<Dependency>, ShapeError> {
+    let namespace = lens::text(template, "/metadata/namespace");
+    let name = lens::text(template, "/metadata/name");
+    let mut found = match kind {
+        Kind::Pod => pod::references(template, "/spec", namespace)?,
+        Kind::CronJob => pod::references(template, "/spec/jobTemplate/spec/template/spec", namespace)?,
+        Kind::StatefulSet => {
+            let mut found = pod::references(template, "/spec/template/spec", namespace)?;
+            let claims: Vec<&str> = lens::list(template, "/spec/volumeClaimTemplates")?
+                .iter()
+                .map(|claim| lens::text(claim, "/metadata/name"))
+                .collect();
+            found.retain(|d| d.kind != "PersistentVolumeClaim" || !claims.contains(&d.name.as_str()));
+            found
+        }
+        Kind::Ingress => lens::list(template, "/spec/tls")?
+            .iter()
+            .map(|tls| lens::text(tls, "/secretName"))
+            .filter(|secret| !secret.is_empty())
+            .map(|secret| Dependency::named("v1", "Secret", namespace, secret))
+            .collect(),
+        Kind::ServiceImport => {
+            let derived = format!("derived-{name}");
+            let mut slices = Dependency::named("discovery.k8s.io/v1", "EndpointSlice", namespace, "");
+            slices.label_selector = Some(json!({"matchLabels": {"kubernetes.io/service-name": derived}}));
+            vec![Dependency::named("v1", "Service", namespace, &derived), slices]
+        }
+        _ => pod::references(template, "/spec/template/spec", namespace)?,
+    };
+    Dependency::sort(&mut found);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(object: &Value) -> Vec<String> {
+        dependencies(Kind::of(object).unwrap(), object)
+            .unwrap()
+            .into_iter()
+            .map(|d| match d.label_selector {
+                Some(selector) => format!("{} {} {}?{selector}", d.api_version, d.kind, d.namespace),
+                None => format!("{} {} {}/{}", d.api_version, d.kind, d.namespace, d.name),
+            })
+            .collect()
+    }
+
+    fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
+        let template = json!({"template": {"spec": spec}});
+        let spec = match kind {
+            "Pod" => template["template"]["spec"].clone(),
+            "CronJob" => json!({"jobTemplate": {"spec": template}}),
+            _ => template,
+        };
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "shop", "name": "w"}, "spec": spec})
+    }
+
+    #[test]
+    fn pods_refer_in_many_ways() {
+        for (name, spec, want) in [
+            ("nothing", json!({"containers": [{}]}), vec![]),
+            (
+                "environment of every sort of container",
+                json!({"initContainers": [{"envFrom": [{"configMapRef": {"name": "a"}}]}],
+                       "containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "b"}}}, {"valueFrom": {"configMapKeyRef": {"name": "c"}}}]}],
+                       "ephemeralContainers": [{"envFrom": [{"secretRef": {"name": "d"}}]}]}),
+                vec!["v1 ConfigMap shop/a", "v1 ConfigMap shop/c", "v1 Secret shop/b", "v1 Secret shop/d"],
+            ),
+            (
+                "volumes",
+                json!({"volumes": [
+                    {"configMap": {"name": "a"}}, {"secret": {"secretName": "b"}},
+                    {"projected": {"sources": [{"configMap": {"name": "c"}}, {"secret": {"name": "d"}}]}},
+                    {"persistentVolumeClaim": {"claimName": "e"}}, {"azureFile": {"secretName": "f"}},
+                    {"cephfs": {"secretRef": {"name": "g"}}}, {"cinder": {"secretRef": {"name": "h"}}},
+                    {"flexVolume": {"secretRef": {"name": "i"}}}, {"rbd": {"secretRef": {"name": "j"}}},
+                    {"scaleIO": {"secretRef": {"name": "k"}}}, {"iscsi": {"secretRef": {"name": "l"}}},
+                    {"storageos": {"secretRef": {"name": "m"}}}, {"csi": {"nodePublishSecretRef": {"name": "n"}}},
+                    {"ephemeral": {"volumeClaimTemplate": {"metadata": {"name": "not"}}}}]}),
+                vec![
+                    "v1 ConfigMap shop/a",
+                    "v1 ConfigMap shop/c",
+                    "v1 PersistentVolumeClaim shop/e",
+                    "v1 Secret shop/b",
+                    "v1 Secret shop/d",
+                    "v1 Secret shop/f",
+                    "v1 Secret shop/g",
+                    "v1 Secret shop/h",
+                    "v1 Secret shop/i",
+                    "v1 Secret shop/j",
+                    "v1 Secret shop/k",
+                    "v1 Secret shop/l",
+                    "v1 Secret shop/m",
+                    "v1 Secret shop/n",
+                ],
+            ),
+            (
+                "pull secrets and the account, but not the default one",
+                json!({"imagePullSecrets": [{"name": "p"}, {"name": "p"}], "serviceAccountName": "default"}),
+                vec!["v1 Secret shop/p"],
+            ),
+            ("a service account", json!({"serviceAccountName": "robot"}), vec!["v1 ServiceAccount shop/robot"]),
+        ] {
+            for (api_version, kind) in [
+                ("apps/v1", "Deployment"),
+                ("apps/v1", "ReplicaSet"),
+                ("apps/v1", "DaemonSet"),
+                ("apps/v1", "StatefulSet"),
+                ("batch/v1", "Job"),
+                ("batch/v1", "CronJob"),
+                ("v1", "Pod"),
+            ] {
+                assert_eq!(of(&workload(api_version, kind, spec.clone())), want, "{name}, {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn claims_of_a_stateful_set_are_its_own() {
+        let mut set = workload(
+            "apps/v1",
+            "StatefulSet",
+            json!({"volumes": [
+            {"persistentVolumeClaim": {"claimName": "data"}}, {"persistentVolumeClaim": {"claimName": "shared"}}]}),
+        );
+        set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}}]);
+        assert_eq!(of(&set), ["v1 PersistentVolumeClaim shop/shared"]);
+    }
+
+    #[test]
+    fn ingress_and_service_import() {
+        let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"namespace": "shop", "name": "i"},
+            "spec": {"tls": [{"secretName": "b"}, {}, {"secretName": "a"}]}});
+        assert_eq!(of(&ingress), ["v1 Secret shop/a", "v1 Secret shop/b"]);
+        let import = json!({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceImport", "metadata": {"namespace": "shop", "name": "s"}});
+        assert_eq!(
+            of(&import),
+            [
+                r#"discovery.k8s.io/v1 EndpointSlice shop?{"matchLabels":{"kubernetes.io/service-name":"derived-s"}}"#,
+                "v1 Service shop/derived-s",
+            ]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! The kinds with native rules, and which operations each has (propagation.md 20.1).
+
+use std::fmt;
+
+use ironclad_fleet::Gvk;
+use serde_json::Value;
+
+use crate::lens;
+
+/// A question that interpreters answer, by its wire name (20.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Desired replicas and their requirements.
+    InterpretReplica,
+    /// Several pod templates.
+    InterpretComponent,
+    /// Setting the replicas of a copy.
+    ReviseReplica,
+    /// What the member keeps.
+    Retain,
+    /// What of a status is reported.
+    InterpretStatus,
+    /// Whether a copy is healthy.
+    InterpretHealth,
+    /// What reports add up to.
+    AggregateStatus,
+    /// What travels along.
+    InterpretDependency,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A kind that native rules know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Deployment,
+    ReplicaSet,
+    DaemonSet,
+    StatefulSet,
+    Job,
+    CronJob,
+    Pod,
+    Service,
+    ServiceAccount,
+    Secret,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Ingress,
+    PodDisruptionBudget,
+    HorizontalPodAutoscaler,
+    ServiceImport,
+}
+
+impl Kind {
+    /// By the `apiVersion` and `kind` of an object.
+    pub(crate) fn of(object: &Value) -> Option<Self> {
+        Self::find(lens::text(object, "/apiVersion"), lens::text(object, "/kind"))
+    }
+
+    pub(crate) fn of_gvk(gvk: &Gvk) -> Option<Self> {
+        Self::find(&gvk.api_version(), &gvk.kind)
+    }
+
+    fn find(api_version: &str, kind: &str) -> Option<Self> {
+        Some(match (api_version, kind) {
+            ("apps/v1", "Deployment") => Self::Deployment,
+            ("apps/v1", "ReplicaSet") => Self::ReplicaSet,
+            ("apps/v1", "DaemonSet") => Self::DaemonSet,
+            ("apps/v1", "StatefulSet") => Self::StatefulSet,
+            ("batch/v1", "Job") => Self::Job,
+            ("batch/v1", "CronJob") => Self::CronJob,
+            ("v1", "Pod") => Self::Pod,
+            ("v1", "Service") => Self::Service,
+            ("v1", "ServiceAccount") => Self::ServiceAccount,
+            ("v1", "Secret") => Self::Secret,
+            ("v1", "PersistentVolume") => Self::PersistentVolume,
+            ("v1", "PersistentVolumeClaim") => Self::PersistentVolumeClaim,
+            ("networking.k8s.io/v1", "Ingress") => Self::Ingress,
+            ("policy/v1", "PodDisruptionBudget") => Self::PodDisruptionBudget,
+            ("autoscaling/v2", "HorizontalPodAutoscaler") => Self::HorizontalPodAutoscaler,
+            ("multicluster.x-k8s.io/v1alpha1", "ServiceImport") => Self::ServiceImport,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn implements(self, operation: Operation) -> bool {
+        use Kind::*;
+        match operation {
+            Operation::InterpretReplica => matches!(self, Deployment | ReplicaSet | StatefulSet | Job | Pod),
+            Operation::InterpretComponent => false,
+            Operation::ReviseReplica => matches!(self, Deployment | ReplicaSet | StatefulSet | Job),
+            Operation::Retain => matches!(
+                self,
+                Deployment
+                    | ReplicaSet
+                    | StatefulSet
+                    | Pod
+                    | Service
+                    | ServiceAccount
+                    | PersistentVolumeClaim
+                    | PersistentVolume
+                    | Job
+                    | Secret
+            ),
+            Operation::InterpretStatus => true,
+            Operation::InterpretHealth => matches!(
+                self,
+                Deployment
+                    | StatefulSet
+                    | ReplicaSet
+                    | DaemonSet
+                    | Service
+                    | Ingress
+                    | PersistentVolumeClaim
+                    | Pod
+                    | PodDisruptionBudget
+            ),
+            Operation::AggregateStatus => !matches!(self, ServiceAccount | Secret | ServiceImport),
+            Operation::InterpretDependency => matches!(
+                self,
+                Deployment | ReplicaSet | DaemonSet | Job | CronJob | Pod | StatefulSet | Ingress | ServiceImport
+            ),
+        }
+    }
+}

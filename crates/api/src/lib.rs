@@ -4,21 +4,29 @@
 //! ([`cluster`], [`policy`], [`work`] and so on) and one per family of well-known names.
 
 pub mod annotations;
+pub mod apps;
+pub mod autoscaling;
 pub mod cluster;
 pub mod conditions;
+pub mod config;
 pub mod events;
 pub mod eviction;
 pub mod finalizers;
 pub mod kind;
 pub mod labels;
+pub mod multicluster;
 pub mod names;
 pub mod namespaces;
+pub mod networking;
 mod omit;
 pub mod policy;
 pub mod quantity;
 pub mod reasons;
+pub mod remedy;
 mod schema;
+pub mod search;
 pub mod selector;
+pub mod sim;
 pub mod taints;
 pub mod work;
 

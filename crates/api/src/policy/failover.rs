@@ -36,7 +36,7 @@ pub struct ApplicationFailoverBehavior {
     pub decision_conditions: DecisionConditions,
     /// How the old copy is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PurgeMode", extend("x-ironclad-default" = "Gracefully"))]
+    #[schemars(extend("x-ironclad-default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
     /// Longest wait in seconds before the old copy is deleted anyway; only with purgeMode Gracefully.
     #[serde(default, skip_serializing_if = "Option::is_none")]

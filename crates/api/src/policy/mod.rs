@@ -1,10 +1,12 @@
-//! Group `policy.karmada.io/v1alpha1`: what is propagated where, and how it differs there (api.md 1, 3, 4).
+//! Group `policy.karmada.io/v1alpha1`: what is propagated where, and how it differs there (api.md 1, 3 to 6).
 
 mod affinity;
 mod failover;
 mod overrides;
 mod placement;
 mod propagation;
+mod quota;
+mod taint;
 
 pub use affinity::{ClusterAffinity, FieldSelector, ResourceSelector};
 pub use failover::{
@@ -24,6 +26,14 @@ pub use placement::{
 pub use propagation::{
     ActivationPreference, ClusterPropagationPolicy, ConflictResolution, PolicyPreemption, PriorityClassSource,
     PropagationPolicy, PropagationSpec, SchedulePriority, SuspendClusters, Suspension,
+};
+pub use quota::{
+    ClusterQuotaStatus, FederatedResourceQuota, FederatedResourceQuotaSpec, FederatedResourceQuotaStatus,
+    StaticClusterAssignment,
+};
+pub use taint::{
+    ClusterTaintPolicy, ClusterTaintPolicySpec, ClusterTaintPolicyStatus, MatchCondition, PolicyTaint,
+    TaintPolicyCluster, TaintPolicyTaint, TaintState, TaintToAdd,
 };
 
 /// The scheduler that serves policies which name none.

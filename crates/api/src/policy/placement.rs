@@ -128,7 +128,7 @@ pub enum ReplicaDivisionPreference {
 pub struct ReplicaSchedulingStrategy {
     /// Copy the count to each cluster, or share it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ReplicaSchedulingType", extend("x-ironclad-default" = "Divided"))]
+    #[schemars(extend("x-ironclad-default" = "Divided"))]
     pub replica_scheduling_type: Option<ReplicaSchedulingType>,
     /// Few clusters, or by weight; admission sets Weighted when Divided has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ pub struct PropagationSpec {
     pub priority: Option<i32>,
     /// Whether this policy may take templates from policies of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PolicyPreemption", extend("x-ironclad-default" = "Never"))]
+    #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption: Option<PolicyPreemption>,
     /// Names of override policies that must exist before this policy acts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,7 +54,7 @@ pub struct PropagationSpec {
     pub failover: Option<FailoverBehavior>,
     /// What to do when the object already exists, unmanaged, in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ConflictResolution", extend("x-ironclad-default" = "Abort"))]
+    #[schemars(extend("x-ironclad-default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
     /// Lazy: changes of the policy wait for the next change of the template. Absent: they act at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -65,7 +65,7 @@ pub struct ResourceBindingSpec {
     pub failover: Option<FailoverBehavior>,
     /// What to do when the object already exists, unmanaged, in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ConflictResolution", extend("x-ironclad-default" = "Abort"))]
+    #[schemars(extend("x-ironclad-default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
     /// Forces a full reschedule when later than status.lastScheduledTime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -304,7 +304,7 @@ pub struct ResolvedPriority {
     pub priority: i32,
     /// Whether it may evict bindings of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "PreemptionPolicy", extend("x-ironclad-default" = "Never"))]
+    #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption_policy: Option<PreemptionPolicy>,
 }
 

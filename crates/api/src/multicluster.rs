@@ -1,0 +1,96 @@
+//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport (api.md 11.6).
+
+use k8s_openapi::{api::core::v1::SessionAffinityConfig, apimachinery::pkg::apis::meta::v1::Condition};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::kind;
+
+kind! {
+    /// Exports the Service of the same name from its clusters.
+    ServiceExport: "multicluster.x-k8s.io", "v1alpha1", "serviceexports", Namespaced
+    { ; status: ServiceExportStatus }
+}
+
+kind! {
+    /// Imports the Service of the same name into its clusters.
+    ServiceImport: "multicluster.x-k8s.io", "v1alpha1", "serviceimports", Namespaced
+    { ; spec: ServiceImportSpec, status: ServiceImportStatus }
+}
+
+/// What became of the export.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceExportStatus {
+    /// Conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// How the Service is imported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceImportSpec {
+    /// Its ports.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub ports: Vec<ServicePort>,
+    /// The virtual address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1))]
+    pub ips: Vec<String>,
+    /// With a virtual address or without.
+    #[serde(rename = "type")]
+    pub type_: ServiceImportType,
+    /// None or ClientIP.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub session_affinity: String,
+    /// Settings of the session affinity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_affinity_config: Option<SessionAffinityConfig>,
+}
+
+/// Whether an imported Service has a virtual address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ServiceImportType {
+    /// It has one.
+    #[default]
+    ClusterSetIP,
+    /// It has none.
+    Headless,
+}
+
+/// One port of an imported Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    /// Name of the port.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// TCP, UDP or SCTP; empty means TCP.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub protocol: String,
+    /// Protocol of the application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<String>,
+    /// The port.
+    pub port: i32,
+}
+
+/// What became of the import.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceImportStatus {
+    /// The clusters that it is imported from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
+    pub clusters: Vec<ClusterStatus>,
+}
+
+/// A cluster that a Service is imported from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// Its name.
+    pub cluster: String,
+}

@@ -1,0 +1,315 @@
+//! One real cluster: an API server and the programs that make it alive.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow, ensure};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{
+    Api, Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use super::{
+    NodeShape,
+    binaries::Binaries,
+    kubectl::Kubectl,
+    nodes,
+    pki::{self, Authority},
+    port,
+    process::{Process, Spec},
+    wait::{self, Pending},
+};
+
+/// Generous: two cores may be shared with a build and two more of these.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+/// What the control plane's kube-controller-manager runs. A stock one would also start the templates: make ReplicaSets and
+/// pods of Deployments that are meant for members.
+const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
+    serviceaccount-token-controller,ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
+    certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
+
+/// What a cluster is there for.
+#[derive(Debug, Clone)]
+pub(super) enum Role {
+    /// Holds templates and policies, runs nothing.
+    Plane,
+    /// Runs pods.
+    Member(NodeShape),
+}
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    name: String,
+    port: u16,
+    directory: PathBuf,
+    kubeconfig: PathBuf,
+    kubectl: Kubectl,
+    api_server: Mutex<Option<Process>>,
+    spec: Spec,
+    companions: Vec<Process>,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it does its work: accounts are made and, in a member, nodes are ready for pods.
+    pub(super) async fn start(
+        binaries: &Binaries,
+        name: String,
+        role: Role,
+        etcd: &str,
+        parent: &Path,
+    ) -> anyhow::Result<Self> {
+        let directory = parent.join(&name);
+        fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        let authority = Authority::make(&directory).with_context(|| format!("certificates of {name}"))?;
+        let mut cluster = Self::start_api_server_anywhere(binaries, name, etcd, directory, &authority).await?;
+        cluster.start_companions(binaries, &role, &authority)?;
+        cluster.wait_until_alive(&role).await?;
+        Ok(cluster)
+    }
+
+    async fn start_api_server_anywhere(
+        binaries: &Binaries,
+        name: String,
+        etcd: &str,
+        directory: PathBuf,
+        authority: &Authority,
+    ) -> anyhow::Result<Self> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let port = port::free()?;
+            let spec = Spec {
+                name: "kube-apiserver".into(),
+                program: binaries.program("kube-apiserver"),
+                arguments: api_server_arguments(&name, port, etcd, &directory),
+                directory: directory.clone(),
+            };
+            let kubeconfig = authority.kubeconfig(&pki::ADMIN, &name, port)?;
+            let cluster = Self {
+                name: name.clone(),
+                port,
+                kubectl: Kubectl::new(binaries, &kubeconfig, &directory),
+                kubeconfig,
+                directory: directory.clone(),
+                api_server: Mutex::new(None),
+                spec,
+                companions: Vec::new(),
+            };
+            match cluster.start_api_server().await {
+                Ok(()) => return Ok(cluster),
+                Err(error) => {
+                    let taken = cluster.with_api_server(|process| process.is_some_and(port::was_taken));
+                    if !taken || tries == port::TRIES {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_companions(&mut self, binaries: &Binaries, role: &Role, authority: &Authority) -> anyhow::Result<()> {
+        let mut start = |program: &str, client: &pki::ClientName, flags: Vec<OsString>| {
+            let mut arguments = flags;
+            arguments.extend(["--kubeconfig".into(), authority.kubeconfig(client, &self.name, self.port)?.into()]);
+            let directory = self.directory.clone();
+            let spec = Spec { name: program.into(), program: binaries.program(program), arguments, directory };
+            self.companions.push(Process::start(&spec)?);
+            anyhow::Ok(())
+        };
+        let controllers = match role {
+            Role::Plane => PLANE_CONTROLLERS,
+            Role::Member(_) => "*",
+        };
+        start("kube-controller-manager", &pki::CONTROLLER_MANAGER, manager_flags(&self.directory, controllers))?;
+        if let Role::Member(_) = role {
+            start("kube-scheduler", &pki::SCHEDULER, companion_flags())?;
+            let stages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/kubernetes/kwok-stages/stages.yaml");
+            // Leases keep the nodes alive in the eyes of the node lifecycle controller.
+            start(
+                "kwok",
+                &pki::KWOK,
+                ["--manage-all-nodes", "--node-lease-duration-seconds=40", "--v=WARN", "--config", stages]
+                    .map(Into::into)
+                    .to_vec(),
+            )?;
+        }
+        Ok(())
+    }
+
+    async fn wait_until_alive(&mut self, role: &Role) -> anyhow::Result<()> {
+        let client = self.client().await?;
+        if let Role::Member(shape) = role {
+            nodes::create(&client, &self.name, shape).await?;
+        }
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
+        let companions = &mut self.companions;
+        let what = format!("{} does its work", self.name);
+        let alive = wait::poll(&what, DEADLINE, async || {
+            for process in companions.iter_mut() {
+                if let Some(status) = process.ended() {
+                    let error = anyhow!("{} ended with {status}; {}", process.name(), process.log_tail());
+                    return Err(Pending::Never(error));
+                }
+            }
+            let look = async {
+                accounts.get("default").await.context("the service account that kube-controller-manager makes")?;
+                match role {
+                    Role::Plane => Ok(()),
+                    Role::Member(_) => nodes::are_ready(&client).await,
+                }
+            };
+            look.await.map_err(Pending::Yet)
+        });
+        match alive.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let logs: Vec<String> = self.companions.iter().map(Process::log_tail).collect();
+                Err(anyhow!("{error:#}\n{}", logs.join("\n")))
+            }
+        }
+    }
+
+    /// The cluster's name: `plane`, `member1`, `member2` …; also the name of its kubeconfig's one context.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A kubeconfig, complete in itself, of a client who may do everything.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig.clone()
+    }
+
+    /// The port on 127.0.0.1 that the API server listens at.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// kubectl for this cluster.
+    #[must_use]
+    pub fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// A new client who may do everything.
+    ///
+    /// # Errors
+    /// When the kubeconfig was removed or changed.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Kills the API server, as a machine that is gone: whoever talks to it gets no answer. The rest of the cluster stays.
+    pub fn stop_api_server(&self) {
+        let process = self.api_server.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(process);
+    }
+
+    /// Starts the API server again, at the same port with the same data, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends or isn't ready in time; the message has the end of its log.
+    pub async fn start_api_server(&self) -> anyhow::Result<()> {
+        let process = Process::start(&self.spec)?;
+        *self.api_server.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        let client = self.client().await?;
+        let what = format!("{}'s API server is ready", self.name);
+        let ready = wait::poll(&what, DEADLINE, async || {
+            let ended = self.with_api_server(|process| process.and_then(Process::ended));
+            if let Some(status) = ended {
+                return Err(Pending::Never(anyhow!("kube-apiserver ended with {status}")));
+            }
+            readyz(&client).await.map_err(Pending::Yet)
+        });
+        ready.await.map_err(|error| {
+            let tail = self.with_api_server(|process| process.map(|process| process.log_tail()));
+            anyhow!("{error:#}\n{}", tail.unwrap_or_default())
+        })
+    }
+
+    /// The name and process id of every program of this cluster.
+    #[must_use]
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        let named = |process: &Process| (format!("{}/{}", self.name, process.name()), process.id());
+        let api_server = self.with_api_server(|process| process.map(|process| named(process)));
+        api_server.into_iter().chain(self.companions.iter().map(named)).collect()
+    }
+
+    fn with_api_server<T>(&self, f: impl FnOnce(Option<&mut Process>) -> T) -> T {
+        f(self.api_server.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // First those that would complain of a server that is gone.
+        self.companions.clear();
+        self.stop_api_server();
+    }
+}
+
+async fn readyz(client: &Client) -> anyhow::Result<()> {
+    let answer = client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
+    ensure!(answer == "ok", "it says {answer:?}");
+    Ok(())
+}
+
+fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> Vec<OsString> {
+    let file = |name: &str| directory.join(name).into_os_string();
+    let mut arguments = Vec::new();
+    for (flag, value) in [
+        ("--etcd-servers", etcd.into()),
+        ("--etcd-prefix", format!("/{name}").into()),
+        ("--bind-address", "127.0.0.1".into()),
+        ("--secure-port", port.to_string().into()),
+        ("--cert-dir", file("certificates")),
+        ("--tls-cert-file", file("server.crt")),
+        ("--tls-private-key-file", file("server.key")),
+        ("--client-ca-file", file("ca.crt")),
+        ("--service-account-issuer", "https://kubernetes.default.svc".into()),
+        ("--service-account-key-file", file("service-accounts.pub")),
+        ("--service-account-signing-key-file", file("service-accounts.key")),
+        ("--authorization-mode", "RBAC".into()),
+        ("--service-cluster-ip-range", "10.96.0.0/16".into()),
+        // So that it is content on loopback, without a network.
+        ("--advertise-address", "127.0.0.1".into()),
+        ("--endpoint-reconciler-type", "none".into()),
+        // Pods need not wait for the accounts that another program makes.
+        ("--disable-admission-plugins", "ServiceAccount".into()),
+    ] {
+        arguments.extend([flag.into(), value]);
+    }
+    arguments
+}
+
+/// What kube-controller-manager and kube-scheduler have in common: alone, quick, and without a port of their own.
+fn companion_flags() -> Vec<OsString> {
+    ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"].map(Into::into).to_vec()
+}
+
+fn manager_flags(directory: &Path, controllers: &str) -> Vec<OsString> {
+    let file = |name: &str| directory.join(name).into_os_string();
+    let mut flags = companion_flags();
+    for (flag, value) in [
+        ("--controllers", controllers.into()),
+        ("--root-ca-file", file("ca.crt")),
+        ("--cluster-signing-cert-file", file("ca.crt")),
+        ("--cluster-signing-key-file", file("ca.key")),
+        ("--service-account-private-key-file", file("service-accounts.key")),
+    ] {
+        flags.extend([flag.into(), value]);
+    }
+    flags
+}

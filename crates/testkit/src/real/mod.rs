@@ -1,0 +1,156 @@
+//! Real Kubernetes for tests, without containers: a control plane and members on loopback, each a real kube-apiserver with
+//! the programs that make it alive, and one etcd below them all.
+//!
+//! Everything that is started here ends with the [`RealEnv`], and with the test process even if that is killed; nothing is
+//! left behind in the file system. It installs nothing of Ironclad's: that is what the tests are about.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use ironclad_testkit::real::{Config, RealEnv};
+//! let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
+//! env.plane().kubectl().run(["get", "namespaces"]).await?;
+//! println!("{}", env.member(0).kubeconfig().display());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tempfile::TempDir;
+
+pub use self::{
+    binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
+    cluster::Cluster,
+    kubectl::{Kubectl, Output},
+    nodes::NodeShape,
+    wait::until,
+};
+use self::{cluster::Role, etcd::Etcd, process::Sweeper};
+
+mod binaries;
+mod cluster;
+mod etcd;
+mod kubectl;
+mod nodes;
+mod pki;
+mod port;
+mod process;
+mod wait;
+
+/// Two at a time come up quickest on two cores.
+const STARTED_AT_ONCE: usize = 2;
+
+/// What to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Whether there is a control plane: a cluster whose kube-controller-manager starts no workloads.
+    pub plane: bool,
+    /// How many members; ten are what two cores stand.
+    pub members: usize,
+    /// The nodes of each member.
+    pub nodes: NodeShape,
+}
+
+impl Default for Config {
+    /// A control plane and two members of two nodes.
+    fn default() -> Self {
+        Self { plane: true, members: 2, nodes: NodeShape::default() }
+    }
+}
+
+/// A running environment. Dropping it kills every program by its process id and removes every file.
+#[derive(Debug)]
+pub struct RealEnv {
+    // In the order of the end: servers before their etcd, programs before the files that they write.
+    plane: Option<Cluster>,
+    members: Vec<Cluster>,
+    etcd: Etcd,
+    directory: TempDir,
+    _sweeper: Sweeper,
+    binaries: Binaries,
+}
+
+impl RealEnv {
+    /// Starts it and waits until every part does its work.
+    ///
+    /// # Errors
+    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of its log.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        Self::start_with(Binaries::find()?, config).await
+    }
+
+    /// Like [`RealEnv::start`]; where the programs can't be had because Go is missing, notes the test as skipped and
+    /// returns `None`.
+    ///
+    /// # Errors
+    /// As [`RealEnv::start`], and in continuous integration also where Go is missing.
+    pub async fn start_or_skip(config: Config) -> anyhow::Result<Option<Self>> {
+        match Binaries::find_or_skip()? {
+            Some(binaries) => Self::start_with(binaries, config).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn start_with(binaries: Binaries, config: Config) -> anyhow::Result<Self> {
+        let directory = tempfile::Builder::new().prefix("ironclad-real-").tempdir().context("a temporary directory")?;
+        let sweeper = Sweeper::start(directory.path())?;
+        let etcd = Etcd::start(&binaries, directory.path()).await?;
+        let url = etcd.url();
+        let plane = config.plane.then(|| ("plane".to_owned(), Role::Plane));
+        let members =
+            (1..=config.members).map(|number| (format!("member{number}"), Role::Member(config.nodes.clone())));
+        let mut clusters: Vec<Cluster> = stream::iter(plane.into_iter().chain(members))
+            .map(|(name, role)| Cluster::start(&binaries, name, role, &url, directory.path()))
+            .buffered(STARTED_AT_ONCE)
+            .try_collect()
+            .await?;
+        let plane = config.plane.then(|| clusters.remove(0));
+        Ok(Self { plane, members: clusters, etcd, directory, _sweeper: sweeper, binaries })
+    }
+
+    /// The control plane.
+    ///
+    /// # Panics
+    /// When the configuration asked for none.
+    #[must_use]
+    pub fn plane(&self) -> &Cluster {
+        self.plane.as_ref().expect("this environment was started with Config { plane: true }")
+    }
+
+    /// The members, `member1` first.
+    #[must_use]
+    pub fn members(&self) -> &[Cluster] {
+        &self.members
+    }
+
+    /// One member by its index: `member(0)` is `member1`.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn member(&self, index: usize) -> &Cluster {
+        &self.members[index]
+    }
+
+    /// kubectl for any other server, such as one of Ironclad's own, by its kubeconfig.
+    #[must_use]
+    pub fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
+        Kubectl::new(&self.binaries, kubeconfig, self.directory.path())
+    }
+
+    /// A directory for a test's own files, removed with the environment.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    /// The name and process id of every program: `etcd`, `plane/kube-apiserver`, `member1/kwok` ….
+    #[must_use]
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        let etcd = (self.etcd.process.name().to_owned(), self.etcd.process.id());
+        let clusters = self.plane.iter().chain(&self.members).flat_map(Cluster::processes);
+        std::iter::once(etcd).chain(clusters).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! Level-triggered waiting for real processes: until the state *is* so, not until something changed.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time;
+
+/// How often a state is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// How long a single look may take before it is given up and repeated.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Looks until `look` succeeds, and returns what it saw.
+///
+/// # Errors
+/// When `deadline` passes first; the message has `what` was waited for and the last reason why it was not so.
+pub async fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    poll(what, deadline, async || look().await.map_err(Pending::Yet)).await
+}
+
+/// Why a state is not reached.
+pub(super) enum Pending {
+    /// It may still come.
+    Yet(anyhow::Error),
+    /// It can't come any more: there is no use in waiting.
+    Never(anyhow::Error),
+}
+
+/// Like [`until`], for a look that can tell when waiting is of no use.
+pub(super) async fn poll<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> Result<T, Pending>,
+) -> anyhow::Result<T> {
+    let mut last = None;
+    let seen = time::timeout(deadline, async {
+        loop {
+            match time::timeout(LOOK, look()).await {
+                Ok(Ok(seen)) => return Ok(seen),
+                Ok(Err(Pending::Never(error))) => return Err(error),
+                Ok(Err(Pending::Yet(error))) => last = Some(error),
+                Err(_) => last = Some(anyhow::anyhow!("no answer for {} s", LOOK.as_secs())),
+            }
+            time::sleep(POLL).await;
+        }
+    })
+    .await;
+    match (seen, last) {
+        (Ok(seen), _) => seen,
+        (Err(_), Some(last)) => Err(last.context(format!("{what}: not so after {} s", deadline.as_secs()))),
+        (Err(_), None) => bail!("{what}: nothing was seen for {} s", deadline.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_looks_again_until_it_is_so() {
+        let mut looks = 0;
+        let seen = until("the third look", Duration::from_secs(1), async || {
+            looks += 1;
+            if looks == 3 { Ok("seen") } else { bail!("look {looks}") }
+        })
+        .await;
+        assert_eq!(seen.unwrap(), "seen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_message_has_the_last_reason() {
+        let error =
+            until::<()>("a miracle", Duration::from_secs(2), async || bail!("nothing happened")).await.unwrap_err();
+        assert_eq!(format!("{error:#}"), "a miracle: not so after 2 s: nothing happened");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_without_answer_is_repeated() {
+        let mut looks = 0;
+        let seen = until("the second look", Duration::from_secs(60), async || {
+            looks += 1;
+            if looks == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(looks)
+        })
+        .await;
+        assert_eq!(seen.unwrap(), 2);
+    }
+}

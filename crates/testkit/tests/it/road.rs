@@ -1,0 +1,178 @@
+//! The road, from `kubectl apply` to the members and back, as its users walk it: the same steps on real kube-apiservers and
+//! through `ironclad up`.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use ironclad_testkit::real::{Kubectl, until};
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Walks the road with kubectl for the control plane and for each member, `member1` first.
+pub async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
+    let names: Vec<String> = (1..=members.len()).map(|n| format!("member{n}")).collect();
+    duplicated(plane, members, &names).await.context("a Duplicated Deployment")?;
+    weighted(plane, members).await.context("a Deployment divided by static weights")
+}
+
+async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> anyhow::Result<()> {
+    let count = i64::try_from(members.len())?;
+    plane.apply(&deployment("web", 2)).await?;
+    plane.apply(&policy("web", &format!("clusterAffinity: {{clusterNames: [{}]}}", names.join(", ")))).await?;
+    everywhere(members, "web", |d| {
+        ensure!(d["spec"]["replicas"] == 2, "replicas {}", d["spec"]["replicas"]);
+        ensure!(d["metadata"]["labels"]["karmada.io/managed"] == "true", "not marked as managed");
+        Ok(())
+    })
+    .await?;
+    settled(plane, "web", 2 * count).await?;
+    until("the binding says where it went and that it was applied", DEADLINE, async || {
+        let binding = get(plane, "resourcebinding", "web-deployment").await?;
+        for condition in ["Scheduled", "FullyApplied"] {
+            ensure!(condition_is_true(&binding, condition), "{condition} is not True: {}", binding["status"]["conditions"]);
+        }
+        let reported = binding["status"]["aggregatedStatus"].as_array().context("no aggregatedStatus")?;
+        ensure!(reported.len() == names.len(), "{} members report", reported.len());
+        ensure!(reported.iter().all(|item| item["health"] == "Healthy"), "not all healthy: {reported:?}");
+        Ok(())
+    })
+    .await?;
+    for name in names {
+        let namespace = format!("karmada-es-{name}");
+        let works: Value =
+            serde_json::from_str(&plane.run(["get", "works", "-n", &namespace, "-o", "json"]).await?)?;
+        let work = &works["items"][0];
+        ensure!(condition_is_true(work, "Applied"), "the Work in {namespace} is not applied: {}", work["status"]);
+    }
+
+    plane.run(["scale", "deployment", "web", "--replicas=3"]).await?;
+    everywhere(members, "web", |d| Ok(ensure!(d["spec"]["replicas"] == 3, "replicas {}", d["spec"]["replicas"]))).await?;
+    settled(plane, "web", 3 * count).await?;
+
+    plane.run(["set", "image", "deployment/web", "web=registry.example/web:2"]).await?;
+    everywhere(members, "web", |d| {
+        let image = &d["spec"]["template"]["spec"]["containers"][0]["image"];
+        Ok(ensure!(*image == "registry.example/web:2", "image {image}"))
+    })
+    .await?;
+    settled(plane, "web", 3 * count).await?;
+
+    // What is deleted in a member behind our back comes back.
+    members[0].run(["delete", "deployment", "web", "--wait=true"]).await?;
+    everywhere(members, "web", |d| Ok(ensure!(d["status"]["readyReplicas"] == 3, "status {}", d["status"]))).await?;
+    settled(plane, "web", 3 * count).await?;
+
+    plane.run(["delete", "deployment", "web", "--wait=true"]).await?;
+    gone(plane, members, "web").await
+}
+
+async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
+    let placement = "clusterAffinity: {clusterNames: [member1, member2]}
+    replicaScheduling:
+      replicaSchedulingType: Divided
+      replicaDivisionPreference: Weighted
+      weightPreference:
+        staticWeightList:
+        - {targetCluster: {clusterNames: [member1]}, weight: 2}
+        - {targetCluster: {clusterNames: [member2]}, weight: 1}";
+    plane.apply(&policy("split", placement)).await?;
+    plane.apply(&deployment("split", 6)).await?;
+    for (member, want) in members.iter().zip([4, 2]) {
+        until("each member has its share", DEADLINE, async || {
+            let replicas = get(member, "deployment", "split").await?["spec"]["replicas"].clone();
+            Ok(ensure!(replicas == want, "{replicas} replicas instead of {want}"))
+        })
+        .await?;
+    }
+    settled(plane, "split", 6).await?;
+    plane.run(["delete", "deployment", "split", "--wait=true"]).await?;
+    gone(plane, &members[..2], "split").await
+}
+
+/// Waits until every member's Deployment of this name looks right.
+async fn everywhere(members: &[Kubectl], name: &str, right: fn(&Value) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    for (n, member) in members.iter().enumerate() {
+        until(&format!("{name} in member{}", n + 1), DEADLINE, async || right(&get(member, "deployment", name).await?))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Waits until the template reports so many replicas up to date and ready, for its own generation.
+async fn settled(plane: &Kubectl, name: &str, replicas: i64) -> anyhow::Result<()> {
+    until(&format!("the template {name} reports {replicas} replicas"), DEADLINE, async || {
+        let template = get(plane, "deployment", name).await?;
+        let status = &template["status"];
+        ensure!(
+            status["observedGeneration"] == template["metadata"]["generation"]
+                && status["replicas"] == replicas
+                && status["updatedReplicas"] == replicas
+                && status["readyReplicas"] == replicas,
+            "generation {}, status {status}",
+            template["metadata"]["generation"]
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until nothing of it is left, anywhere.
+async fn gone(plane: &Kubectl, members: &[Kubectl], name: &str) -> anyhow::Result<()> {
+    until(&format!("nothing is left of {name}"), DEADLINE, async || {
+        for member in members {
+            let left = member.run(["get", "deployment", name, "--ignore-not-found", "-o", "name"]).await?;
+            ensure!(left.trim().is_empty(), "a member still has {left}");
+        }
+        let binding = format!("{name}-deployment");
+        let left = plane.run(["get", "resourcebinding", &binding, "--ignore-not-found", "-o", "name"]).await?;
+        ensure!(left.trim().is_empty(), "the control plane still has {left}");
+        let works = plane.run(["get", "works", "-A", "-o", "name"]).await?;
+        ensure!(!works.contains(&format!("/{name}-")), "the control plane still has {works}");
+        Ok(())
+    })
+    .await
+}
+
+async fn get(kubectl: &Kubectl, resource: &str, name: &str) -> anyhow::Result<Value> {
+    Ok(serde_json::from_str(&kubectl.run(["get", resource, name, "-o", "json"]).await?)?)
+}
+
+fn condition_is_true(object: &Value, type_: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.is_some_and(|list| list.iter().any(|c| c["type"] == type_ && c["status"] == "True"))
+}
+
+/// A Deployment as users write it.
+pub fn deployment(name: &str, replicas: u32) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: default, labels: {{app: {name}}}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      containers:
+      - name: web
+        image: registry.example/web:1
+"
+    )
+}
+
+/// A PropagationPolicy for the Deployment of this name.
+pub fn policy(name: &str, placement: &str) -> String {
+    format!(
+        "apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {{name: {name}, namespace: default}}
+spec:
+  resourceSelectors:
+  - {{apiVersion: apps/v1, kind: Deployment, name: {name}}}
+  placement:
+    {placement}
+"
+    )
+}

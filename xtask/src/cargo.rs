@@ -1,0 +1,59 @@
+//! Runs cargo, with the same feature set in every command: another set would build the large dependencies again.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, ensure};
+
+/// The workspace that this xtask belongs to.
+pub(crate) fn workspace_root() -> PathBuf {
+    // Cargo sets it for `cargo run`; the compiled-in value serves a copied binary.
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let manifest = PathBuf::from(manifest);
+    manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// A cargo of the same toolchain, run in the workspace.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, its output going where ours goes.
+///
+/// # Errors
+/// When it can't be started or doesn't end with success.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let shown = shown(command);
+    let status = command.status().with_context(|| format!("`{shown}` can't be run"))?;
+    ensure!(status.success(), "`{shown}` ended with {status}");
+    Ok(())
+}
+
+/// Runs a command to its end and returns what it wrote to stdout.
+///
+/// # Errors
+/// When it can't be started or doesn't end with success.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let shown = shown(command);
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("`{shown}` can't be run"))?;
+    ensure!(output.status.success(), "`{shown}` ended with {}", output.status);
+    Ok(output.stdout)
+}
+
+/// The command as a person would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    command.get_args().fold(program, |line, argument| format!("{line} {}", argument.to_string_lossy()))
+}

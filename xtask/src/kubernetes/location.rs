@@ -1,0 +1,73 @@
+//! Where the built programs of real Kubernetes lie: one folder per set of pins, in the user's cache.
+//!
+//! Shared by path with `ironclad-testkit`, so that `cargo test -p ironclad-testkit` finds what `cargo xtask kubernetes`
+//! built without either of them depending on the other. It looks; it builds nothing.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+/// Set by `cargo xtask test` to the folder, so that tests need not look for it.
+pub(crate) const FOLDER_VARIABLE: &str = "IRONCLAD_KUBERNETES_BIN";
+
+/// Every program that the folder holds.
+pub(crate) const PROGRAMS: [&str; 6] =
+    ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "etcd", "kwok"];
+
+/// The files under `tools/kubernetes` that decide what is built.
+const PINS: [&str; 9] = [
+    "go.mod",
+    "go.sum",
+    "tools.go",
+    "etcd/go.mod",
+    "etcd/go.sum",
+    "etcd/main.go",
+    "kwok/go.mod",
+    "kwok/go.sum",
+    "kwok/tools.go",
+];
+
+/// The linker's flags for the Kubernetes programs, with `{version}`, `{major}` and `{minor}` to be filled in. Without the
+/// version a server calls itself `v0.0.0-master` and clients that parse versions stumble.
+pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion={version} \
+     -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}";
+
+/// The folder for the pins of the checkout at `root`, built or not.
+pub(crate) fn folder(root: &Path) -> io::Result<PathBuf> {
+    Ok(cache()?.join(format!("kubernetes-{}", fingerprint(root)?)))
+}
+
+/// Whether the folder holds every program. Folders are moved into place whole, so that half of one never shows.
+pub(crate) fn is_complete(folder: &Path) -> bool {
+    PROGRAMS.iter().all(|program| folder.join(program).is_file())
+}
+
+/// `ironclad/` in the user's cache directory.
+fn cache() -> io::Result<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // The XDG rules: a relative path there is to be ignored.
+    set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .map(|base| base.join("ironclad"))
+        .ok_or_else(|| io::Error::other("no cache directory: set HOME or XDG_CACHE_HOME"))
+}
+
+fn fingerprint(root: &Path) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    for pin in PINS {
+        let path = root.join("tools/kubernetes").join(pin);
+        let content =
+            fs::read(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        hash.update(pin);
+        hash.update((content.len() as u64).to_be_bytes());
+        hash.update(content);
+    }
+    hash.update(LINKER_FLAGS);
+    hash.update(env::consts::OS);
+    hash.update(env::consts::ARCH);
+    Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}

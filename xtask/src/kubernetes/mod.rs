@@ -1,0 +1,230 @@
+//! Builds the programs of real Kubernetes from the Go module proxy, once per set of pins, into the user's cache.
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+
+pub(crate) mod location;
+
+/// What came of asking for the programs.
+pub(crate) enum Programs {
+    /// They lie in this folder.
+    At(PathBuf),
+    /// They are not built, and there is no Go to build them with.
+    GoIsMissing,
+}
+
+/// Told wherever something is skipped or refused because there is no Go.
+pub(crate) const GO_IS_MISSING: &str = "Go is missing, so kube-apiserver and the other programs of real Kubernetes can't be built; \
+     install Go 1.26 or newer and put `go` on the PATH";
+
+/// The folder with all programs, built if it was not there. Two checkouts that ask at once wait for one build.
+///
+/// # Errors
+/// When there is no Go, and when a build fails; both name what to do.
+pub(crate) fn ensure(root: &Path) -> anyhow::Result<PathBuf> {
+    match find_or_build(root)? {
+        Programs::At(folder) => Ok(folder),
+        Programs::GoIsMissing => bail!(GO_IS_MISSING),
+    }
+}
+
+/// Like [`ensure`], for a caller that can do without.
+pub(crate) fn find_or_build(root: &Path) -> anyhow::Result<Programs> {
+    let folder = location::folder(root)?;
+    if !location::is_complete(&folder) {
+        if !go_is_there() {
+            return Ok(Programs::GoIsMissing);
+        }
+        build(root, &folder)?;
+    }
+    link(root, &folder)?;
+    Ok(Programs::At(folder))
+}
+
+fn go_is_there() -> bool {
+    Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
+    let cache = folder.parent().context("the folder of the programs has a parent")?;
+    fs::create_dir_all(cache).with_context(|| format!("{} can't be made", cache.display()))?;
+    let lock_path = cache.join("kubernetes.lock");
+    let lock = fs::File::create(&lock_path).with_context(|| format!("{} can't be written", lock_path.display()))?;
+    if lock.try_lock().is_err() {
+        eprintln!("waiting for another build of Kubernetes, which holds {}", lock_path.display());
+        lock.lock().with_context(|| format!("{} can't be locked", lock_path.display()))?;
+    }
+    if location::is_complete(folder) {
+        return Ok(());
+    }
+    // Held until the end of this function; a folder of this name can only be what a killed build left.
+    let unfinished = folder.with_extension("building");
+    remove_folder(&unfinished)?;
+    fs::create_dir_all(&unfinished)?;
+    let tools = root.join("tools/kubernetes");
+    let version = Version::of(&fs::read_to_string(tools.join("go.mod"))?)?;
+    eprintln!("building Kubernetes {version}, etcd and kwok into {}", folder.display());
+    eprintln!("the first time this takes ten minutes and more on two cores; the result is kept");
+    go_build(
+        &tools,
+        &unfinished,
+        &version.linker_flags(),
+        &[
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-scheduler",
+            "k8s.io/kubernetes/cmd/kubectl",
+        ],
+    )?;
+    go_build(&tools.join("etcd"), &unfinished, "-s -w", &["."])?;
+    go_build(&tools.join("kwok"), &unfinished, "-s -w", &["sigs.k8s.io/kwok/cmd/kwok"])?;
+    ensure!(
+        location::is_complete(&unfinished),
+        "the build left {} without one of {}",
+        unfinished.display(),
+        location::PROGRAMS.join(", ")
+    );
+    remove_folder(folder)?;
+    fs::rename(&unfinished, folder).with_context(|| format!("{} can't be moved into place", folder.display()))
+}
+
+fn go_build(module: &Path, into: &Path, linker_flags: &str, packages: &[&str]) -> anyhow::Result<()> {
+    let mut destination = into.as_os_str().to_owned();
+    destination.push("/");
+    let status = Command::new("go")
+        .args(["build", "-buildvcs=false", "-ldflags", linker_flags, "-o"])
+        .arg(destination)
+        .args(packages)
+        .current_dir(module)
+        .env("GOWORK", "off")
+        .stdin(Stdio::null())
+        .status()
+        .context("`go build` can't be run")?;
+    ensure!(status.success(), "`go build {}` in {} ended with {status}", packages.join(" "), module.display());
+    Ok(())
+}
+
+/// Links `target/kubernetes` to the folder, for people who look for the programs.
+fn link(root: &Path, folder: &Path) -> anyhow::Result<()> {
+    let target = crate::cargo::target_directory(root);
+    fs::create_dir_all(&target)?;
+    let link = target.join("kubernetes");
+    if fs::read_link(&link).is_ok_and(|to| to == folder) {
+        return Ok(());
+    }
+    match fs::remove_file(&link) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("{} can't be replaced", link.display()));
+        }
+        _ => {}
+    }
+    match std::os::unix::fs::symlink(folder, &link) {
+        // Somebody else was quicker with the same link.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("{} can't be made", link.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{} can't be removed", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The pinned version of Kubernetes.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    full: String,
+    major: String,
+    minor: String,
+}
+
+impl Version {
+    /// Reads it from the text of `tools/kubernetes/go.mod`.
+    fn of(go_mod: &str) -> anyhow::Result<Self> {
+        let full = go_mod
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("require ").or(Some(line.trim())))
+            .find_map(|line| line.strip_prefix("k8s.io/kubernetes "))
+            .and_then(|rest| rest.split_whitespace().next())
+            .context("tools/kubernetes/go.mod requires no k8s.io/kubernetes")?;
+        let mut parts = full.strip_prefix('v').unwrap_or(full).split('.');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(major), Some(minor), Some(_)) => {
+                Ok(Self { full: full.to_owned(), major: major.to_owned(), minor: minor.to_owned() })
+            }
+            _ => bail!("tools/kubernetes/go.mod: `{full}` is not a version of k8s.io/kubernetes"),
+        }
+    }
+
+    fn linker_flags(&self) -> String {
+        location::LINKER_FLAGS
+            .replace("{version}", &self.full)
+            .replace("{major}", &self.major)
+            .replace("{minor}", &self.minor)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_from_the_pins() {
+        for (name, text, want) in [
+            ("a line of its own", "module x\n\nrequire k8s.io/kubernetes v1.36.3\n", Some(("v1.36.3", "1", "36"))),
+            ("in a block", "require (\n\tk8s.io/kubernetes v1.37.0 // pinned\n)\n", Some(("v1.37.0", "1", "37"))),
+            ("not there", "module x\n", None),
+            ("no version", "require k8s.io/kubernetes latest\n", None),
+        ] {
+            let got = Version::of(text).ok();
+            assert_eq!(got.as_ref().map(|v| (&*v.full, &*v.major, &*v.minor)), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_linker_writes_the_pinned_version() {
+        let version = Version::of("require k8s.io/kubernetes v1.36.3").unwrap();
+        assert_eq!(
+            version.linker_flags(),
+            "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+             -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+        );
+    }
+
+    #[test]
+    fn the_folder_follows_every_pin() {
+        let root = tempfile::tempdir().unwrap();
+        let tools = root.path().join("tools/kubernetes");
+        for part in ["etcd", "kwok"] {
+            fs::create_dir_all(tools.join(part)).unwrap();
+        }
+        let pins = ["go.mod", "go.sum", "tools.go", "etcd/go.mod", "etcd/go.sum", "etcd/main.go"];
+        for pin in pins.iter().chain(&["kwok/go.mod", "kwok/go.sum", "kwok/tools.go"]) {
+            fs::write(tools.join(pin), pin).unwrap();
+        }
+        let before = location::folder(root.path()).unwrap();
+        assert_eq!(before, location::folder(root.path()).unwrap(), "the same pins, the same folder");
+        fs::write(tools.join("etcd/go.sum"), "changed").unwrap();
+        assert_ne!(before, location::folder(root.path()).unwrap(), "another pin, another folder");
+        fs::remove_file(tools.join("kwok/go.sum")).unwrap();
+        let error = location::folder(root.path()).unwrap_err().to_string();
+        assert!(error.contains("kwok/go.sum"), "the message names the file: {error}");
+    }
+}

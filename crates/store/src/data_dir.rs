@@ -74,6 +74,8 @@ pub(crate) fn classify(path: &str, source: io::Error) -> BackendError {
         Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
             BackendError::NotWritable { path, source }
         }
+        // redb's words for a file that is none of its own, or was cut short.
+        Kind::InvalidData | Kind::UnexpectedEof => BackendError::Corrupt { path, detail: source.to_string() },
         _ => BackendError::Io { path, source },
     }
 }

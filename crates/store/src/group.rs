@@ -16,9 +16,7 @@ use crate::{
     limits, store::Server,
 };
 
-/// The backend is told to compact when so many transactions of a server have left its window.
-const COMPACT_STEP: u64 = 512;
-/// And is told to forget at most so many at once, so that no commit waits long.
+/// The backend is told to forget at most so many transactions at once, so that no commit waits long.
 const COMPACT_MAX: u64 = 4_096;
 
 /// An accepted transaction, or an answer that has to wait for those before it.
@@ -141,9 +139,9 @@ impl Committer {
     }
 
     /// Brings the backend's history towards the window of a server.
-    fn compact(&mut self, server: &Arc<str>, floor: Revision) -> Result<(), BackendError> {
+    fn compact(&mut self, server: &Arc<str>, floor: Revision, step: u64) -> Result<(), BackendError> {
         let kept = *self.floors.entry(server.clone()).or_insert(Revision::FIRST);
-        if floor.get() < kept.get() + COMPACT_STEP {
+        if floor.get() < kept.get().saturating_add(step.max(1)) {
             return Ok(());
         }
         let floor = Revision::new(floor.get().min(kept.get() + COMPACT_MAX)).unwrap_or(floor);
@@ -197,8 +195,8 @@ impl Shared {
         }
         let servers = self.publish(items);
         for (name, server) in servers {
-            let floor = server.space.read().floor();
-            if let Err(error) = committer.compact(&name, floor) {
+            let (floor, step) = server.space.read().to_compact();
+            if let Err(error) = committer.compact(&name, floor, step) {
                 self.fail(Vec::new(), error);
                 break;
             }

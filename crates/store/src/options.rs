@@ -36,6 +36,8 @@ pub struct Options {
     pub history: Duration,
     /// History is cut when its changes (keys, values and an overhead each) have more bytes than this.
     pub history_bytes: usize,
+    /// The backend is told to forget when so many transactions have left the window.
+    pub compact_step: u64,
     /// A watcher that has so many undelivered transactions is ended.
     pub watch_buffer: usize,
     /// A watcher whose undelivered transactions have more bytes than this is ended.
@@ -47,6 +49,7 @@ impl Default for Options {
         Self {
             history: Duration::from_secs(300),
             history_bytes: 32 * 1024 * 1024,
+            compact_step: 512,
             watch_buffer: 4_096,
             watch_buffer_bytes: 32 * 1024 * 1024,
         }

@@ -81,6 +81,11 @@ impl Space {
         Revision::new(self.revision.get().saturating_sub(window)).unwrap_or(Revision::FIRST)
     }
 
+    /// What the backend may forget, and how much is worth the call.
+    pub(crate) fn to_compact(&self) -> (Revision, u64) {
+        (self.floor(), self.options.compact_step)
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
         self.head.get(key)
     }

@@ -11,7 +11,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::schema::{Element, Field, Form, Gvk, ListType, Schema, SchemaId, Strategy, Table, Type};
+use crate::schema::{Element, Field, Form, Gvk, ListType, Printed, Schema, SchemaId, Strategy, Table, Type};
 
 static SCHEMAS: &[u8] = include_bytes!("../data/kubernetes-schemas.json.gz");
 static RESOURCES: &str = include_str!("../data/kubernetes-resources.json");
@@ -155,6 +155,8 @@ struct RawField {
     strategy: Option<String>,
     #[serde(default, rename = "p")]
     merge_key: Option<String>,
+    #[serde(default, rename = "o")]
+    printed: Option<String>,
     #[serde(default, rename = "d")]
     description: Option<String>,
 }
@@ -218,6 +220,12 @@ impl RawField {
         Field {
             strategy: Strategy { merge: has("merge"), replace: has("replace"), retain_keys: has("retainKeys") },
             merge_key: self.merge_key.clone(),
+            printed: match self.printed.as_deref() {
+                Some("z") => Printed::UnlessZero,
+                Some("a") => Printed::Always,
+                Some("n") => Printed::AlwaysOrNull,
+                _ => Printed::IfGiven,
+            },
             description: self.description.clone(),
             element: self.element(resolve),
         }

@@ -5,18 +5,21 @@
 //!
 //! | module | what it answers |
 //! | --- | --- |
-//! | [`merge`], [`json`] | what does this patch make of that object (apiserver.md 12) |
+//! | [`merge`], [`json`], [`strategic`] | what does this patch make of that object (apiserver.md 12) |
 //! | [`schema`], [`builtin`] | which fields has a kind, and how do its lists merge (28) |
+//! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
 //! | [`quantity`] | amounts of resources: reading, printing, sums, order |
 
 #[cfg(test)]
 mod arbitrary;
 pub mod builtin;
+pub mod decode;
 pub mod error;
 pub mod json;
 pub mod merge;
 pub mod quantity;
 pub mod schema;
+pub mod strategic;
 
 pub use error::{FieldError, PatchError, Reason};
 pub use json::{JsonPatch, json_patch};

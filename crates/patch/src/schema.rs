@@ -78,8 +78,24 @@ pub struct Field {
     pub strategy: Strategy,
     /// The field by which elements of a merged list are told apart.
     pub merge_key: Option<String>,
+    /// What becomes of it when it is empty.
+    pub printed: Printed,
     /// For people.
     pub description: Option<String>,
+}
+
+/// When a field is printed, as Go's struct tags say. A zero value is `""`, 0, `false`, an empty list or map.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Printed {
+    /// Whenever it was given, also with a zero value.
+    #[default]
+    IfGiven,
+    /// Only with another than the zero value.
+    UnlessZero,
+    /// Always: with its zero value if it was not given.
+    Always,
+    /// Always: as `null` if it was not given.
+    AlwaysOrNull,
 }
 
 /// `x-kubernetes-patch-strategy`.

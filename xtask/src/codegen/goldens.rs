@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::server::{Answer, Server};
 
-/// The files with cases.
-const FILES: [&str; 2] = ["strategic-goldens.json", "apply-goldens.json"];
+/// The files with cases, and whether it is about `managedFields`.
+const FILES: [(&str, bool); 2] = [("strategic-goldens.json", false), ("apply-goldens.json", true)];
 
 /// Records the cases of all files again.
 pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'static str, Value>> {
     let mut out = BTreeMap::new();
-    for name in FILES {
+    for (name, managed) in FILES {
         let path = data.join(name);
         if !path.exists() {
             continue;
@@ -26,14 +26,14 @@ pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'
         let mut cases: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name} is a list"))?;
         for (i, case) in cases.iter_mut().enumerate() {
             let label = case["name"].as_str().unwrap_or_default().to_owned();
-            record_case(server, i, case).with_context(|| format!("case {label:?} of {name}"))?;
+            record_case(server, i, case, managed).with_context(|| format!("case {label:?} of {name}"))?;
         }
         out.insert(name, Value::Array(cases));
     }
     Ok(out)
 }
 
-fn record_case(server: &Server, number: usize, case: &mut Value) -> anyhow::Result<()> {
+fn record_case(server: &Server, number: usize, case: &mut Value, managed: bool) -> anyhow::Result<()> {
     let namespace = format!("golden-{number}");
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).to_string();
     server.ask("POST", "/api/v1/namespaces", "application/json", Some(&body))?;
@@ -47,7 +47,7 @@ fn record_case(server: &Server, number: usize, case: &mut Value) -> anyhow::Resu
         if answer.code != 201 {
             bail!("creating its object answered {}: {}", answer.code, answer.body);
         }
-        case["before"] = normal(answer.body, &namespace);
+        case["before"] = normal(answer.body, &namespace, managed);
     }
     let mut name = String::new();
     for patch in case["patches"].as_array_mut().context("a case has patches")? {
@@ -59,7 +59,7 @@ fn record_case(server: &Server, number: usize, case: &mut Value) -> anyhow::Resu
         };
         name.clone_from(&path);
         let answer = server.ask("PATCH", &path, &format!("application/{kind}"), Some(&body))?;
-        patch["answer"] = record_answer(answer, &namespace);
+        patch["answer"] = record_answer(answer, &namespace, managed);
     }
     if !name.is_empty() {
         let plain = name.split('?').next().unwrap_or_default();
@@ -68,17 +68,20 @@ fn record_case(server: &Server, number: usize, case: &mut Value) -> anyhow::Resu
     Ok(())
 }
 
-fn record_answer(answer: Answer, namespace: &str) -> Value {
-    let body = normal(answer.body, namespace);
+fn record_answer(answer: Answer, namespace: &str, managed: bool) -> Value {
+    let body = normal(answer.body, namespace, managed);
     let member = if body["kind"] == "Status" { "status" } else { "object" };
     json!({"code": answer.code, member: body})
 }
 
 /// Without what differs from run to run.
-fn normal(mut body: Value, namespace: &str) -> Value {
+fn normal(mut body: Value, namespace: &str, managed: bool) -> Value {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         for member in ["uid", "resourceVersion", "creationTimestamp"] {
             metadata.remove(member);
+        }
+        if !managed {
+            metadata.remove("managedFields");
         }
         for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(time) = entry.get_mut("time") {

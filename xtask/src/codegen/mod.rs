@@ -2,10 +2,11 @@
 //!
 //! | what | file | from |
 //! | --- | --- | --- |
-//! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3` |
+//! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3`, and Go's struct tags |
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
 
+mod go_source;
 mod goldens;
 mod openapi;
 mod server;
@@ -20,7 +21,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use self::server::Server;
+use self::{go_source::Sources, server::Server};
 
 /// What to make, and from which server.
 #[derive(Debug, clap::Args)]
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Args, root: &Path, programs: impl FnOnce() -> anyhow::R
     };
     let data = root.join("crates/patch/data");
     let files = match args.what {
-        What::Openapi => openapi::derive(&server)?,
+        What::Openapi => openapi::derive(&server, Sources::find(&root.join("tools/kubernetes"))?)?,
         What::Goldens => goldens::record(&server, &data)?,
     };
     for (name, value) in &files {

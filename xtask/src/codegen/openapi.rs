@@ -12,18 +12,19 @@
 //! | `d` | description | `l`, `k`, `m` | list type, list keys, map type |
 //! | | | `s`, `p` | patch strategy, patch merge key |
 //! | | | `d` | description |
+//! | | | `o` | when empty: `z` left out, `a` printed always, `n` printed always, as `null`; else printed if given |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-use super::server::Server;
+use super::{go_source::Sources, server::Server};
 
 const REFERENCE: &str = "#/components/schemas/";
 
 /// The files to write, by name.
-pub(super) fn derive(server: &Server) -> anyhow::Result<BTreeMap<&'static str, Value>> {
+pub(super) fn derive(server: &Server, mut sources: Sources) -> anyhow::Result<BTreeMap<&'static str, Value>> {
     let version = server.get("/version")?["gitVersion"].clone();
     let index = server.get("/openapi/v3")?;
     let documents = index["paths"].as_object().context("the index of OpenAPI has paths")?;
@@ -43,6 +44,22 @@ pub(super) fn derive(server: &Server) -> anyhow::Result<BTreeMap<&'static str, V
                 let word = |member: &str| gvk[member].as_str().unwrap_or_default().to_owned();
                 kinds.entry(name.clone()).or_default().insert(vec![word("group"), word("version"), word("kind")]);
             }
+        }
+    }
+    for (name, schema) in &mut schemas {
+        let Some(fields) = schema.get_mut("f").and_then(Value::as_object_mut) else { continue };
+        let declared = sources.fields(name)?;
+        for (field_name, field) in fields {
+            let go = declared.get(field_name).with_context(|| format!("{name} has no field {field_name} in Go"))?;
+            let is_struct = field.get("r").is_some();
+            let printed = match (go.pointer, go.omit_empty) {
+                (true, true) => continue,
+                (true, false) => "n",
+                (false, _) if go.omit_zero => "z",
+                (false, true) if !is_struct => "z",
+                (false, _) => "a",
+            };
+            field["o"] = json!(printed);
         }
     }
     for (name, kinds) in kinds {

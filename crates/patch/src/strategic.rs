@@ -1,0 +1,646 @@
+//! Strategic merge patch: a merge patch that knows, from the schema, which lists merge and by which key
+//! (apiserver.md 12).
+//!
+//! It follows Kubernetes step by step, in the same order, because the order decides which of several mistakes is
+//! reported and where new elements of a list end up.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::{Map, Value};
+
+use crate::{
+    decode::{self, Decoded},
+    error::PatchError,
+    schema::{Field, Form, SchemaId, Strategy, Table, Type},
+};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+const SET_ORDER: &str = "$setElementOrder";
+
+type Members = Map<String, Value>;
+
+/// Applies `patch` to `doc`, an object of the kind that `schema` describes.
+///
+/// The result may be of wrong types and have unknown fields: [`crate::decode::patched`] tells. After an error `doc` is
+/// half patched: work on a copy.
+///
+/// # Errors
+/// 400 for malformed directives, 422 for lists of lists, 500 (as Kubernetes does) for a missing merge key, an unknown
+/// `$patch`, or a field that the schema doesn't know and that both sides have as an object or list.
+pub fn apply(doc: &mut Value, patch: Value, table: &Table, schema: SchemaId) -> Result<(), PatchError> {
+    let Value::Object(patch) = patch else {
+        let text = format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", word(&patch));
+        return Err(PatchError::BadRequest(text));
+    };
+    let original = match doc.take() {
+        Value::Object(members) => members,
+        _ => Members::new(),
+    };
+    *doc = Value::Object(merge_map(original, patch, &Lookup { table, place: Place::Schema(schema) })?);
+    Ok(())
+}
+
+/// Applies a patch and reads the result: the object and what strict validation reports.
+///
+/// # Errors
+/// Those of [`apply`], and 422 with Kubernetes' text if the result is no object of its kind.
+pub fn patched(mut doc: Value, patch: &Value, table: &Table, schema: SchemaId) -> Result<Decoded, PatchError> {
+    apply(&mut doc, patch.clone(), table, schema)?;
+    decode::patched(doc, table, schema)
+        .map_err(|error| PatchError::Invalid { value: go_print(patch), message: error.to_string() })
+}
+
+/// Go's print of a patch (`map[spec:map[replicas:x]]`), which messages about the patched object carry.
+#[must_use]
+pub fn go_print(value: &Value) -> String {
+    let mut out = String::new();
+    print_into(&mut out, value);
+    out
+}
+
+fn print_into(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::String(text) => out.push_str(text),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i == 0 { "" } else { " " });
+                print_into(out, item);
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            out.push_str("map[");
+            for (i, (name, value)) in members.iter().enumerate() {
+                let _ = write!(out, "{}{name}:", if i == 0 { "" } else { " " });
+                print_into(out, value);
+            }
+            out.push(']');
+        }
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+/// Where in the schema we are.
+#[derive(Clone, Copy)]
+struct Lookup<'t> {
+    table: &'t Table,
+    place: Place<'t>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'t> {
+    Schema(SchemaId),
+    Type(&'t Type),
+}
+
+/// What a member's schema says about merging it.
+struct Found<'t> {
+    below: Lookup<'t>,
+    strategy: Strategy,
+    merge_key: &'t str,
+}
+
+impl<'t> Lookup<'t> {
+    /// The schema of member `name`, which is an object on both sides.
+    fn object(&self, name: &str) -> Result<Found<'t>, PatchError> {
+        let field = self.field(self.fields()?, name)?;
+        let below = Lookup { table: self.table, place: Place::Type(&field.element.ty) };
+        Ok(Found { below, strategy: field.strategy, merge_key: field.merge_key.as_deref().unwrap_or_default() })
+    }
+
+    /// The schema of the items of member `name`, which is a list on both sides.
+    fn list(&self, name: &str) -> Result<Found<'t>, PatchError> {
+        let found = self.object(name)?;
+        match found.below.place {
+            Place::Type(Type::List { item, .. }) => {
+                Ok(Found { below: Lookup { table: self.table, place: Place::Type(&item.ty) }, ..found })
+            }
+            Place::Type(Type::Bytes | Type::Any) => Ok(found),
+            Place::Type(_) | Place::Schema(_) => {
+                Err(PatchError::Raw("expected slice or array type, but got: struct".to_owned()))
+            }
+        }
+    }
+
+    /// The schema that has fields here.
+    fn fields(&self) -> Result<SchemaId, PatchError> {
+        let kind = match self.place {
+            Place::Schema(id) => return Ok(id),
+            Place::Type(Type::Schema { id, .. }) => return Ok(*id),
+            Place::Type(Type::Map { .. }) => "map",
+            Place::Type(Type::List { .. } | Type::Bytes) => "slice",
+            Place::Type(Type::Boolean) => "bool",
+            Place::Type(Type::Integer { bits: 32 }) => "int32",
+            Place::Type(Type::Integer { .. }) => "int64",
+            Place::Type(Type::Number) => "float64",
+            Place::Type(Type::String) => "string",
+            Place::Type(Type::Any) => "interface",
+        };
+        Err(PatchError::Raw(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+    }
+
+    fn field(&self, id: SchemaId, name: &str) -> Result<&'t Field, PatchError> {
+        let schema = self.table.get(id);
+        schema.fields.get(name).filter(|_| schema.form == Form::Object).ok_or_else(|| {
+            PatchError::Raw(format!(
+                "unable to find api field in struct {} for the json field {name:?}",
+                schema.short_name()
+            ))
+        })
+    }
+}
+
+fn merge_map(mut original: Members, mut patch: Members, schema: &Lookup<'_>) -> Result<Members, PatchError> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => {
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some("delete") => Ok(Members::new()),
+            _ => Err(unknown_directive(directive, &patch)),
+        };
+    }
+    retain_keys(&mut original, &mut patch)?;
+    merge_ordered_lists(&mut original, &mut patch, schema)?;
+    for (name, mut value) in patch {
+        let (name, deletes) = match name.strip_prefix(DELETE_FROM) {
+            Some(_) => (after_slash(&name, DELETE_FROM)?.to_owned(), true),
+            None => (name, false),
+        };
+        if value.is_null() {
+            original.remove(&name);
+            continue;
+        }
+        let same_type =
+            original.get(&name).map(|old| word(old) == word(&value) && number_kind(old) == number_kind(&value));
+        match (same_type, value) {
+            (None | Some(false), new) => {
+                value = new;
+                if !deletes {
+                    discard_nulls(&mut value);
+                    put(&mut original, name, value);
+                }
+            }
+            (Some(true), Value::Object(new)) => {
+                let found = schema.object(&name)?;
+                let Some(Value::Object(old)) = original.remove(&name) else { continue };
+                let merged = if found.strategy.replace { new } else { merge_map(old, new, &found.below)? };
+                original.insert(name, Value::Object(merged));
+            }
+            (Some(true), Value::Array(new)) => {
+                let found = schema.list(&name)?;
+                let Some(Value::Array(old)) = original.remove(&name) else { continue };
+                let merged = merge_lists(old, new, &found, deletes)?;
+                original.insert(name, Value::Array(merged));
+            }
+            (Some(true), new) => put(&mut original, name, new),
+        }
+    }
+    Ok(original)
+}
+
+/// Sets a member to a value of the patch; one that is itself a directive leaves nothing behind.
+fn put(original: &mut Members, name: String, mut value: Value) {
+    if remove_directives(&mut value) {
+        original.insert(name, value);
+    } else {
+        original.remove(&name);
+    }
+}
+
+/// `$retainKeys`: drops what is not listed, and insists that the patch gives nothing else.
+fn retain_keys(original: &mut Members, patch: &mut Members) -> Result<(), PatchError> {
+    let malformed = || PatchError::BadRequest("invalid patch format of retainKeys".to_owned());
+    let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let Value::Array(kept) = directive else { return Err(malformed()) };
+    let is_kept = |name: &str| kept.iter().any(|kept| kept == name);
+    for (name, value) in patch.iter() {
+        let directive = name.starts_with(DELETE_FROM) || name.starts_with(SET_ORDER);
+        if !value.is_null() && !directive && !is_kept(name) {
+            return Err(malformed());
+        }
+    }
+    original.retain(|name, _| is_kept(name));
+    Ok(())
+}
+
+/// Merges every list that comes with a `$setElementOrder`, and orders it.
+fn merge_ordered_lists(original: &mut Members, patch: &mut Members, schema: &Lookup<'_>) -> Result<(), PatchError> {
+    let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();
+    for directive in directives {
+        let Some(order) = patch.remove(&directive) else { continue };
+        let order = into_list(order)?;
+        let name = after_slash(&directive, SET_ORDER)?;
+        let (had, given) = (original.contains_key(name), patch.contains_key(name));
+        let old = original.remove(name).map_or(Ok(Vec::new()), into_list)?;
+        let new = patch.remove(name).map_or(Ok(Vec::new()), into_list)?;
+        let found = schema.list(name)?;
+        let key = found.merge_key;
+        check_order(&new, &order, key)?;
+        if !had && !given {
+            continue;
+        }
+        if old.is_empty() && new.is_empty() {
+            return Err(PatchError::Raw("no elements in any of the given slices".to_owned()));
+        }
+        same_types(&old, &new)?;
+        let live = Positions::of(&old, key);
+        let merged = if !had {
+            let mut new = new;
+            new.retain_mut(remove_directives);
+            new
+        } else if given {
+            merge_lists(old, new, &found, false)?
+        } else {
+            old
+        };
+        let (in_order, server_only) = partition(merged, &order, key)?;
+        original.insert(name.to_owned(), Value::Array(normalize(in_order, server_only, &order, &live, key)?));
+    }
+    Ok(())
+}
+
+/// The elements of the patch must stand in the same order as in `$setElementOrder`, and none may be missing there.
+fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = patch.iter().filter(|item| key.is_empty() || !is_deletion(item)).peekable();
+    let mut given = order.iter();
+    while let Some(item) = wanted.peek() {
+        if has_directive(item) {
+            wanted.next();
+            continue;
+        }
+        let Some(next) = given.next() else {
+            let text = format!(
+                "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
+                go_print(&Value::Array(patch.to_vec())),
+                go_print(&Value::Array(order.to_vec()))
+            );
+            return Err(PatchError::Raw(text));
+        };
+        if identity(item, key)? == identity(next, key)? {
+            wanted.next();
+        }
+    }
+    Ok(())
+}
+
+fn merge_lists(old: Vec<Value>, new: Vec<Value>, found: &Found<'_>, deletes: bool) -> Result<Vec<Value>, PatchError> {
+    if !found.strategy.merge && !deletes {
+        return Ok(new);
+    }
+    if old.is_empty() && new.is_empty() {
+        return Ok(old);
+    }
+    let of_maps = same_types(&old, &new)?;
+    if !of_maps && deletes {
+        return Ok(old.into_iter().filter(|item| !new.contains(item)).collect());
+    }
+    if !of_maps {
+        let live = Positions::of(&old, "");
+        let order = new.clone();
+        let merged = without_duplicates(old.into_iter().chain(new).collect());
+        let (in_patch, server_only) = partition(merged, &order, "")?;
+        return normalize(in_patch, server_only, &order, &live, "");
+    }
+    let key = found.merge_key;
+    if key.is_empty() {
+        return Err(PatchError::Raw("cannot merge lists without merge key for struct".to_owned()));
+    }
+    let (old, new) = special_elements(old, new, key)?;
+    let live = Positions::of(&old, key);
+    let order = new.clone();
+    let merged = merge_elements(old, new, key, &found.below)?;
+    let (in_patch, server_only) = partition(merged, &order, key)?;
+    normalize(in_patch, server_only, &order, &live, key)
+}
+
+/// Takes `$patch` elements out of the patch and does what they say to the list.
+fn special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let mut plain = Vec::with_capacity(new.len());
+    let mut replace = false;
+    for item in new {
+        let Value::Object(members) = &item else { continue };
+        let Some(directive) = members.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let gone = members.get(key).ok_or_else(|| no_merge_key(members, key))?;
+                if let Some(at) = old.iter().position(|item| !item.is_object()) {
+                    return Err(PatchError::Raw(format!("value for key {at} is not a map")));
+                }
+                old.retain(|item| item.get(key) != Some(gone));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                return Err(PatchError::Raw("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            _ => return Err(unknown_directive(directive, members)),
+        }
+    }
+    if replace { Ok((plain, Vec::new())) } else { Ok((old, plain)) }
+}
+
+/// Merges each element of the patch into its counterpart, or appends it.
+fn merge_elements(
+    mut list: Vec<Value>,
+    new: Vec<Value>,
+    key: &str,
+    schema: &Lookup<'_>,
+) -> Result<Vec<Value>, PatchError> {
+    // Keys of long lists are strings: a map of them keeps this from being quadratic.
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, item) in list.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            index.entry(value.to_string()).or_insert(at);
+        }
+    }
+    for item in new {
+        let Value::Object(members) = item else { continue };
+        let id = members.get(key).ok_or_else(|| no_merge_key(&members, key))?.to_string();
+        match index.get(&id) {
+            Some(&at) => {
+                let old = match list[at].take() {
+                    Value::Object(old) => old,
+                    _ => Members::new(),
+                };
+                list[at] = Value::Object(merge_map(old, members, schema)?);
+            }
+            None => {
+                index.insert(id, list.len());
+                list.push(Value::Object(members));
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// Puts the patch's elements into the patch's order and the others into their live order, then lets each of the others
+/// stand before the first patch element that came after it in the live list. Patch elements that are new to the list
+/// stand before what they are not ordered against.
+fn normalize(
+    in_patch: Vec<Value>,
+    server_only: Vec<Value>,
+    patch_order: &[Value],
+    live: &Positions,
+    key: &str,
+) -> Result<Vec<Value>, PatchError> {
+    for item in patch_order {
+        identity(item, key)?;
+    }
+    let of_patch = Positions::of(patch_order, key);
+    let in_patch = sorted_by(in_patch, &of_patch, key)?;
+    let server_only = sorted_by(server_only, live, key)?;
+    let mut merged = Vec::with_capacity(in_patch.len() + server_only.len());
+    let mut patch_items = in_patch.into_iter().peekable();
+    let mut server_items = server_only.into_iter().peekable();
+    loop {
+        let server_first = match (patch_items.peek(), server_items.peek()) {
+            (None, None) => return Ok(merged),
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(patch_item), Some(server_item)) => {
+                let (patch_at, server_at) = (live.get(patch_item, key)?, live.get(server_item, key)?);
+                // An element that is new to the list goes first.
+                server_at.zip(patch_at).is_some_and(|(server_at, patch_at)| server_at < patch_at)
+            }
+        };
+        merged.extend(if server_first { server_items.next() } else { patch_items.next() });
+    }
+}
+
+/// Where in a list each element stands; of several, the first.
+struct Positions(BTreeMap<String, usize>);
+
+impl Positions {
+    fn of(list: &[Value], key: &str) -> Self {
+        let mut map = BTreeMap::new();
+        for (at, item) in list.iter().enumerate() {
+            let id = if key.is_empty() { Some(item) } else { item.get(key) };
+            if let Some(id) = id {
+                map.entry(id.to_string()).or_insert(at);
+            }
+        }
+        Self(map)
+    }
+
+    fn get(&self, item: &Value, key: &str) -> Result<Option<usize>, PatchError> {
+        Ok(self.0.get(&identity(item, key)?.to_string()).copied())
+    }
+}
+
+fn sorted_by(list: Vec<Value>, order: &Positions, key: &str) -> Result<Vec<Value>, PatchError> {
+    let mut placed = Vec::with_capacity(list.len());
+    for item in list {
+        placed.push((order.get(&item, key)?.unwrap_or(usize::MAX), item));
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    Ok(placed.into_iter().map(|(_, item)| item).collect())
+}
+
+/// Splits a list into the elements that `by` names and the others.
+fn partition(list: Vec<Value>, by: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    if !key.is_empty()
+        && !list.is_empty()
+        && let Some(at) = by.iter().position(|item| !item.is_object())
+    {
+        return Err(PatchError::Raw(format!("value for key {at} is not a map")));
+    }
+    let named = Positions::of(by, key);
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for item in list {
+        if named.get(&item, key)?.is_some() { inside.push(item) } else { outside.push(item) }
+    }
+    Ok((inside, outside))
+}
+
+/// What tells elements apart: the element itself in lists of primitives, the value of the merge key otherwise.
+fn identity<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
+    if key.is_empty() {
+        return Ok(item);
+    }
+    let Value::Object(members) = item else { return Err(bad_argument("map[string]interface {}", item)) };
+    members.get(key).ok_or_else(|| no_merge_key(members, key))
+}
+
+/// Kubernetes' own way: a duplicate is overwritten by the last element. The order is mended afterwards.
+fn without_duplicates(mut list: Vec<Value>) -> Vec<Value> {
+    let mut seen: BTreeMap<String, ()> = BTreeMap::new();
+    list.retain(|item| seen.insert(item.to_string(), ()).is_none());
+    list
+}
+
+/// Whether all elements are objects; an error if they differ in type or are lists.
+fn same_types(a: &[Value], b: &[Value]) -> Result<bool, PatchError> {
+    let mut first: Option<&Value> = None;
+    for item in a.iter().chain(b) {
+        match first {
+            None if item.is_array() => {
+                return Err(PatchError::Unprocessable("lists of lists are not supported".to_owned()));
+            }
+            None => first = Some(item),
+            Some(first) if word(first) == word(item) && number_kind(first) == number_kind(item) => {}
+            Some(_) => {
+                let lists = Value::Array(vec![Value::Array(a.to_vec()), Value::Array(b.to_vec())]);
+                return Err(PatchError::Raw(format!("list element types are not identical: {}", go_print(&lists))));
+            }
+        }
+    }
+    Ok(first.is_some_and(Value::is_object))
+}
+
+fn into_list(value: Value) -> Result<Vec<Value>, PatchError> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(bad_argument("[]interface {}", &other)),
+    }
+}
+
+fn after_slash<'n>(name: &'n str, prefix: &str) -> Result<&'n str, PatchError> {
+    let list = if prefix == DELETE_FROM { "primitive list" } else { "setElementOrder list" };
+    match name.split_once('/') {
+        Some((before, after)) if before == prefix => Ok(after),
+        _ => Err(PatchError::BadRequest(format!("invalid patch format of {list}"))),
+    }
+}
+
+fn has_directive(value: &Value) -> bool {
+    value.get(DIRECTIVE).is_some()
+}
+
+fn is_deletion(value: &Value) -> bool {
+    value.get(DIRECTIVE).and_then(Value::as_str) == Some("delete")
+}
+
+/// Removes `$patch` objects inside a value; false if the value is one itself.
+fn remove_directives(value: &mut Value) -> bool {
+    match value {
+        Value::Object(members) if members.contains_key(DIRECTIVE) => false,
+        Value::Object(members) => {
+            members.retain(|_, value| remove_directives(value));
+            true
+        }
+        Value::Array(items) => {
+            items.retain_mut(remove_directives);
+            true
+        }
+        _ => true,
+    }
+}
+
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, value| !value.is_null());
+            members.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+fn no_merge_key(members: &Members, key: &str) -> PatchError {
+    let map = go_print(&Value::Object(members.clone()));
+    PatchError::Raw(format!("map: {map} does not contain declared merge key: {key}"))
+}
+
+fn unknown_directive(directive: &Value, members: &Members) -> PatchError {
+    let map = go_print(&Value::Object(members.clone()));
+    PatchError::Raw(format!("unknown patch type: {} in map: {map}", go_print(directive)))
+}
+
+fn bad_argument(expected: &str, actual: &Value) -> PatchError {
+    let actual = match actual {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    PatchError::Raw(format!("expected a {expected}, but received a {actual}"))
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Whole and other numbers are types of their own to Go.
+fn number_kind(value: &Value) -> bool {
+    value.as_number().is_some_and(serde_json::Number::is_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{arbitrary, builtin};
+
+    fn pod(kind: &str) -> SchemaId {
+        builtin::table().named(&format!("io.k8s.api.core.v1.{kind}")).expect(kind)
+    }
+
+    #[test]
+    fn values_inside_maps_and_custom_types() {
+        let table = builtin::table();
+        let mut doc = json!({"template": {"metadata": {"labels": {"a": "1", "b": "2"}}}});
+        let patch = json!({"template": {"metadata": {"labels": {"a": null, "c": "3"}}}});
+        apply(&mut doc, patch, table, pod("PodTemplate")).expect("labels merge");
+        assert_eq!(doc, json!({"template": {"metadata": {"labels": {"b": "2", "c": "3"}}}}));
+        let error = apply(&mut json!({}), json!([]), table, pod("Pod")).expect_err("a list");
+        assert_eq!(error.to_string(), "json: cannot unmarshal array into Go value of type map[string]interface {}");
+    }
+
+    #[test]
+    fn go_prints_maps_by_key() {
+        assert_eq!(go_print(&json!({"b": [1, "x", null], "a": {"c": true}})), "map[a:map[c:true] b:[1 x <nil>]]");
+    }
+
+    proptest! {
+        #[test]
+        fn no_patch_panics(mut doc in arbitrary::json(), patch in arbitrary::json()) {
+            let mut spec = json!({"spec": doc.clone(), "metadata": doc.clone()});
+            let _ = apply(&mut spec, json!({"spec": patch.clone(), "metadata": patch.clone()}), builtin::table(), pod("Pod"));
+            let _ = apply(&mut doc, patch, builtin::table(), pod("PodSpec"));
+        }
+
+        #[test]
+        fn the_same_containers_again_change_nothing(
+            old in proptest::collection::vec("[a-d]", 0..4), new in proptest::collection::vec("[a-d]", 1..4),
+        ) {
+            let list = |names: &[String], image: &str| -> Vec<Value> {
+                let mut names = names.to_vec();
+                names.sort();
+                names.dedup();
+                names.iter().map(|name| json!({"name": name, "image": image})).collect()
+            };
+            let mut doc = json!({"containers": list(&old, "1")});
+            let patch = json!({"containers": list(&new, "2")});
+            apply(&mut doc, patch.clone(), builtin::table(), pod("PodSpec")).expect("a list of containers");
+            let once = doc.clone();
+            apply(&mut doc, patch, builtin::table(), pod("PodSpec")).expect("a list of containers");
+            prop_assert_eq!(doc, once);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A cluster that passed the filters, with the figures that selection and division look at (scheduling.md 7.1).
+
+use std::{cmp::Reverse, sync::Arc};
+
+use ironclad_fleet::ClusterName;
+
+/// A feasible cluster. `sort` puts the preferred ones first; the name makes the order total.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which cluster.
+    pub name: ClusterName,
+    /// Its region, empty if it names none.
+    pub region: Arc<str>,
+    /// Which tier of the affinity group opens it: 0 is the group itself (4.3).
+    pub tier: u32,
+    /// The sum of the scores (6).
+    pub score: i64,
+    /// Further replicas (or component sets) that fit, by the estimators.
+    pub allocatable: i64,
+    /// Replicas that this binding has there already.
+    pub assigned: i64,
+}
+
+impl Candidate {
+    /// What this binding could have there in all.
+    #[must_use]
+    pub fn available(&self) -> i64 {
+        self.allocatable.saturating_add(self.assigned)
+    }
+
+    /// Sorts into the order of 7.1.
+    pub fn sort(candidates: &mut [Self]) {
+        candidates.sort_by(|a, b| a.preference().cmp(&b.preference()));
+    }
+
+    /// Lower is better.
+    fn preference(&self) -> (u32, Reverse<i64>, Reverse<i64>, &ClusterName) {
+        (self.tier, Reverse(self.score), Reverse(self.available()), &self.name)
+    }
+}

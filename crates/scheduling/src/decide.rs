@@ -1,0 +1,323 @@
+//! The scheduler's turn with one binding: whether a pass runs, and what is written of it (scheduling.md 2.2, 2.5, 13).
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    Condition, Time,
+    annotations::APPLIED_PLACEMENT,
+    conditions::{self, FALSE, TRUE, binding::SCHEDULED},
+    events::{SCHEDULE_BINDING_FAILED, SCHEDULE_BINDING_SUCCEED},
+    policy::Placement,
+    reasons::binding::{NO_CLUSTER_FIT, SCHEDULER_ERROR, SUCCESS, UNSCHEDULABLE},
+    work::{ObjectReference, TargetCluster},
+};
+use ironclad_fleet::{
+    Event, Plan, StatusPart,
+    because::schedule::{Keeping, Reason},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    Binding, BindingKind, Class, Failure, Found, Seen,
+    pass::{self, GroupFailure},
+    trigger::{self, Turn},
+};
+
+/// What a condition says when all is well.
+const SUCCEEDED: &str = "Binding has been scheduled successfully.";
+/// Bytes of a condition's message that the API takes.
+const MESSAGE_MAX: usize = 32_768;
+/// Bytes of an event's message that the API takes.
+const EVENT_MAX: usize = 1_024;
+
+/// What is written, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A merge patch of the binding: the result, and the placement that it was made for.
+    Result {
+        /// The patch.
+        patch: Value,
+    },
+    /// The scheduler's part of the binding's status. Its observed generation is right if a preceding result patch was
+    /// the only write since the binding was read; [`observed_generation`] says what else it should be.
+    Status(StatusPart),
+    /// An event.
+    Event(Event),
+}
+
+/// When the binding's next turn is, apart from those that events give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Events alone give it one.
+    OnEvent,
+    /// When room may have appeared: the queue's unschedulable place.
+    WhenRoom,
+    /// After a backoff.
+    Backoff,
+    /// At this time.
+    At(Timestamp),
+}
+
+/// The `schedule_type` of the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleType {
+    /// Something about the placement or the fleet changed.
+    Reconcile,
+    /// The replicas changed.
+    Scale,
+}
+
+impl ScheduleType {
+    /// As metrics print it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reconcile => "ReconcileSchedule",
+            Self::Scale => "ScaleSchedule",
+        }
+    }
+}
+
+/// What a turn comes to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a decision that nobody applies changes nothing"]
+pub struct Decision {
+    /// What is written, and for every cluster why it is or isn't a target.
+    pub plan: Plan<Effect>,
+    /// When to look again.
+    pub next: Next,
+    /// Which kind of pass ran, if one did.
+    pub schedule_type: Option<ScheduleType>,
+    /// Why the pass came to no result, if it did not.
+    pub failure: Option<Failure>,
+}
+
+/// What `schedulerObservedGeneration` becomes after a result patch: the generation that the patch returned, if nothing
+/// but the patch lies between it and the generation read; else the generation read (2.5).
+#[must_use]
+pub fn observed_generation(read: i64, returned: i64) -> i64 {
+    if returned == read + 1 { returned } else { read }
+}
+
+/// Gives a binding its turn. `now` is in whole seconds.
+pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
+    let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
+    let reason = match trigger::turn(seen) {
+        Turn::Leave(reason) => {
+            if reason == Reason::NoPlacement {
+                decision.next = Next::Backoff;
+            }
+            decision.plan.note(reason.into());
+            return decision;
+        }
+        Turn::Stands => {
+            decision.plan.note(Reason::ResultStands.into());
+            catch_up(seen, now, &mut decision.plan);
+            return decision;
+        }
+        Turn::Schedule(reason) => reason,
+    };
+    decision.schedule_type =
+        Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
+    decision.plan.note(reason.clone().into());
+    let mut failed = Vec::new();
+    match pass::search(seen, &BTreeSet::new(), &mut decision.plan.because, &mut failed) {
+        Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
+        Err(failure) => {
+            decision.next = fail(seen, &failure, &reason, &failed, now, &mut decision.plan);
+            decision.failure = Some(failure);
+        }
+    }
+    decision
+}
+
+/// The status of a result that stands: what a crash between the two writes of a pass left out.
+fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
+    let binding = &seen.binding;
+    if binding.observed_generation == binding.generation() {
+        return;
+    }
+    let mut part = StatusPart::default();
+    part.fields.insert("schedulerObservedGeneration".into(), binding.generation().into());
+    if !binding.is_scheduled() {
+        part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
+    }
+    part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, binding.generation(), now));
+    plan.effects.push(Effect::Status(part));
+}
+
+fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timestamp, plan: &mut Plan<Effect>) {
+    let binding = &seen.binding;
+    plan.note(Reason::Scheduled.into());
+    let changed = !same_targets(&binding.spec.clusters, &found.targets);
+    if let Some(patch) = result_patch(seen, &found.targets, changed) {
+        plan.effects.push(Effect::Result { patch });
+    }
+    let generation = binding.generation() + i64::from(changed);
+    let flipped = !binding.is_scheduled();
+    let mut part = StatusPart::default();
+    if binding.observed_generation != generation {
+        part.fields.insert("schedulerObservedGeneration".into(), generation.into());
+    }
+    if let Some(group) = found.group.as_deref().filter(|group| *group != binding.observed_group) {
+        part.fields.insert("schedulerObservingAffinityName".into(), group.into());
+    }
+    let scheduled_now = changed || flipped || binding.reschedule_required();
+    if scheduled_now && binding.last_scheduled != Some(now) {
+        part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
+    }
+    part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, generation, now));
+    if !part.is_empty() {
+        plan.effects.push(Effect::Status(part));
+    }
+    let reported = binding.scheduled().is_some_and(|condition| condition.status == FALSE);
+    if changed || reported {
+        tell_of_groups(binding, failed, plan);
+        let message = success_message(binding.kind, &found.targets);
+        plan.effects.push(Effect::Event(Event::normal(
+            binding.spec.resource.clone(),
+            SCHEDULE_BINDING_SUCCEED,
+            message,
+        )));
+    }
+}
+
+fn fail(
+    seen: &Seen<'_>,
+    failure: &Failure,
+    trigger: &Reason,
+    failed: &[GroupFailure],
+    now: Timestamp,
+    plan: &mut Plan<Effect>,
+) -> Next {
+    let binding = &seen.binding;
+    let error = failure.to_string();
+    let (reason, mut next, because) = match failure.class() {
+        Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::OnEvent, Reason::NoClusterFit { error: error.clone() }),
+        Class::NoRoom => (UNSCHEDULABLE, Next::WhenRoom, Reason::Unschedulable { error: error.clone() }),
+        Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
+    };
+    plan.note(because.into());
+    if failure.class() == Class::NoFit && !binding.spec.clusters.is_empty() {
+        next = withdraw(seen, trigger, now, plan);
+    }
+    let generation = binding.generation() + i64::from(!plan.is_quiet());
+    let told = scheduled(binding, FALSE, reason, &error, generation, now);
+    if let Some(condition) = told {
+        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
+        tell_of_groups(binding, failed, plan);
+        let message = cut(&error, EVENT_MAX);
+        plan.effects.push(Effect::Event(Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, message)));
+    }
+    next
+}
+
+/// What becomes of the result when no cluster fits (16.1, failover.md IR-31): never cleared while evictions are under
+/// way; cleared if the placement changed, or after a wait; targets that leave the fleet go at once.
+fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
+    let binding = &seen.binding;
+    let clusters = &binding.spec.clusters;
+    if !binding.spec.graceful_eviction_tasks.is_empty() {
+        plan.note(Reason::ResultKept { because: Keeping::EvictionsUnderWay }.into());
+        return Next::OnEvent;
+    }
+    let unfit_since = binding.scheduled().filter(|c| c.status == FALSE && c.reason == NO_CLUSTER_FIT);
+    let since = unfit_since.map_or(now, |condition| condition.last_transition_time.0);
+    let deadline = since.checked_add(seen.options.clear_unfit_result_after).unwrap_or(Timestamp::MAX);
+    let staying: Vec<_> = clusters.iter().filter(|t| !trigger::is_leaving(seen, &t.name)).cloned().collect();
+    if *trigger == Reason::PlacementChanged || deadline <= now || staying.is_empty() {
+        plan.note(Reason::ResultWithdrawn.into());
+        plan.effects.extend(result_patch(seen, &[], true).map(|patch| Effect::Result { patch }));
+        return Next::OnEvent;
+    }
+    if staying.len() != clusters.len() {
+        plan.effects.extend(result_patch(seen, &staying, true).map(|patch| Effect::Result { patch }));
+    }
+    plan.note(Reason::ResultKept { because: Keeping::Waiting }.into());
+    Next::At(deadline)
+}
+
+/// The merge patch that writes a result and the placement it was made for; nothing if both stand already.
+fn result_patch(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<Value> {
+    let binding = &seen.binding;
+    let mut patch = json!({});
+    if changed {
+        patch["spec"] = json!({ "clusters": if targets.is_empty() { Value::Null } else { json!(targets) } });
+    }
+    let applied = trigger::applied_placement(binding);
+    let placement = binding.spec.placement.as_ref()?;
+    if serde_json::from_str::<Placement>(applied).ok().as_ref() != Some(placement) {
+        let placement = serde_json::to_string(placement).expect("a placement is plain data");
+        patch["metadata"] = json!({ "annotations": { APPLIED_PLACEMENT: placement } });
+    }
+    (patch != json!({})).then_some(patch)
+}
+
+/// A result is a set: an order that differs is no change.
+fn same_targets(before: &[TargetCluster], after: &[TargetCluster]) -> bool {
+    let mut before: Vec<_> = before.iter().collect();
+    before.sort();
+    before.iter().copied().eq(after)
+}
+
+/// Condition `Scheduled`, if it differs from the one that stands.
+fn scheduled(
+    binding: &Binding<'_>,
+    status: &str,
+    reason: &str,
+    message: &str,
+    generation: i64,
+    now: Timestamp,
+) -> Option<Condition> {
+    let mut wanted = conditions::condition(SCHEDULED, status, reason, cut(message, MESSAGE_MAX));
+    wanted.observed_generation = (generation > 0).then_some(generation);
+    let standing = binding.scheduled();
+    let since = standing.filter(|condition| condition.status == status);
+    wanted.last_transition_time = since.map_or(Time(now), |condition| condition.last_transition_time.clone());
+    (standing != Some(&wanted)).then_some(wanted)
+}
+
+fn tell_of_groups(binding: &Binding<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {
+    for (index, failure) in failed {
+        let kind = binding.kind.as_str();
+        let message =
+            format!("failed to schedule {kind}({}) with clusterAffiliates index({index}): {failure}", binding.key());
+        let event = Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, cut(&message, EVENT_MAX));
+        plan.effects.push(Effect::Event(event));
+    }
+}
+
+fn success_message(kind: BindingKind, targets: &[TargetCluster]) -> String {
+    let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
+    // The two kinds differ by a colon, and tools match the text (16.31).
+    let colon = match kind {
+        BindingKind::ResourceBinding => ":",
+        BindingKind::ClusterResourceBinding => "",
+    };
+    cut(&format!("{SUCCEEDED} Result{colon} {{{}}}", targets.join(", ")), EVENT_MAX)
+}
+
+fn reference(binding: &Binding<'_>) -> ObjectReference {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ObjectReference {
+        api_version: "work.karmada.io/v1alpha2".to_owned(),
+        kind: binding.kind.as_str().to_owned(),
+        namespace: text(&binding.metadata.namespace),
+        name: text(&binding.metadata.name),
+        uid: text(&binding.metadata.uid),
+        resource_version: text(&binding.metadata.resource_version),
+    }
+}
+
+/// A text of at most `max` bytes; what is longer ends in dots.
+fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max - 3).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests;

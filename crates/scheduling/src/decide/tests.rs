@@ -1,0 +1,470 @@
+use ironclad_api::{
+    eviction::{CLUSTER_DRAIN, TAINT_UNTOLERATED},
+    labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
+    policy::{Placement, SpreadByField},
+    taints::NO_SCHEDULE,
+    work::{ClusterResourceBinding, Component, ReplicaRequirements, ResourceBinding},
+};
+use jiff::SignedDuration;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Available, Clusters, Options,
+    testkit::{
+        affinity, aggregated, applied, at, binding, cluster, clusters, duplicated, dynamic, group, spread, taint,
+        targets, task, told, turn, weighted,
+    },
+};
+
+fn placed(placement: Placement, replicas: i32) -> ResourceBinding {
+    let mut binding = binding("web", replicas, &[]);
+    binding.spec.placement = Some(placement);
+    binding
+}
+
+fn plain(binding: &ResourceBinding, clusters: &Clusters, now: i64) -> Decision {
+    turn(binding, clusters, &Available::new(), &Options::default(), now)
+}
+
+fn rooms(rows: &[(&str, i64)]) -> Available {
+    rows.iter().map(|(name, room)| ((*name).into(), *room)).collect()
+}
+
+fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
+    binding.spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas)).collect()
+}
+
+fn condition(binding: &ResourceBinding) -> (&str, &str) {
+    let condition = conditions::get(&binding.status.as_ref().unwrap().conditions, SCHEDULED).unwrap();
+    (condition.reason.as_str(), condition.message.as_str())
+}
+
+fn events(decision: &Decision) -> Vec<(&str, &str, &str)> {
+    let event = |effect| match effect {
+        &Effect::Event(ref event) => Some((event.about.kind.as_str(), event.reason, event.message.as_str())),
+        _ => None,
+    };
+    decision.plan.effects.iter().filter_map(event).collect()
+}
+
+#[test]
+fn one_pass_writes_the_result_once_and_the_status_once() {
+    let fleet = clusters(&["m1", "m2", "m3"]);
+    let mut placement = duplicated();
+    placement.cluster_affinity = Some(affinity(&["m1", "m3"]));
+    let before = placed(placement, 2);
+    let decision = plain(&before, &fleet, 100);
+    assert_eq!(decision.schedule_type, Some(ScheduleType::Reconcile));
+    assert_eq!(decision.next, Next::OnEvent);
+    assert_eq!(decision.plan.effects.len(), 3, "result, status, one event: {:?}", decision.plan.effects);
+    assert_eq!(
+        told(&decision),
+        [
+            "the placement changed",
+            "m2: cluster(s) did not match the placement cluster affinity constraint",
+            "m1: chosen, replicas 2",
+            "m3: chosen, replicas 2",
+            "Binding has been scheduled successfully.",
+        ]
+    );
+    let text = "Binding has been scheduled successfully. Result: {m1:2, m3:2}";
+    assert_eq!(events(&decision), [("Deployment", "ScheduleBindingSucceed", text)], "on the template alone");
+
+    let after = applied(&before, &decision);
+    assert_eq!(result(&after), [("m1", 2), ("m3", 2)]);
+    assert_eq!(after.metadata.generation, Some(2));
+    let status = after.status.clone().unwrap();
+    assert_eq!(status.scheduler_observed_generation, 2, "the generation of our own patch");
+    assert_eq!(status.last_scheduled_time, Some(Time(at(100))));
+    assert_eq!(condition(&after), ("Success", SUCCEEDED));
+    let annotation = after.metadata.annotations.clone().unwrap().remove(APPLIED_PLACEMENT).unwrap();
+    assert_eq!(serde_json::from_str::<Placement>(&annotation).ok(), after.spec.placement);
+
+    let again = plain(&after, &fleet, 200);
+    assert!(again.plan.is_quiet(), "{:?}", again.plan.effects);
+}
+
+#[test]
+fn the_observed_generation_is_ours_only_if_nothing_lies_between() {
+    for (name, read, returned, want) in [
+        ("our own patch alone", 3, 4, 4),
+        ("a patch that changed no spec", 3, 3, 3),
+        ("somebody else wrote in between", 3, 5, 3),
+    ] {
+        assert_eq!(observed_generation(read, returned), want, "{name}");
+    }
+}
+
+#[test]
+fn a_crash_between_the_two_writes_is_made_good_without_a_pass() {
+    let fleet = clusters(&["m1", "m2"]);
+    let before = placed(weighted(&[]), 4);
+    let mut decision = plain(&before, &fleet, 100);
+    decision.plan.effects.truncate(1);
+    let torn = applied(&before, &decision);
+    assert_eq!((torn.metadata.generation, torn.status.as_ref()), (Some(2), None));
+    let healing = plain(&torn, &fleet, 101);
+    assert_eq!(healing.schedule_type, None, "no pass");
+    let after = applied(&torn, &healing);
+    assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2);
+    assert_eq!(after.status.as_ref().unwrap().last_scheduled_time, Some(Time(at(101))));
+    assert_eq!(condition(&after).0, "Success");
+    assert!(plain(&after, &fleet, 102).plan.is_quiet());
+}
+
+#[test]
+fn somebody_elses_write_moves_only_the_observed_generation() {
+    let fleet = clusters(&["m1", "m2"]);
+    let before = placed(weighted(&[]), 4);
+    let mut after = applied(&before, &plain(&before, &fleet, 100));
+    after.metadata.generation = Some(9);
+    let decision = plain(&after, &fleet, 300);
+    let later = applied(&after, &decision);
+    let status = later.status.unwrap();
+    assert_eq!((status.scheduler_observed_generation, status.last_scheduled_time), (9, Some(Time(at(100)))));
+    assert!(events(&decision).is_empty());
+}
+
+#[test]
+fn divided_and_duplicated_results() {
+    let fleet = clusters(&["m1", "m2", "m3"]);
+    let named =
+        |placement: Placement, names: &[&str]| Placement { cluster_affinity: Some(affinity(names)), ..placement };
+    let rows: &[(&str, Placement, i32, &[(&str, i64)], &[(&str, i32)])] = &[
+        ("Duplicated", duplicated(), 3, &[], &[("m1", 3), ("m2", 3), ("m3", 3)]),
+        ("static weights", weighted(&[("m1", 3), ("m2", 2), ("m3", 1)]), 12, &[], &[("m1", 6), ("m2", 4), ("m3", 2)]),
+        (
+            "the largest weight of a cluster counts",
+            weighted(&[("m1", 1), ("m1", 2), ("m2", 1)]),
+            3,
+            &[],
+            &[("m1", 2), ("m2", 1)],
+        ),
+        ("a cluster without a weight gets nothing", weighted(&[("m1", 1)]), 2, &[], &[("m1", 2)]),
+        ("nobody chosen has a weight", named(weighted(&[("m9", 1)]), &["m1", "m2"]), 2, &[], &[("m1", 1), ("m2", 1)]),
+        ("no weights at all", weighted(&[]), 6, &[], &[("m1", 2), ("m2", 2), ("m3", 2)]),
+        ("by capacity", dynamic(), 12, &[("m1", 6), ("m2", 12), ("m3", 18)], &[("m1", 2), ("m2", 4), ("m3", 6)]),
+        ("aggregated", aggregated(), 12, &[("m1", 6), ("m2", 8), ("m3", 10)], &[("m2", 5), ("m3", 7)]),
+        (
+            "configuration goes everywhere, whatever the strategy",
+            dynamic(),
+            0,
+            &[("m1", 0)],
+            &[("m1", 0), ("m2", 0), ("m3", 0)],
+        ),
+    ];
+    for (name, placement, replicas, available, want) in rows {
+        let before = placed(placement.clone(), *replicas);
+        let decision = turn(&before, &fleet, &rooms(available), &Options::default(), 1);
+        assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
+    }
+}
+
+#[test]
+fn zero_replicas_of_a_workload() {
+    let fleet = clusters(&["m1", "m2"]);
+    let mut before = placed(duplicated(), 0);
+    before.spec.replica_requirements = Some(ReplicaRequirements::default());
+    let withdrawn = applied(&before, &plain(&before, &fleet, 1));
+    assert_eq!(result(&withdrawn), []);
+    assert_eq!(condition(&withdrawn).0, "Success");
+    let options = Options { empty_workload_propagation: true, ..Options::default() };
+    let kept = applied(&before, &turn(&before, &fleet, &Available::new(), &options, 1));
+    assert_eq!(result(&kept), [("m1", 0), ("m2", 0)], "with --enable-empty-workload-propagation");
+}
+
+#[test]
+fn spread_by_cluster_looks_at_room() {
+    let fleet = clusters(&["m1", "m2", "m3"]);
+    let mut placement = dynamic();
+    placement.spread_constraints = vec![spread(SpreadByField::Cluster, 1, 2)];
+    let available = rooms(&[("m1", 5), ("m2", 1), ("m3", 9)]);
+    let before = placed(placement, 14);
+    let decision = turn(&before, &fleet, &available, &Options::default(), 1);
+    assert_eq!(result(&applied(&before, &decision)), [("m1", 5), ("m3", 9)]);
+    assert!(told(&decision).contains(&"m2: the spread constraints are satisfied by others".to_owned()));
+
+    let mut short = before.clone();
+    short.spec.replicas = 15;
+    let decision = turn(&short, &fleet, &available, &Options::default(), 1);
+    assert_eq!(decision.next, Next::WhenRoom, "room may appear");
+    let after = applied(&short, &decision);
+    assert_eq!(
+        condition(&after),
+        ("Unschedulable", "failed to select clusters: no enough resource when selecting 2 clusters")
+    );
+}
+
+#[test]
+fn no_room_leaves_the_result_and_says_so_once() {
+    let fleet = clusters(&["m1", "m2"]);
+    let available = rooms(&[("m1", 1), ("m2", 2)]);
+    let mut before = placed(dynamic(), 2);
+    before = applied(&before, &turn(&before, &fleet, &available, &Options::default(), 1));
+    before.spec.replicas = 24;
+    before.metadata.generation = Some(3);
+    let decision = turn(&before, &fleet, &available, &Options::default(), 2);
+    let after = applied(&before, &decision);
+    assert_eq!(result(&after), result(&before));
+    let text =
+        "failed to assign replicas: failed to scale up: Clusters available replicas 3 are not enough to schedule.";
+    assert_eq!(condition(&after), ("Unschedulable", text));
+    assert_eq!(events(&decision), [("ResourceBinding", "ScheduleBindingFailed", text)]);
+    assert_eq!(after.status.as_ref().unwrap().scheduler_observed_generation, 2, "never advanced on failure");
+    assert_eq!(decision.next, Next::WhenRoom);
+    let again = turn(&after, &fleet, &available, &Options::default(), 3);
+    assert!(again.plan.is_quiet(), "told once: {:?}", again.plan.effects);
+    assert_eq!(again.next, Next::WhenRoom);
+
+    let mut back = after.clone();
+    back.spec.replicas = 2;
+    back.metadata.generation = Some(4);
+    let healed = applied(&back, &turn(&back, &fleet, &available, &Options::default(), 4));
+    assert_eq!(condition(&healed).0, "Success", "the result adds up again");
+}
+
+#[test]
+fn what_no_fit_does_to_the_result() {
+    let running = |placement: Placement| {
+        let before = placed(placement, 2);
+        applied(&before, &plain(&before, &clusters(&["m1"]), 1))
+    };
+    let mut gone = clusters(&["m2"]);
+    std::sync::Arc::make_mut(gone.get_mut(&"m2".into()).unwrap()).spec.taints = vec![taint("k", "v", NO_SCHEDULE)];
+    let mut unlabelled = clusters(&["m1"]);
+    std::sync::Arc::make_mut(unlabelled.get_mut(&"m1".into()).unwrap()).metadata.labels = None;
+    let on_m1 = || Placement { cluster_affinity: Some(affinity(&["m1"])), ..duplicated() };
+    // A selector that m1 satisfied when it was scheduled.
+    let by_label = || {
+        let mut placement = on_m1();
+        placement.cluster_affinity.as_mut().unwrap().label_selector = Some(ironclad_api::LabelSelector {
+            match_labels: Some([("tier".to_owned(), "gold".to_owned())].into()),
+            match_expressions: None,
+        });
+        placement
+    };
+    let mut labelled = clusters(&["m1"]);
+    std::sync::Arc::make_mut(labelled.get_mut(&"m1".into()).unwrap()).metadata.labels =
+        Some([("tier".to_owned(), "gold".to_owned())].into());
+    let before = placed(by_label(), 2);
+    let gold = applied(&before, &plain(&before, &labelled, 1));
+    assert_eq!(result(&gold), [("m1", 2)]);
+
+    let lost = plain(&gold, &unlabelled, 10);
+    assert_eq!(lost.next, Next::At(at(310)), "a label that is lost for a moment withdraws nothing");
+    let waiting = applied(&gold, &lost);
+    assert_eq!(result(&waiting), [("m1", 2)]);
+    let text = "0/1 clusters are available: 1 cluster(s) did not match the placement cluster affinity constraint.";
+    assert_eq!(condition(&waiting), ("NoClusterFit", text));
+    let still = plain(&waiting, &unlabelled, 309);
+    assert!(still.plan.is_quiet() && still.next == Next::At(at(310)), "one second before");
+    let over = plain(&waiting, &unlabelled, 310);
+    let withdrawn = applied(&waiting, &over);
+    assert_eq!(result(&withdrawn), [], "after five minutes");
+    assert!(plain(&withdrawn, &unlabelled, 311).plan.is_quiet());
+    let back = applied(&withdrawn, &plain(&withdrawn, &labelled, 400));
+    assert_eq!((result(&back), condition(&back).0), (vec![("m1", 2)], "Success"));
+
+    let at_once = Options { clear_unfit_result_after: SignedDuration::ZERO, ..Options::default() };
+    let cleared = applied(&gold, &turn(&gold, &unlabelled, &Available::new(), &at_once, 10));
+    assert_eq!(result(&cleared), [], "as upstream does");
+
+    let mut evicting = gold.clone();
+    evicting.spec.graceful_eviction_tasks = vec![task("m0", TAINT_UNTOLERATED, None)];
+    let kept = applied(&evicting, &turn(&evicting, &unlabelled, &Available::new(), &at_once, 10_000));
+    assert_eq!(result(&kept), [("m1", 2)], "evictions are under way: it may be the only copy");
+
+    let mut edited = gold.clone();
+    edited.spec.placement = Some(Placement { cluster_affinity: Some(affinity(&["m7"])), ..duplicated() });
+    let moved = applied(&edited, &plain(&edited, &labelled, 10));
+    assert_eq!(result(&moved), [], "the user wants it elsewhere");
+
+    let left = running(on_m1());
+    let decision = plain(&left, &gone, 10);
+    assert_eq!(result(&applied(&left, &decision)), [], "the only target is gone");
+    assert!(
+        told(&decision).contains(&"m2: cluster(s) did not match the placement cluster affinity constraint".to_owned())
+    );
+}
+
+#[test]
+fn ordered_groups() {
+    let fleet = clusters(&["m1", "m2"]);
+    let groups = || Placement { cluster_affinities: vec![group("p", &["m1"]), group("b", &["m2"])], ..dynamic() };
+    let (full, free) = (rooms(&[("m1", 0), ("m2", 5)]), rooms(&[("m1", 5), ("m2", 0)]));
+    let before = placed(groups(), 3);
+    let decision = turn(&before, &fleet, &full, &Options::default(), 1);
+    let in_backup = applied(&before, &decision);
+    assert_eq!(result(&in_backup), [("m2", 3)]);
+    assert_eq!(in_backup.status.as_ref().unwrap().scheduler_observed_affinity_name, "b");
+    let text = "failed to schedule ResourceBinding(default/web-deployment) with clusterAffiliates index(0): failed to \
+                assign replicas: failed to scale up: Clusters available replicas 0 are not enough to schedule.";
+    assert_eq!(events(&decision)[0], ("ResourceBinding", "ScheduleBindingFailed", text));
+
+    let mut grown = in_backup.clone();
+    grown.spec.replicas = 4;
+    let stop = Options { wrap_around_groups: false, ..Options::default() };
+    let stuck = applied(&grown, &turn(&grown, &fleet, &free, &stop, 2));
+    assert_eq!((result(&stuck), condition(&stuck).0), (vec![("m2", 3)], "Unschedulable"), "as upstream does");
+    assert_eq!(stuck.status.as_ref().unwrap().scheduler_observed_affinity_name, "b");
+    let wrapped = applied(&grown, &turn(&grown, &fleet, &free, &Options::default(), 2));
+    assert_eq!(result(&wrapped), [("m1", 4)], "the earlier group is tried before giving up");
+    assert_eq!(wrapped.status.as_ref().unwrap().scheduler_observed_affinity_name, "p");
+
+    let mut fresh = in_backup;
+    fresh.spec.reschedule_triggered_at = Some(Time(at(50)));
+    let returned = applied(&fresh, &turn(&fresh, &fleet, &free, &stop, 60));
+    assert_eq!(result(&returned), [("m1", 3)], "a fresh search begins at the first group");
+    assert_eq!(returned.status.as_ref().unwrap().last_scheduled_time, Some(Time(at(60))));
+}
+
+#[test]
+fn overflow_tiers_open_and_close() {
+    let fleet = clusters(&["m1", "m2"]);
+    let mut main = group("main", &["m1"]);
+    main.overflow_affinities = vec![crate::testkit::overflow("more", &["m2"])];
+    let placement = Placement { cluster_affinities: vec![main], ..dynamic() };
+    let mut binding = placed(placement, 5);
+    binding = applied(&binding, &turn(&binding, &fleet, &rooms(&[("m1", 2), ("m2", 10)]), &Options::default(), 1));
+    assert_eq!(result(&binding), [("m1", 2), ("m2", 3)]);
+    binding.spec.replicas = 2;
+    binding = applied(&binding, &turn(&binding, &fleet, &rooms(&[("m1", 0), ("m2", 7)]), &Options::default(), 2));
+    assert_eq!(result(&binding), [("m1", 2)]);
+}
+
+#[test]
+fn components_stay_together() {
+    let fleet = clusters(&["m1", "m2"]);
+    let component = |name: &str, replicas| Component { name: name.into(), replicas, replica_requirements: None };
+    let single = Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 1, 1)], ..duplicated() };
+    let mut before = placed(single, 0);
+    before.spec.components = vec![component("jobmanager", 1), component("taskmanager", 4)];
+    let on = Options { component_scheduling: true, ..Options::default() };
+    let after = applied(&before, &turn(&before, &fleet, &rooms(&[("m1", 0), ("m2", 2)]), &on, 1));
+    assert_eq!(result(&after), [("m2", 0)], "m1 does not hold a set");
+    let shares: Vec<_> = after.spec.clusters[0].components.iter().map(|c| (c.name.as_str(), c.replicas)).collect();
+    assert_eq!(shares, [("jobmanager", 1), ("taskmanager", 4)]);
+    assert!(turn(&after, &fleet, &rooms(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(), "it counts its own room");
+    let off = applied(&before, &turn(&before, &fleet, &rooms(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
+    assert_eq!((result(&off), off.spec.clusters[0].components.len()), (vec![("m2", 0)], 0), "with the gate off");
+}
+
+#[test]
+fn an_evicted_share_comes_back_where_it_still_fits() {
+    let fleet = clusters(&["m1", "m2"]);
+    let mut before = placed(dynamic(), 5);
+    let tasks = vec![task("m1", TAINT_UNTOLERATED, Some(3)), task("m2", TAINT_UNTOLERATED, Some(2))];
+    before.spec.graceful_eviction_tasks = tasks;
+    let none = rooms(&[("m1", 0), ("m2", 0)]);
+    let after = applied(&before, &turn(&before, &fleet, &none, &Options::default(), 1));
+    assert_eq!(result(&after), [("m1", 3), ("m2", 2)], "nothing else has room, but the old copies still run");
+    before.spec.graceful_eviction_tasks[0].reason = CLUSTER_DRAIN.into();
+    let drained = turn(&before, &fleet, &none, &Options::default(), 1);
+    assert!(told(&drained).contains(&"m1: cluster(s) is in the process of eviction".to_owned()));
+    assert_eq!(drained.next, Next::WhenRoom);
+}
+
+#[test]
+fn a_cluster_resource_binding_tells_the_same_with_another_text() {
+    let source = placed(duplicated(), 0);
+    let mut binding = ClusterResourceBinding::new("role-clusterrole", source.spec.clone());
+    binding.metadata.labels = Some([(CLUSTER_PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
+    let (fleet, available, options) = (clusters(&["m1"]), Available::new(), Options::default());
+    let seen = Seen { binding: (&binding).into(), clusters: &fleet, available: &available, options: &options };
+    let decision = decide(&seen, at(1));
+    assert_eq!(events(&decision)[0].2, "Binding has been scheduled successfully. Result {m1:0}");
+    let none = Clusters::new();
+    let seen = Seen { clusters: &none, ..seen };
+    let text = "0/0 clusters are available: no cluster exists.";
+    assert_eq!(events(&decide(&seen, at(1))), [("ClusterResourceBinding", "ScheduleBindingFailed", text)]);
+}
+
+#[test]
+fn long_texts_are_cut_to_what_the_api_takes() {
+    assert_eq!(cut("short", 10), "short");
+    assert_eq!(cut("0123456789a", 10), "0123456...");
+    assert_eq!(cut("ääääää", 10), "äää...", "never inside a character");
+}
+
+#[test]
+fn a_cluster_that_is_being_deleted_is_counted_but_gives_no_reason() {
+    let mut fleet = clusters(&["m1", "m2"]);
+    let leaving = std::sync::Arc::make_mut(fleet.get_mut(&"m1".into()).unwrap());
+    leaving.metadata.deletion_timestamp = Some(Time(at(1)));
+    std::sync::Arc::make_mut(fleet.get_mut(&"m2".into()).unwrap()).spec.taints = vec![taint("k", "v", NO_SCHEDULE)];
+    let decision = plain(&placed(duplicated(), 1), &fleet, 1);
+    let text = decision.failure.unwrap().to_string();
+    assert_eq!(text, "0/2 clusters are available: 1 cluster(s) had untolerated taint {k=v:NoSchedule}.");
+}
+
+fn placements() -> impl Strategy<Value = Placement> {
+    let weights = prop::collection::vec(0_i64..4, 5).prop_map(|weights| {
+        let names = ["m0", "m1", "m2", "m3", "m4"];
+        let listed: Vec<_> = names.into_iter().zip(weights).filter(|(_, weight)| *weight > 0).collect();
+        weighted(&listed)
+    });
+    let strategy = prop_oneof![Just(duplicated()), Just(dynamic()), Just(aggregated()), weights];
+    let groups = Just(vec![group("p", &["m0", "m1"]), group("b", &["m2", "m3", "m4"])]);
+    (strategy, prop::option::of(groups), prop::option::of(1_i64..4)).prop_map(|(placement, groups, spreading)| {
+        Placement {
+            cluster_affinities: groups.unwrap_or_default(),
+            spread_constraints: spreading.map(|max| spread(SpreadByField::Cluster, 1, max)).into_iter().collect(),
+            ..placement
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn results_add_up_and_a_second_turn_is_quiet(
+        placement in placements(), replicas in 0_i32..30, room in prop::collection::vec(0_i64..12, 5),
+        tainted in prop::collection::vec(any::<bool>(), 5), drained in prop::option::of(0_usize..5),
+        previous in prop::collection::btree_map(0_usize..5, 0_i32..6, 0..4),
+    ) {
+        let names = ["m0", "m1", "m2", "m3", "m4"];
+        let mut fleet = Clusters::new();
+        for (name, tainted) in names.iter().zip(&tainted) {
+            let mut cluster = cluster(name);
+            cluster.spec.taints = tainted.then(|| taint("k", "v", NO_SCHEDULE)).into_iter().collect();
+            fleet.insert((*name).into(), cluster.into());
+        }
+        let available: Available = names.iter().zip(&room).map(|(name, room)| ((*name).into(), *room)).collect();
+        let previous: Vec<_> = previous.iter().filter(|(i, _)| drained != Some(**i)).map(|(i, n)| (names[*i], *n)).collect();
+        let mut before = placed(placement.clone(), replicas);
+        before.spec.clusters = targets(&previous);
+        before.spec.graceful_eviction_tasks = drained.map(|i| task(names[i], CLUSTER_DRAIN, Some(1))).into_iter().collect();
+        let decision = turn(&before, &fleet, &available, &Options::default(), 1_000);
+        let after = applied(&before, &decision);
+        if decision.failure.is_none() {
+            let clusters = &after.spec.clusters;
+            let sum: i32 = clusters.iter().map(|t| t.replicas).sum();
+            match placement.replica_scheduling_type() {
+                ironclad_api::policy::ReplicaSchedulingType::Divided => prop_assert_eq!(sum, replicas),
+                ironclad_api::policy::ReplicaSchedulingType::Duplicated => prop_assert!(clusters.iter().all(|t| t.replicas == replicas)),
+            }
+            for target in clusters {
+                prop_assert!(after.spec.eviction(&target.name).is_none(), "{} is being drained", target.name);
+                let kept = previous.iter().any(|(name, _)| *name == target.name);
+                let i = names.iter().position(|name| *name == target.name).unwrap();
+                prop_assert!(kept || !tainted[i], "{} repels", target.name);
+            }
+            let mut sorted = clusters.clone();
+            sorted.sort();
+            prop_assert_eq!(&sorted, clusters, "by name");
+        }
+        prop_assert_eq!(&turn(&before, &fleet, &available, &Options::default(), 1_000), &decision, "the same twice");
+        let again = turn(&after, &fleet, &available, &Options::default(), 1_001);
+        prop_assert!(again.plan.is_quiet(), "{:?} after {:?}", again.plan, decision.plan);
+
+        let mut shuffled = before.clone();
+        shuffled.spec.clusters.reverse();
+        let same = applied(&shuffled, &turn(&shuffled, &fleet, &available, &Options::default(), 1_000));
+        let sorted = |binding: &ResourceBinding| {
+            let mut clusters = binding.spec.clusters.clone();
+            clusters.sort();
+            clusters
+        };
+        prop_assert_eq!(sorted(&same), sorted(&after), "the order of the previous result does not matter");
+    }
+}

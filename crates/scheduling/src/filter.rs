@@ -1,0 +1,260 @@
+//! Which clusters a binding may use at all (scheduling.md 5), and how much they are preferred (6).
+//!
+//! The filters of one cluster run in the order of section 5 until the first refusal, so the reason is always the same one.
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    cluster::{ApiEnablement, Cluster},
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
+    policy::{ClusterAffinityTerm, Placement, SpreadByField},
+    taints::PREFER_NO_EXECUTE,
+    work::ResourceBindingSpec,
+};
+use ironclad_fleet::{
+    affinity,
+    because::schedule::Refusal,
+    taint::{self, Failover},
+};
+
+/// The score of a cluster that is a target already.
+const LOCALITY: i64 = 100;
+/// The score of a cluster that workloads would rather leave.
+const AVOIDED: i64 = -1;
+
+/// One binding's question to every cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Filter<'a> {
+    /// The binding.
+    pub spec: &'a ResourceBindingSpec,
+    /// Its placement.
+    pub placement: &'a Placement,
+    /// The group of the ordered affinity groups that is being tried, if the placement has groups.
+    pub group: Option<&'a ClusterAffinityTerm>,
+}
+
+/// A cluster that passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fit {
+    /// Which tier of the affinity group opens it (4.3).
+    pub tier: u32,
+    /// Its score.
+    pub score: i64,
+}
+
+impl Filter<'_> {
+    /// Whether the cluster may be used. `target`: it is in the present result, which exempts it from taints and the
+    /// API check.
+    ///
+    /// # Errors
+    /// The first filter that refuses it.
+    pub fn test(&self, cluster: &Cluster, target: Standing) -> Result<Fit, Refusal> {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let sent_away = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
+        if self.spec.eviction(name).is_some_and(|task| sent_away(&task.reason)) {
+            return Err(Refusal::BeingEvicted);
+        }
+        let tier = self.tier(cluster).ok_or(Refusal::Affinity)?;
+        let failover = if self.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some()) {
+            Failover::OptedIn
+        } else {
+            Failover::Stays
+        };
+        if target == Standing::New {
+            let repelling = taint::repelling(&cluster.spec.taints, &self.placement.cluster_tolerations, failover);
+            if let Some(taint) = repelling {
+                return Err(Refusal::Taint { taint: taint::text(taint) });
+            }
+            let template = &self.spec.resource;
+            if cluster.api_enablement(&template.api_version, &template.kind) != ApiEnablement::Enabled {
+                return Err(Refusal::ApiNotEnabled);
+            }
+        }
+        self.spread_fields(cluster)?;
+        Ok(Fit { tier, score: score(cluster, target) })
+    }
+
+    /// The tier of the affinity that chooses the cluster, 0 being the affinity itself (4.3).
+    fn tier(&self, cluster: &Cluster) -> Option<u32> {
+        if let Some(own) = &self.placement.cluster_affinity {
+            return affinity::chooses(own, cluster).then_some(0);
+        }
+        let Some(group) = self.group else { return Some(0) };
+        if affinity::chooses(&group.affinity, cluster) {
+            return Some(0);
+        }
+        if !self.spec.is_workload() {
+            return None;
+        }
+        let overflow = group.overflow_affinities.iter().position(|tier| affinity::chooses(&tier.affinity, cluster))?;
+        u32::try_from(overflow + 1).ok()
+    }
+
+    fn spread_fields(&self, cluster: &Cluster) -> Result<(), Refusal> {
+        for constraint in &self.placement.spread_constraints {
+            match constraint.spread_by_field {
+                Some(SpreadByField::Provider) if cluster.spec.provider.is_empty() => return Err(Refusal::NoProvider),
+                Some(SpreadByField::Region) if cluster.spec.region.is_empty() => return Err(Refusal::NoRegion),
+                Some(SpreadByField::Zone) if affinity::zones(cluster).is_empty() => return Err(Refusal::NoZones),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a cluster is in the present result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is, even with 0 replicas.
+    Target,
+    /// It is not.
+    New,
+}
+
+fn score(cluster: &Cluster, target: Standing) -> i64 {
+    let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
+    match target {
+        Standing::Target => LOCALITY,
+        Standing::New if avoided() => AVOIDED,
+        Standing::New => 0,
+    }
+}
+
+/// The refusals of a pass that no cluster passed (5.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FitError {
+    /// Clusters in the snapshot, those that are being deleted included.
+    pub clusters: usize,
+    /// How many clusters gave which reason; those that are being deleted give none.
+    pub refusals: BTreeMap<Refusal, usize>,
+}
+
+impl std::fmt::Display for FitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut details: Vec<String> =
+            self.refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
+        details.sort();
+        let details = if details.is_empty() { "no cluster exists".to_owned() } else { details.join(", ") };
+        write!(f, "0/{} clusters are available: {details}.", self.clusters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE};
+
+    use super::*;
+    use crate::testkit::{affinity, binding, cluster, failover, group, spread, taint, task, toleration};
+
+    #[test]
+    fn taints_tolerations_and_standing() {
+        let k = |effect| vec![taint("k", "", effect)];
+        let tolerated = vec![toleration("k", "Exists", NO_EXECUTE)];
+        let refused = |effect: &str| Err(Refusal::Taint { taint: format!("k:{effect}") });
+        let ok = |score| Ok(Fit { tier: 0, score });
+        for (name, taints, tolerations, opted_in, standing, want) in [
+            ("NoSchedule keeps new ones away", k(NO_SCHEDULE), vec![], false, Standing::New, refused(NO_SCHEDULE)),
+            ("NoSchedule leaves targets alone", k(NO_SCHEDULE), vec![], false, Standing::Target, ok(100)),
+            ("NoExecute leaves targets to the taint manager", k(NO_EXECUTE), vec![], false, Standing::Target, ok(100)),
+            ("NoExecute tolerated for a while", k(NO_EXECUTE), tolerated.clone(), false, Standing::New, ok(0)),
+            ("PreferNoExecute steers away", k(PREFER_NO_EXECUTE), vec![], false, Standing::New, ok(-1)),
+            (
+                "PreferNoExecute refuses who opted in",
+                k(PREFER_NO_EXECUTE),
+                tolerated,
+                true,
+                Standing::New,
+                refused(PREFER_NO_EXECUTE),
+            ),
+            ("PreferNoExecute leaves targets alone", k(PREFER_NO_EXECUTE), vec![], true, Standing::Target, ok(100)),
+        ] {
+            let mut binding = binding("web", 1, &[]);
+            binding.spec.failover = opted_in.then(failover);
+            let placement = Placement { cluster_tolerations: tolerations, ..Placement::default() };
+            let mut cluster = cluster("m1");
+            cluster.spec.taints = taints;
+            let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+            assert_eq!(filter.test(&cluster, standing), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn evictions_refuse_only_where_nothing_else_does() {
+        for (reason, want) in [
+            (APPLICATION_FAILURE, Err(Refusal::BeingEvicted)),
+            (CLUSTER_DRAIN, Err(Refusal::BeingEvicted)),
+            (BINDING_PREEMPTED, Err(Refusal::BeingEvicted)),
+            ("TaintUntolerated", Ok(Fit { tier: 0, score: 0 })),
+            ("TaintPreferNoExecute", Ok(Fit { tier: 0, score: 0 })),
+            ("SomethingElse", Ok(Fit { tier: 0, score: 0 })),
+        ] {
+            let mut binding = binding("web", 1, &[]);
+            binding.spec.graceful_eviction_tasks = vec![task("m1", reason, None)];
+            let filter = Filter { spec: &binding.spec, placement: &Placement::default(), group: None };
+            assert_eq!(filter.test(&cluster("m1"), Standing::New), want, "{reason}");
+        }
+    }
+
+    #[test]
+    fn affinity_spares_nobody_and_api_spares_targets() {
+        let binding = binding("web", 1, &[]);
+        let placement = Placement { cluster_affinity: Some(affinity(&["m2"])), ..Placement::default() };
+        let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+        assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(Refusal::Affinity));
+        let mut bare = cluster("m2");
+        bare.status = None;
+        assert_eq!(filter.test(&bare, Standing::New), Err(Refusal::ApiNotEnabled), "unknown is not enabled");
+        assert_eq!(filter.test(&bare, Standing::Target), Ok(Fit { tier: 0, score: 100 }));
+    }
+
+    #[test]
+    fn overflow_tiers_open_for_workloads_only() {
+        let mut group = group("main", &["m1"]);
+        group.overflow_affinities =
+            vec![crate::testkit::overflow("a", &["m2"]), crate::testkit::overflow("b", &["m2", "m3"])];
+        let placement = Placement { cluster_affinities: vec![group.clone()], ..Placement::default() };
+        let tiers = |replicas| {
+            let binding = binding("web", replicas, &[]);
+            let filter = Filter { spec: &binding.spec, placement: &placement, group: Some(&group) };
+            ["m1", "m2", "m3", "m4"].map(|name| filter.test(&cluster(name), Standing::New).ok().map(|fit| fit.tier))
+        };
+        assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
+        assert_eq!(tiers(0), [Some(0), None, None, None], "configuration does not overflow");
+    }
+
+    #[test]
+    fn spread_fields_must_be_there() {
+        let binding = binding("web", 1, &[]);
+        for (field, want) in [
+            (SpreadByField::Provider, Refusal::NoProvider),
+            (SpreadByField::Region, Refusal::NoRegion),
+            (SpreadByField::Zone, Refusal::NoZones),
+        ] {
+            let placement = Placement { spread_constraints: vec![spread(field, 1, 1)], ..Placement::default() };
+            let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+            assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
+            let mut placed = cluster("m1");
+            placed.spec.provider = "p".into();
+            placed.spec.region = "r".into();
+            placed.spec.zones = vec!["z".into()];
+            assert!(filter.test(&placed, Standing::New).is_ok(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn fit_error_text() {
+        let taint = Refusal::Taint { taint: "cluster.karmada.io/not-ready:NoSchedule".into() };
+        let error = FitError { clusters: 3, refusals: [(Refusal::ApiNotEnabled, 2), (taint, 1)].into() };
+        assert_eq!(
+            error.to_string(),
+            "0/3 clusters are available: 1 cluster(s) had untolerated taint \
+             {cluster.karmada.io/not-ready:NoSchedule}, 2 cluster(s) did not have the API resource."
+        );
+        assert_eq!(FitError::default().to_string(), "0/0 clusters are available: no cluster exists.");
+        assert_eq!(
+            FitError { clusters: 2, ..FitError::default() }.to_string(),
+            "0/2 clusters are available: no cluster exists."
+        );
+    }
+}

@@ -1,0 +1,358 @@
+//! One scheduling pass: filter, score, select, assign (scheduling.md 3). It decides nothing about writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::{
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
+    policy::{
+        ClusterAffinityTerm, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy, ReplicaSchedulingType,
+        SpreadByField, SpreadConstraint, StaticClusterWeight,
+    },
+    work::{ResourceBindingSpec, TargetCluster, TargetComponent},
+};
+use ironclad_fleet::{Because, ClusterName, affinity, because::schedule::Reason};
+
+use crate::{
+    BindingKind, Candidate, Options, Seen,
+    assign::{self, AssignError, Fill, Mode, Shares},
+    divide::{TieOrder, Weight},
+    filter::{Filter, FitError, Standing},
+    groups::{AtTheEnd, Start, attempts},
+    spread::{self, Bounds, Need, SelectError, Spread},
+};
+
+/// What no estimator has an opinion about, of things that take no room.
+const UNLIMITED: i64 = i32::MAX as i64;
+
+/// Why a pass came to no result. The texts are those of conditions and events.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The binding has no placement.
+    #[error("failed to get placement from {kind}({binding})")]
+    NoPlacement {
+        /// `resourceBinding` or `clusterResourceBinding`.
+        kind: &'static str,
+        /// Which one.
+        binding: String,
+    },
+    /// No cluster passed the filters.
+    #[error("{0}")]
+    NoFit(FitError),
+    /// The feasible clusters don't satisfy the spread constraints.
+    #[error("failed to select clusters: {0}")]
+    Select(SelectError),
+    /// Nothing was selected.
+    #[error("failed to assign replicas: no clusters available to schedule")]
+    NothingSelected,
+    /// The selected clusters don't hold the replicas.
+    #[error("failed to assign replicas: {0}")]
+    Assign(AssignError),
+}
+
+impl Failure {
+    /// Which kind of failure it is, by which condition, retry and fate of the result follow.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::NoFit(_) => Class::NoFit,
+            Self::Select(SelectError::NoRoom { .. }) | Self::Assign(_) => Class::NoRoom,
+            Self::Select(SelectError::Unsupported) | Self::NoPlacement { .. } | Self::NothingSelected => Class::Other,
+            Self::Select(_) => Class::TooFew,
+        }
+    }
+}
+
+/// Kinds of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// No cluster passes the filters: waits for an event, and the result may be withdrawn.
+    NoFit,
+    /// Too few clusters for the spread constraints: waits for an event, the result stays (16.4).
+    TooFew,
+    /// Clusters fit, but they have no room: tried again when room appears.
+    NoRoom,
+    /// Anything else: tried again with backoff.
+    Other,
+}
+
+/// A whole search: a pass, or one per affinity group until one succeeds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The targets, by name.
+    pub targets: Vec<TargetCluster>,
+    /// The affinity group that did, if the placement has groups.
+    pub group: Option<String>,
+}
+
+/// Where the binding would go if these clusters did not exist, and why every other cluster is or isn't chosen: what the
+/// check before an eviction, `why`, `plan`, `drain` and preemption ask (5.5).
+///
+/// # Errors
+/// If it would go nowhere.
+pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
+    let mut because = Vec::new();
+    let found = search(seen, without, &mut because, &mut Vec::new());
+    (found, because)
+}
+
+/// A failed affinity group: its place in the list, and why.
+pub(crate) type GroupFailure = (usize, Failure);
+
+/// Runs passes over the ordered affinity groups, or the one pass of a placement without groups (4.2). The failure is
+/// that of the first group.
+pub(crate) fn search(
+    seen: &Seen<'_>,
+    without: &BTreeSet<ClusterName>,
+    because: &mut Vec<Because>,
+    failed: &mut Vec<GroupFailure>,
+) -> Result<Found, Failure> {
+    let binding = &seen.binding;
+    let Some(placement) = &binding.spec.placement else { return Err(no_placement(seen)) };
+    let groups = &placement.cluster_affinities;
+    if placement.cluster_affinity.is_some() || groups.is_empty() {
+        let targets = pass(seen, placement, None, without, because)?;
+        return Ok(Found { targets, group: None });
+    }
+    let start = if binding.reschedule_required() { Start::First } else { Start::Observed };
+    let end = if seen.options.wrap_around_groups { AtTheEnd::WrapAround } else { AtTheEnd::Stop };
+    for index in attempts(groups, binding.observed_group, start, end) {
+        let group = &groups[index];
+        match pass(seen, placement, Some(group), without, because) {
+            Ok(targets) => return Ok(Found { targets, group: Some(group.affinity_name.clone()) }),
+            Err(failure) => {
+                let (group, error) = (group.affinity_name.clone(), failure.to_string());
+                because.push(Reason::GroupFailed { group, index, error }.into());
+                failed.push((index, failure));
+            }
+        }
+    }
+    Err(failed.first().map_or_else(|| no_placement(seen), |(_, failure)| failure.clone()))
+}
+
+fn no_placement(seen: &Seen<'_>) -> Failure {
+    let kind = match seen.binding.kind {
+        BindingKind::ResourceBinding => "resourceBinding",
+        BindingKind::ClusterResourceBinding => "clusterResourceBinding",
+    };
+    Failure::NoPlacement { kind, binding: seen.binding.key().to_string() }
+}
+
+fn pass(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    group: Option<&ClusterAffinityTerm>,
+    without: &BTreeSet<ClusterName>,
+    because: &mut Vec<Because>,
+) -> Result<Vec<TargetCluster>, Failure> {
+    let spec = seen.binding.spec;
+    let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
+    let mut candidates = feasible(seen, Filter { spec, placement, group }, &before, without, because)?;
+    Candidate::sort(&mut candidates);
+    let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
+    let rest = candidates.split_off(selected.map_err(Failure::Select)?);
+    if candidates.is_empty() {
+        return Err(Failure::NothingSelected);
+    }
+    let targets = assigned(seen, placement, &candidates).map_err(Failure::Assign)?;
+    explain(&targets, &candidates, &rest, &before, because);
+    Ok(targets)
+}
+
+fn feasible(
+    seen: &Seen<'_>,
+    filter: Filter<'_>,
+    before: &BTreeMap<&str, &TargetCluster>,
+    without: &BTreeSet<ClusterName>,
+    because: &mut Vec<Because>,
+) -> Result<Vec<Candidate>, Failure> {
+    let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new() };
+    let mut candidates = Vec::new();
+    let sets = schedules_component_sets(seen.options, filter.spec, filter.placement);
+    for (name, cluster) in seen.clusters.iter().filter(|(name, _)| !without.contains(*name)) {
+        if cluster.metadata.deletion_timestamp.is_some() {
+            because.push(Reason::ClusterLeaving { cluster: name.clone() }.into());
+            continue;
+        }
+        let target = before.get(&*name.0);
+        let standing = if target.is_some() { Standing::Target } else { Standing::New };
+        match filter.test(cluster, standing) {
+            Err(refusal) => {
+                because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
+                *error.refusals.entry(refusal).or_default() += 1;
+            }
+            Ok(fit) => candidates.push(Candidate {
+                name: name.clone(),
+                region: cluster.spec.region.as_str().into(),
+                tier: fit.tier,
+                score: fit.score,
+                allocatable: allocatable(seen, name),
+                assigned: match target {
+                    Some(_) if sets => 1,
+                    Some(target) => i64::from(target.replicas),
+                    None => returning(seen, name),
+                },
+            }),
+        }
+    }
+    if candidates.is_empty() { Err(Failure::NoFit(error)) } else { Ok(candidates) }
+}
+
+/// What the estimators say; where they say nothing, whatever is wanted fits (10.1).
+fn allocatable(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
+    let spec = seen.binding.spec;
+    if spec.replicas == 0 && spec.components.is_empty() {
+        return UNLIMITED;
+    }
+    let wanted = i64::from(spec.replicas).max(1);
+    seen.available.get(cluster).copied().unwrap_or(wanted).clamp(0, UNLIMITED)
+}
+
+/// Replicas that a cluster had before a taint drove them out, offered as a previous result while there is no good one:
+/// so the former result comes back where it still fits (failover.md IR-30).
+fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
+    let binding = &seen.binding;
+    if !binding.spec.clusters.is_empty() && binding.is_scheduled() {
+        return 0;
+    }
+    let by_taint = |reason: &str| ![APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
+    let task = binding.spec.eviction(&cluster.0).filter(|task| by_taint(&task.reason));
+    task.and_then(|task| task.replicas).map_or(0, i64::from)
+}
+
+/// Whether complete sets of several pod templates are placed on one cluster (9).
+pub(crate) fn schedules_component_sets(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    let on_one = |c: &SpreadConstraint| {
+        c.spread_by_field == Some(SpreadByField::Cluster) && c.min_groups <= 1 && c.max_groups == 1
+    };
+    options.component_scheduling && !spec.components.is_empty() && placement.spread_constraints.iter().any(on_one)
+}
+
+/// The shares of a cluster that takes the whole set; listed only where there is more than one component.
+pub(crate) fn component_targets(spec: &ResourceBindingSpec) -> Vec<TargetComponent> {
+    let shares = spec.components.iter().map(|c| TargetComponent { name: c.name.clone(), replicas: c.replicas });
+    if spec.components.len() > 1 { shares.collect() } else { Vec::new() }
+}
+
+fn need(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> Need {
+    if schedules_component_sets(options, spec, placement) {
+        return Need::Replicas(1);
+    }
+    match placement.replica_scheduling_type() {
+        ReplicaSchedulingType::Duplicated => Need::DontCare,
+        ReplicaSchedulingType::Divided => Need::Replicas(i64::from(spec.replicas)),
+    }
+}
+
+/// How clusters are selected (7.2).
+fn spread_of(spec: &ResourceBindingSpec, placement: &Placement) -> Spread {
+    if placement.spread_constraints.is_empty() || ignores_spread(placement) {
+        return Spread::All;
+    }
+    let bounds = |field| {
+        let constraint = placement.spread_constraints.iter().find(|c| c.spread_by_field == Some(field));
+        constraint.map(|c| Bounds::new(c.min_groups, c.max_groups))
+    };
+    match (bounds(SpreadByField::Region), bounds(SpreadByField::Cluster)) {
+        (Some(regions), clusters) => Spread::Regions {
+            regions,
+            clusters: clusters.unwrap_or(Bounds::new(0, 0)),
+            replicas: i64::from(spec.replicas),
+        },
+        (None, Some(clusters)) => Spread::Clusters(clusters),
+        (None, None) => Spread::Unsupported,
+    }
+}
+
+/// Fixed weights name their clusters themselves.
+fn ignores_spread(placement: &Placement) -> bool {
+    let Some(strategy) = &placement.replica_scheduling else { return false };
+    let fixed = strategy
+        .weight_preference
+        .as_ref()
+        .is_none_or(|preference| !preference.static_weight_list.is_empty() && preference.dynamic_weight.is_none());
+    placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && is_weighted(strategy) && fixed
+}
+
+/// Divided without a preference is by weight, as admission would have it.
+fn is_weighted(strategy: &ReplicaSchedulingStrategy) -> bool {
+    strategy.replica_division_preference.is_none_or(|preference| preference == ReplicaDivisionPreference::Weighted)
+}
+
+/// The targets among the selected clusters, by name (8).
+fn assigned(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Result<Vec<TargetCluster>, AssignError> {
+    let spec = seen.binding.spec;
+    let divides = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
+    let mut targets: Vec<TargetCluster> = if divides {
+        let shares = shares(seen, placement, selected)?;
+        let missing =
+            selected.iter().filter(|c| seen.options.empty_workload_propagation && !shares.contains_key(&c.name));
+        let empty: Vec<_> = missing.map(|c| target(&c.name, 0)).collect();
+        shares.iter().map(|(name, replicas)| target(name, *replicas)).chain(empty).collect()
+    } else {
+        let in_sets = schedules_component_sets(seen.options, spec, placement);
+        let components = if in_sets { component_targets(spec) } else { Vec::new() };
+        selected.iter().map(|c| TargetCluster { components: components.clone(), ..target(&c.name, 0) }).collect()
+    };
+    targets.sort();
+    Ok(targets)
+}
+
+fn target(name: &ClusterName, replicas: i64) -> TargetCluster {
+    let replicas = i32::try_from(replicas).unwrap_or(i32::MAX);
+    TargetCluster { name: name.to_string(), replicas, components: Vec::new() }
+}
+
+fn shares(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Result<Shares, AssignError> {
+    let want = i64::from(seen.binding.spec.replicas);
+    let ties = TieOrder::of(&seen.binding.spec.resource.uid);
+    let mode = if seen.binding.reschedule_required() { Mode::Fresh } else { Mode::Steady };
+    let Some(strategy) = &placement.replica_scheduling else { return Ok(assign::duplicated(selected, want)) };
+    if placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated {
+        return Ok(assign::duplicated(selected, want));
+    }
+    if !is_weighted(strategy) {
+        return assign::dynamic(selected, want, Fill::Aggregated, mode, ties);
+    }
+    match &strategy.weight_preference {
+        Some(preference) if preference.dynamic_weight.is_some() => {
+            assign::dynamic(selected, want, Fill::ByCapacity, mode, ties)
+        }
+        preference => {
+            let weight = |candidate: &Candidate| match preference {
+                None => 1,
+                Some(preference) => heaviest(seen, &preference.static_weight_list, &candidate.name),
+            };
+            let weights = selected.iter().map(|c| Weight { cluster: c.name.clone(), weight: weight(c) }).collect();
+            Ok(assign::by_static_weight(weights, want, ties))
+        }
+    }
+}
+
+/// The largest weight of the entries that choose the cluster, not their sum (8.4).
+fn heaviest(seen: &Seen<'_>, list: &[StaticClusterWeight], name: &ClusterName) -> i64 {
+    let Some(cluster) = seen.clusters.get(name) else { return 0 };
+    let matching = list.iter().filter(|entry| affinity::chooses(&entry.target_cluster, cluster));
+    matching.map(|entry| entry.weight).max().unwrap_or(0)
+}
+
+fn explain(
+    targets: &[TargetCluster],
+    selected: &[Candidate],
+    rest: &[Candidate],
+    before: &BTreeMap<&str, &TargetCluster>,
+    because: &mut Vec<Because>,
+) {
+    let chosen: BTreeMap<&str, i32> = targets.iter().map(|t| (t.name.as_str(), t.replicas)).collect();
+    for candidate in selected {
+        let cluster = candidate.name.clone();
+        let reason = match chosen.get(&*candidate.name.0) {
+            Some(replicas) => {
+                let before = before.get(&*candidate.name.0).map(|target| target.replicas);
+                Reason::Target { cluster, replicas: *replicas, before }
+            }
+            None => Reason::NoShare { cluster },
+        };
+        because.push(reason.into());
+    }
+    because.extend(rest.iter().map(|c| Reason::NotSelected { cluster: c.name.clone() }.into()));
+}

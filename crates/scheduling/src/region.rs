@@ -1,0 +1,351 @@
+//! Selection by region: which regions, and which clusters in them (scheduling.md 7.4 to 7.6).
+//!
+//! Unlike the baseline it refuses sets of regions larger than the clusters allowed, and it looks at the room inside the
+//! regions it picks (16.12).
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ironclad_fleet::ClusterName;
+
+use crate::{
+    Candidate,
+    spread::{Bounds, Need, SelectError, make_room},
+};
+
+/// One unit of what a region is asked to hold outweighs any score of its clusters.
+const UNIT: i128 = 1_000;
+/// Combinations of regions that are looked at. Every one looked at leads to a permitted one, so the bound costs
+/// quality in fleets of dozens of regions, never an answer.
+const PATHS_MAX: usize = 20_000;
+
+/// A region with its clusters in order of preference.
+struct Region<'a> {
+    name: Arc<str>,
+    score: i128,
+    clusters: Vec<&'a Candidate>,
+}
+
+/// The clusters to use, in order. `candidates` are in the order of [`Candidate::sort`]; those without a region take no part.
+pub(crate) fn select(
+    candidates: &[Candidate],
+    regions: Bounds,
+    clusters: Bounds,
+    replicas: i64,
+    need: Need,
+) -> Result<Vec<ClusterName>, SelectError> {
+    let mut groups: BTreeMap<Arc<str>, Vec<&Candidate>> = BTreeMap::new();
+    for candidate in candidates.iter().filter(|c| !c.region.is_empty()) {
+        groups.entry(candidate.region.clone()).or_default().push(candidate);
+    }
+    let groups = groups
+        .into_iter()
+        .map(|(name, members)| Region {
+            score: score(&members, regions, clusters, replicas, need),
+            name,
+            clusters: members,
+        })
+        .collect();
+    choose(groups, regions, clusters, need)
+}
+
+/// The group score (7.5): how much of its part of the replicas a region can hold, then how preferred its clusters are.
+fn score(members: &[&Candidate], regions: Bounds, clusters: Bounds, replicas: i64, need: Need) -> i128 {
+    let mean = |scores: i128, n: usize| scores.div_euclid(n.max(1) as i128);
+    if need == Need::DontCare {
+        let whole: Vec<_> = members.iter().filter(|c| c.available() >= replicas).collect();
+        let scores = whole.iter().map(|c| i128::from(c.score)).sum();
+        return if whole.is_empty() { 0 } else { whole.len() as i128 * UNIT + mean(scores, whole.len()) };
+    }
+    let part = (i128::from(replicas) + regions.min as i128 - 1) / regions.min as i128;
+    let enough = clusters.min.max(regions.min);
+    let (mut available, mut scores, mut n) = (0_i128, 0_i128, 0);
+    for member in members {
+        available += i128::from(member.available());
+        scores += i128::from(member.score);
+        n += 1;
+        if n >= enough && available >= part {
+            break;
+        }
+    }
+    if available < part { available * UNIT + mean(scores, members.len()) } else { part * UNIT + mean(scores, n) }
+}
+
+fn choose(
+    groups: Vec<Region<'_>>,
+    regions: Bounds,
+    clusters: Bounds,
+    need: Need,
+) -> Result<Vec<ClusterName>, SelectError> {
+    if groups.len() < regions.min {
+        return Err(SelectError::TooFewRegions);
+    }
+    let paths = paths(&groups, regions, clusters.min);
+    let mut short = None;
+    for path in paths.iter().filter(|path| path.len() <= clusters.max) {
+        let first: Vec<&Candidate> = path.iter().map(|i| groups[*i].clusters[0]).collect();
+        let taken: BTreeSet<&ClusterName> = first.iter().map(|c| &c.name).collect();
+        let mut rest: Vec<Candidate> = path
+            .iter()
+            .flat_map(|i| &groups[*i].clusters[1..])
+            .filter(|c| !taken.contains(&c.name))
+            .map(|c| (*c).clone())
+            .collect();
+        Candidate::sort(&mut rest);
+        let k = (first.len() + rest.len()).min(clusters.max);
+        if let Need::Replicas(need) = need {
+            let held: i64 = first.iter().fold(0, |sum, c| sum.saturating_add(c.available()));
+            if !make_room(&mut rest, k - first.len(), need.saturating_sub(held)) {
+                short.get_or_insert(k);
+                continue;
+            }
+        }
+        let more = rest.into_iter().take(k - first.len()).map(|c| c.name);
+        return Ok(first.iter().map(|c| c.name.clone()).chain(more).collect());
+    }
+    Err(short.map_or(SelectError::TooFewClustersInRegions, |clusters| SelectError::NoRoom { clusters }))
+}
+
+/// The permitted sets of regions, the best first, each in the order in which its regions are used (7.6).
+fn paths(groups: &[Region<'_>], regions: Bounds, target: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|&i| (groups[i].clusters.len(), Reverse(groups[i].score), groups[i].name.clone()));
+    let mut search = Search { groups, order: &order, regions, target, found: Vec::new(), visited: 0 };
+    if groups.len() == regions.min {
+        search.record(&order);
+    } else {
+        search.extend(0, &mut Vec::new(), 0);
+    }
+    let mut found = search.found;
+    let weight = |path: &[usize]| path.iter().map(|i| groups[*i].score).sum::<i128>();
+    let value = |path: &[usize]| path.iter().map(|i| groups[*i].clusters.len()).sum::<usize>();
+    // Stable: the order of discovery decides the rest.
+    found.sort_by_key(|path| (Reverse(weight(path)), Reverse(value(path))));
+    let mut best = 0;
+    for (i, path) in found.iter().enumerate() {
+        if path.len() < found[best].len() && found[best].starts_with(path) {
+            best = i;
+        }
+    }
+    if !found.is_empty() {
+        found[..=best].rotate_right(1);
+    }
+    found
+}
+
+struct Search<'a, 'g> {
+    groups: &'a [Region<'g>],
+    order: &'a [usize],
+    regions: Bounds,
+    target: usize,
+    found: Vec<Vec<usize>>,
+    visited: usize,
+}
+
+impl Search<'_, '_> {
+    /// Looks at every set that begins with `path` and goes on at `from`; one that suffices is not extended.
+    fn extend(&mut self, from: usize, path: &mut Vec<usize>, clusters: usize) {
+        if path.len() >= self.regions.min && clusters >= self.target {
+            self.record(path);
+            return;
+        }
+        for next in from..self.order.len() {
+            self.visited += 1;
+            if self.visited > PATHS_MAX || path.len() == self.regions.max {
+                return;
+            }
+            let group = self.order[next];
+            path.push(group);
+            let clusters = clusters + self.groups[group].clusters.len();
+            if self.can_suffice(next + 1, path.len(), clusters) {
+                self.extend(next + 1, path, clusters);
+            }
+            path.pop();
+        }
+    }
+
+    /// Whether some extension is permitted: the largest regions come last in the order.
+    fn can_suffice(&self, from: usize, len: usize, clusters: usize) -> bool {
+        let rest = &self.order[from..];
+        let most = rest.len().min(self.regions.max - len);
+        let largest: usize = rest[rest.len() - most..].iter().map(|i| self.groups[*i].clusters.len()).sum();
+        len + most >= self.regions.min && clusters + largest >= self.target
+    }
+
+    fn record(&mut self, path: &[usize]) {
+        if path.iter().map(|i| self.groups[*i].clusters.len()).sum::<usize>() < self.target {
+            return;
+        }
+        let mut path = path.to_vec();
+        path.sort_by_key(|&i| (Reverse(self.groups[i].score), self.groups[i].name.clone()));
+        self.found.push(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::candidate;
+
+    #[test]
+    fn group_scores() {
+        let rows: &[(Need, i64, usize, &[(i64, i64)], i128)] = &[
+            (Need::DontCare, 50, 1, &[(100, 60), (100, 70), (100, 40), (100, 30), (100, 10)], 2_100),
+            (Need::DontCare, 50, 1, &[(0, 60), (0, 60), (0, 60), (0, 60)], 4_000),
+            (Need::DontCare, 50, 1, &[(0, 49)], 0),
+            (Need::Replicas(100), 100, 2, &[(100, 10), (100, 10), (100, 10), (100, 10), (100, 5)], 45_100),
+            (Need::Replicas(100), 100, 2, &[(0, 40), (0, 30), (0, 10), (0, 10)], 50_000),
+            (Need::Replicas(100), 100, 2, &[(100, 40), (100, 40), (100, 10), (100, 10), (100, 5)], 50_100),
+        ];
+        for (need, replicas, min, clusters, want) in rows {
+            let all: Vec<_> = clusters
+                .iter()
+                .enumerate()
+                .map(|(i, (score, room))| candidate(&format!("m{i}"), *score, *room))
+                .collect();
+            let members: Vec<_> = all.iter().collect();
+            let bounds = Bounds { min: *min, max: usize::MAX };
+            assert_eq!(score(&members, bounds, Bounds::new(1, 0), *replicas, *need), *want, "{clusters:?}");
+        }
+    }
+
+    /// Regions by name, number of clusters and weight, as 7.6 gives them.
+    fn picked(regions: &[(&str, usize, i128)], bounds: (usize, usize), target: usize) -> Option<Vec<String>> {
+        let all: Vec<Vec<Candidate>> = regions
+            .iter()
+            .map(|(name, value, _)| (0..*value).map(|i| candidate(&format!("{name}-{i}"), 0, 0)).collect())
+            .collect();
+        let groups: Vec<_> = regions
+            .iter()
+            .zip(&all)
+            .map(|((name, _, weight), clusters)| Region {
+                name: (*name).into(),
+                score: *weight,
+                clusters: clusters.iter().collect(),
+            })
+            .collect();
+        if groups.len() < bounds.0 {
+            return None;
+        }
+        let found = paths(&groups, Bounds { min: bounds.0, max: bounds.1 }, target);
+        found.first().map(|path| path.iter().map(|i| groups[*i].name.to_string()).collect())
+    }
+
+    #[test]
+    fn picks_of_regions() {
+        let small = [("R1", 1, 60), ("R2", 2, 50), ("R3", 3, 40), ("R4", 4, 30)];
+        let rows: &[(&[(&str, usize, i128)], (usize, usize), usize, &[&str])] = &[
+            (
+                &[("R1", 1, 60), ("R2", 1, 50), ("R3", 1, 40), ("R4", 3, 30), ("R5", 3, 20), ("R6", 3, 10)],
+                (1, 3),
+                6,
+                &["R1", "R4", "R5"],
+            ),
+            (
+                &[("R1", 1, 80), ("R2", 4, 40), ("R3", 1, 30), ("R4", 3, 30), ("R5", 3, 20), ("R6", 5, 10)],
+                (2, 6),
+                5,
+                &["R1", "R2"],
+            ),
+            (&small, (1, 2), 5, &["R1", "R4"]),
+            (&[("R4", 1, 60), ("R3", 3, 50), ("R1", 3, 40), ("R2", 4, 30)], (1, 2), 5, &["R3", "R1"]),
+            (
+                &[("R1", 1, 80), ("R3", 1, 80), ("R2", 1, 60), ("R5", 2, 60), ("R4", 5, 50), ("R6", 3, 50)],
+                (1, 3),
+                10,
+                &["R5", "R4", "R6"],
+            ),
+        ];
+        for (regions, bounds, target, want) in rows {
+            let want: Vec<String> = want.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(picked(regions, *bounds, *target), Some(want), "{regions:?}");
+        }
+        assert_eq!(picked(&[("R1", 1, 80)], (2, 3), 1), None, "fewer regions than asked for");
+        assert_eq!(picked(&small, (1, 2), 8), None, "no two regions hold eight clusters");
+    }
+
+    fn chosen(
+        regions: &[(&str, i128, &[(&str, i64)])],
+        bounds: (usize, usize),
+        clusters: (usize, usize),
+    ) -> Result<Vec<String>, SelectError> {
+        let all: Vec<Vec<Candidate>> =
+            regions.iter().map(|(_, _, members)| members.iter().map(|(n, s)| candidate(n, *s, 0)).collect()).collect();
+        let groups = regions
+            .iter()
+            .zip(&all)
+            .map(|((name, score, _), members)| Region {
+                name: (*name).into(),
+                score: *score,
+                clusters: members.iter().collect(),
+            })
+            .collect();
+        let (regions, clusters) =
+            (Bounds { min: bounds.0, max: bounds.1 }, Bounds { min: clusters.0, max: clusters.1 });
+        choose(groups, regions, clusters, Need::DontCare).map(|names| names.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn worked_examples() {
+        let two: &[(&str, i128, &[(&str, i64)])] =
+            &[("R1", 100, &[("m1", 100), ("m2", 80)]), ("R2", 80, &[("m3", 80), ("m4", 80), ("m5", 60)])];
+        let four: &[(&str, i128, &[(&str, i64)])] = &[
+            ("R1", 90, &[("m1", 90)]),
+            ("R2", 70, &[("m2", 70), ("m3", 60), ("m4", 30)]),
+            ("R3", 80, &[("m5", 80), ("m6", 80)]),
+            ("R4", 50, &[("m7", 50), ("m8", 50), ("m9", 50), ("m10", 50)]),
+        ];
+        let five: &[(&str, i128, &[(&str, i64)])] = &[
+            ("R1", 70, &[("m1", 70)]),
+            ("R2", 40, &[("m2", 40), ("m3", 40), ("m4", 40)]),
+            ("R3", 60, &[("m5", 60), ("m6", 50)]),
+            ("R4", 70, &[("m7", 70)]),
+            ("R5", 50, &[("m8", 50)]),
+        ];
+        let ok = |names: &[&str]| Ok(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        for (name, regions, bounds, clusters, want) in [
+            ("the best region suffices", two, (1, 1), (2, 2), ok(&["m1", "m2"])),
+            ("only the other has three", two, (1, 1), (3, 3), ok(&["m3", "m4", "m5"])),
+            ("two of four", four, (2, 2), (4, 5), ok(&["m1", "m2", "m3", "m4"])),
+            ("three of five", five, (1, 3), (6, 8), ok(&["m1", "m5", "m2", "m6", "m3", "m4"])),
+            ("too few regions", two, (3, 3), (3, 3), Err(SelectError::TooFewRegions)),
+            ("no region has four", two, (1, 1), (4, 4), Err(SelectError::TooFewClustersInRegions)),
+            ("more regions than clusters allowed", two, (2, 2), (1, 1), Err(SelectError::TooFewClustersInRegions)),
+        ] {
+            assert_eq!(chosen(regions, bounds, clusters), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn room_is_looked_for_inside_the_regions_and_then_in_others() {
+        let region =
+            |name: &str, region: &str, score, room| Candidate { region: region.into(), ..candidate(name, score, room) };
+        let mut all = vec![
+            region("a1", "A", 100, 4),
+            region("a2", "A", 100, 1),
+            region("a3", "A", 0, 5),
+            region("b1", "B", 0, 20),
+            region("b2", "B", 0, 20),
+        ];
+        Candidate::sort(&mut all);
+        let names = |need| {
+            let got = select(&all, Bounds::new(1, 1), Bounds::new(1, 2), need, Need::Replicas(need));
+            got.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(names(9), Ok(vec!["a1".to_owned(), "a3".to_owned()]), "a3 has the room that a2 lacks");
+        assert_eq!(names(30), Ok(vec!["b1".to_owned(), "b2".to_owned()]), "region A has no room for 30");
+        assert_eq!(names(50), Err(SelectError::NoRoom { clusters: 2 }));
+    }
+
+    #[test]
+    fn sixty_regions_stay_within_the_budget() {
+        let all: Vec<_> = (0..60)
+            .map(|i| Candidate { region: format!("r{i:02}").as_str().into(), ..candidate(&format!("m{i:02}"), 0, 1) })
+            .collect();
+        let got = select(&all, Bounds::new(30, 40), Bounds::new(35, 0), 10, Need::DontCare).unwrap();
+        assert_eq!(got.len(), 35);
+    }
+}

@@ -1,0 +1,200 @@
+//! Which of the feasible clusters are used: selection by spread constraints (scheduling.md 7).
+
+use ironclad_fleet::ClusterName;
+
+use crate::{Candidate, region};
+
+/// How many groups a constraint asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// At least so many.
+    pub min: usize,
+    /// At most so many; `usize::MAX` is no limit.
+    pub max: usize,
+}
+
+impl Bounds {
+    /// From `minGroups` and `maxGroups` as they stand in a policy: a minimum of 0 is 1, a maximum of 0 is no limit (16.12).
+    #[must_use]
+    pub fn new(min_groups: i64, max_groups: i64) -> Self {
+        let max = usize::try_from(max_groups).ok().filter(|max| *max > 0).unwrap_or(usize::MAX);
+        Self { min: usize::try_from(min_groups).unwrap_or(0).max(1), max }
+    }
+}
+
+/// What the selected clusters must hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Capacity is not asked: every cluster gets the whole count.
+    DontCare,
+    /// So many replicas, or component sets.
+    Replicas(i64),
+}
+
+/// How the clusters are selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// All that are feasible.
+    All,
+    /// So many clusters.
+    Clusters(Bounds),
+    /// So many regions, and so many clusters in them.
+    Regions {
+        /// Bounds of the regions.
+        regions: Bounds,
+        /// Bounds of the clusters in all of them together.
+        clusters: Bounds,
+        /// `spec.replicas`, by which regions are scored.
+        replicas: i64,
+    },
+    /// Only groups that selection does not know.
+    Unsupported,
+}
+
+/// Why no selection satisfies the constraints.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// Too few feasible clusters.
+    #[error("the number of feasible clusters is less than spreadConstraint.MinGroups")]
+    TooFewClusters,
+    /// Too few regions among the feasible clusters.
+    #[error("the number of feasible region is less than spreadConstraint.MinGroups")]
+    TooFewRegions,
+    /// No permitted number of regions has clusters enough.
+    #[error("the number of clusters is less than the cluster spreadConstraint.MinGroups")]
+    TooFewClustersInRegions,
+    /// The clusters with the most room don't hold the replicas.
+    #[error("no enough resource when selecting {clusters} clusters")]
+    NoRoom {
+        /// How many clusters may be used.
+        clusters: usize,
+    },
+    /// Only zones, providers or labels are named.
+    #[error("just support cluster and region spread constraint")]
+    Unsupported,
+}
+
+/// Selects among `candidates`, which are in the order of [`Candidate::sort`]; those selected come first, and the result
+/// says how many they are.
+///
+/// # Errors
+/// If the constraints cannot be satisfied.
+pub fn select(candidates: &mut Vec<Candidate>, spread: Spread, need: Need) -> Result<usize, SelectError> {
+    match spread {
+        Spread::All => Ok(candidates.len()),
+        Spread::Clusters(bounds) => by_cluster(candidates, bounds, need),
+        Spread::Regions { regions, clusters, replicas } => {
+            let chosen = region::select(candidates, regions, clusters, replicas, need)?;
+            Ok(bring_to_front(candidates, &chosen))
+        }
+        Spread::Unsupported => Err(SelectError::Unsupported),
+    }
+}
+
+/// The first `k` in order, then from the back exchanged for those with more room until the need is met (7.3).
+fn by_cluster(candidates: &mut [Candidate], bounds: Bounds, need: Need) -> Result<usize, SelectError> {
+    if candidates.len() < bounds.min {
+        return Err(SelectError::TooFewClusters);
+    }
+    let k = candidates.len().min(bounds.max);
+    let Need::Replicas(need) = need else { return Ok(k) };
+    make_room(candidates, k, need).then_some(k).ok_or(SelectError::NoRoom { clusters: k })
+}
+
+/// Exchanges the last of the first `k` for roomier ones of the rest, as few as are needed. True if they hold `need`.
+pub(crate) fn make_room(candidates: &mut [Candidate], k: usize, need: i64) -> bool {
+    let (chosen, rest) = candidates.split_at_mut(k);
+    let mut sum: i128 = chosen.iter().map(|c| i128::from(c.available())).sum();
+    for place in chosen.iter_mut().rev() {
+        if sum >= i128::from(need) {
+            break;
+        }
+        // Of several equal ones the first: `max_by_key` alone would take the last.
+        let Some(other) = rest.iter_mut().rev().max_by_key(|c| c.available()) else { break };
+        if other.available() > place.available() {
+            sum += i128::from(other.available()) - i128::from(place.available());
+            std::mem::swap(place, other);
+        }
+    }
+    sum >= i128::from(need)
+}
+
+fn bring_to_front(candidates: &mut Vec<Candidate>, chosen: &[ClusterName]) -> usize {
+    let place = |c: &Candidate| chosen.iter().position(|name| *name == c.name).unwrap_or(usize::MAX);
+    candidates.sort_by_key(place);
+    chosen.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::candidate;
+    use proptest::prelude::*;
+
+    fn names(candidates: &[Candidate]) -> Vec<&str> {
+        candidates.iter().map(|c| &*c.name.0).collect()
+    }
+
+    #[test]
+    fn by_cluster_worked_examples() {
+        let four = [("m4", 60, 50), ("m2", 40, 60), ("m3", 30, 80), ("m1", 20, 40)];
+        let three = [("m1", 60, 40), ("m2", 50, 30), ("m3", 40, 60)];
+        let two = |max| Spread::Clusters(Bounds { min: 1, max });
+        let rows: &[(&[(&str, i64, i64)], Spread, Need, Result<&[&str], SelectError>)] = &[
+            (&four, two(2), Need::Replicas(100), Ok(&["m4", "m2"])),
+            (&four, two(2), Need::Replicas(120), Ok(&["m4", "m3"])),
+            (&four, two(2), Need::DontCare, Ok(&["m4", "m2"])),
+            (&four, two(2), Need::Replicas(200), Err(SelectError::NoRoom { clusters: 2 })),
+            (&three, two(2), Need::Replicas(80), Ok(&["m1", "m3"])),
+            (&three, Spread::Clusters(Bounds::new(0, 0)), Need::Replicas(1), Ok(&["m1", "m2", "m3"])),
+            (&three, Spread::Clusters(Bounds::new(3, 3)), Need::DontCare, Ok(&["m1", "m2", "m3"])),
+            (&three, Spread::Clusters(Bounds::new(4, 0)), Need::DontCare, Err(SelectError::TooFewClusters)),
+            (&three, Spread::All, Need::Replicas(1_000), Ok(&["m1", "m2", "m3"])),
+            (&three, Spread::Unsupported, Need::DontCare, Err(SelectError::Unsupported)),
+        ];
+        for (clusters, spread, need, want) in rows {
+            let mut all: Vec<_> =
+                clusters.iter().map(|(n, score, available)| candidate(n, *score, *available)).collect();
+            Candidate::sort(&mut all);
+            let got = select(&mut all, *spread, *need);
+            assert_eq!(
+                got.as_ref().map(|k| names(&all[..*k])),
+                want.as_ref().map(|w| w.to_vec()),
+                "{spread:?} {need:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn order_is_tier_then_score_then_room_then_name() {
+        let mut all = vec![
+            Candidate { tier: 1, ..candidate("a", 100, 9) },
+            candidate("d", 0, 5),
+            candidate("c", 0, 5),
+            candidate("b", 0, 7),
+            candidate("e", 100, 1),
+        ];
+        Candidate::sort(&mut all);
+        assert_eq!(names(&all), ["e", "b", "c", "d", "a"]);
+    }
+
+    proptest! {
+        #[test]
+        fn succeeds_exactly_when_the_roomiest_hold_the_need(
+            room in prop::collection::vec((0_i64..2, 0_i64..50), 1..10), max in 1_usize..10, need in 0_i64..200,
+        ) {
+            let mut all: Vec<_> =
+                room.iter().enumerate().map(|(i, (score, room))| candidate(&format!("m{i}"), score * 100, *room)).collect();
+            Candidate::sort(&mut all);
+            let mut best: Vec<_> = all.iter().map(Candidate::available).collect();
+            best.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
+            let k = max.min(all.len());
+            let holds = best[..k].iter().sum::<i64>() >= need;
+            let got = select(&mut all, Spread::Clusters(Bounds { min: 1, max }), Need::Replicas(need));
+            prop_assert_eq!(got, if holds { Ok(k) } else { Err(SelectError::NoRoom { clusters: k }) });
+            if holds {
+                prop_assert!(all[..k].iter().map(Candidate::available).sum::<i64>() >= need);
+            }
+        }
+    }
+}

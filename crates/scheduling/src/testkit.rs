@@ -1,0 +1,219 @@
+//! Makers for the tests of this crate: they take only what matters to a row.
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    Condition, Taint, Time, Toleration,
+    cluster::{APIEnablement, APIResource, Cluster, ClusterSpec, ClusterStatus},
+    conditions::{self, binding::SCHEDULED},
+    labels::PROPAGATION_POLICY_PERMANENT_ID,
+    policy::{
+        ClusterAffinity, ClusterAffinityTerm, ClusterFailoverBehavior, ClusterPreferences, DynamicWeight,
+        FailoverBehavior, OverflowClusterAffinity, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
+        ReplicaSchedulingType, SpreadByField, SpreadConstraint, StaticClusterWeight,
+    },
+    work::{GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
+};
+use jiff::Timestamp;
+
+use ironclad_fleet::StatusPart;
+use serde_json::Value;
+
+use crate::{Available, Binding, Candidate, Clusters, Decision, Effect, Options, Seen, decide};
+
+/// A feasible cluster with this score and this much room, nothing assigned.
+pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
+    Candidate { name: name.into(), region: "".into(), tier: 0, score, allocatable, assigned: 0 }
+}
+
+/// A moment, in seconds.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A cluster that serves Deployments.
+pub(crate) fn cluster(name: &str) -> Cluster {
+    let mut cluster = Cluster::new(name, ClusterSpec::default());
+    let deployments = APIResource { name: "deployments".into(), kind: "Deployment".into() };
+    let apps = APIEnablement { group_version: "apps/v1".into(), resources: vec![deployments] };
+    cluster.metadata.generation = Some(1);
+    cluster.status = Some(ClusterStatus { api_enablements: vec![apps], ..ClusterStatus::default() });
+    cluster
+}
+
+/// Clusters of these names.
+pub(crate) fn clusters(names: &[&str]) -> Clusters {
+    names.iter().map(|name| ((*name).into(), Arc::new(cluster(name)))).collect()
+}
+
+/// Deployment `default/web` with this many replicas, its result, and no placement yet.
+pub(crate) fn binding(name: &str, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
+    let resource = ObjectReference {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        namespace: "default".into(),
+        name: name.into(),
+        uid: "uid-2".into(),
+        resource_version: String::new(),
+    };
+    let spec = ResourceBindingSpec { resource, replicas, clusters: targets(result), ..ResourceBindingSpec::default() };
+    let mut binding = ResourceBinding::new(&format!("{name}-deployment"), spec);
+    binding.metadata.namespace = Some("default".into());
+    binding.metadata.generation = Some(1);
+    binding.metadata.labels = Some([(PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
+    binding
+}
+
+/// A result.
+pub(crate) fn targets(result: &[(&str, i32)]) -> Vec<TargetCluster> {
+    let target = |(name, replicas): &(&str, i32)| TargetCluster {
+        name: (*name).to_owned(),
+        replicas: *replicas,
+        components: Vec::new(),
+    };
+    result.iter().map(target).collect()
+}
+
+/// A taint.
+pub(crate) fn taint(key: &str, value: &str, effect: &str) -> Taint {
+    Taint { key: key.into(), value: Some(value.into()), effect: effect.into(), time_added: None }
+}
+
+/// A toleration without a value or seconds.
+pub(crate) fn toleration(key: &str, operator: &str, effect: &str) -> Toleration {
+    let text = |text: &str| Some(text.to_owned());
+    Toleration {
+        key: text(key),
+        operator: text(operator),
+        value: None,
+        effect: text(effect),
+        toleration_seconds: Some(30),
+    }
+}
+
+/// The opt-in to leave clusters with PreferNoExecute taints.
+pub(crate) fn failover() -> FailoverBehavior {
+    FailoverBehavior { application: None, cluster: Some(ClusterFailoverBehavior::default()) }
+}
+
+/// An eviction that is under way.
+pub(crate) fn task(from: &str, reason: &str, replicas: Option<i32>) -> GracefulEvictionTask {
+    let (from_cluster, reason) = (from.to_owned(), reason.to_owned());
+    GracefulEvictionTask { from_cluster, reason, replicas, producer: "test".into(), ..GracefulEvictionTask::default() }
+}
+
+/// An affinity for clusters by name.
+pub(crate) fn affinity(names: &[&str]) -> ClusterAffinity {
+    ClusterAffinity { cluster_names: names.iter().map(|n| (*n).to_owned()).collect(), ..ClusterAffinity::default() }
+}
+
+/// An ordered affinity group.
+pub(crate) fn group(name: &str, clusters: &[&str]) -> ClusterAffinityTerm {
+    ClusterAffinityTerm { affinity_name: name.into(), affinity: affinity(clusters), overflow_affinities: Vec::new() }
+}
+
+/// An overflow tier.
+pub(crate) fn overflow(name: &str, clusters: &[&str]) -> OverflowClusterAffinity {
+    OverflowClusterAffinity { affinity_name: name.into(), affinity: affinity(clusters) }
+}
+
+/// A spread constraint.
+pub(crate) fn spread(field: SpreadByField, min_groups: i64, max_groups: i64) -> SpreadConstraint {
+    SpreadConstraint { spread_by_field: Some(field), spread_by_label: String::new(), min_groups, max_groups }
+}
+
+/// Everywhere, the whole count.
+pub(crate) fn duplicated() -> Placement {
+    Placement::default()
+}
+
+fn divided(preference: ReplicaDivisionPreference, weights: Option<ClusterPreferences>) -> Placement {
+    let strategy = ReplicaSchedulingStrategy {
+        replica_scheduling_type: Some(ReplicaSchedulingType::Divided),
+        replica_division_preference: Some(preference),
+        weight_preference: weights,
+    };
+    Placement { replica_scheduling: Some(strategy), ..Placement::default() }
+}
+
+/// Shared out by fixed weights; none at all is the same weight for all.
+pub(crate) fn weighted(weights: &[(&str, i64)]) -> Placement {
+    let list: Vec<_> = weights
+        .iter()
+        .map(|(name, weight)| StaticClusterWeight { target_cluster: affinity(&[name]), weight: *weight })
+        .collect();
+    let preference = ClusterPreferences { static_weight_list: list, dynamic_weight: None };
+    divided(ReplicaDivisionPreference::Weighted, (!weights.is_empty()).then_some(preference))
+}
+
+/// Shared out by capacity.
+pub(crate) fn dynamic() -> Placement {
+    let preference =
+        ClusterPreferences { static_weight_list: Vec::new(), dynamic_weight: Some(DynamicWeight::AvailableReplicas) };
+    divided(ReplicaDivisionPreference::Weighted, Some(preference))
+}
+
+/// Shared out over as few clusters as possible.
+pub(crate) fn aggregated() -> Placement {
+    divided(ReplicaDivisionPreference::Aggregated, None)
+}
+
+/// Condition `Scheduled`, since this second.
+pub(crate) fn scheduled(status: &str, reason: &str, since: i64) -> Condition {
+    let mut condition = conditions::condition(SCHEDULED, status, reason, "");
+    condition.last_transition_time = Time(at(since));
+    condition
+}
+
+/// A turn of the binding in this fleet; `available` lists what fits where.
+pub(crate) fn turn(
+    binding: &ResourceBinding,
+    clusters: &Clusters,
+    available: &Available,
+    options: &Options,
+    now: i64,
+) -> Decision {
+    decide(&Seen { binding: Binding::from(binding), clusters, available, options }, at(now))
+}
+
+/// The binding after the effects were applied, as a server and a status writer would.
+pub(crate) fn applied(binding: &ResourceBinding, decision: &Decision) -> ResourceBinding {
+    let mut object = serde_json::to_value(binding).unwrap();
+    for effect in &decision.plan.effects {
+        match effect {
+            Effect::Result { patch } => {
+                let before = object["spec"].clone();
+                merge(&mut object, patch);
+                if object["spec"] != before {
+                    object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap() + 1).into();
+                }
+            }
+            Effect::Status(part) => object["status"] = StatusPart::applied(&object["status"], &[part]),
+            Effect::Event(_) => {}
+        }
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let object = target.as_object_mut().unwrap();
+    for (key, value) in patch {
+        if value.is_null() {
+            object.remove(key);
+        } else {
+            merge(object.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// The reasons and effects of a decision as text, one a line.
+pub(crate) fn told(decision: &Decision) -> Vec<String> {
+    decision.plan.because.iter().map(ToString::to_string).collect()
+}

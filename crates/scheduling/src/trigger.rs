@@ -1,0 +1,217 @@
+//! Whether a binding is scheduled when its turn comes, and which change of a cluster gives it a turn (scheduling.md 2).
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    annotations::APPLIED_PLACEMENT,
+    cluster::{Cluster, ClusterStatus},
+    conditions::{
+        self,
+        cluster::{COMPLETE_API_ENABLEMENTS, READY},
+    },
+    labels::{BINDING_MANAGED_BY, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, PROPAGATION_POLICY_PERMANENT_ID},
+    policy::{ClusterAffinityTerm, DEFAULT_SCHEDULER_NAME, Placement, ReplicaSchedulingType},
+    work::TargetCluster,
+};
+use ironclad_fleet::{ClusterName, affinity, because::schedule::Reason};
+
+use crate::{
+    Binding, Options, Seen, groups,
+    pass::{component_targets, schedules_component_sets},
+};
+
+/// Whether a pass runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// It runs, for this reason.
+    Schedule(Reason),
+    /// What stands is what is wanted; only the status may have to catch up.
+    Stands,
+    /// The binding is not to be touched, for this reason.
+    Leave(Reason),
+}
+
+/// Whether the scheduler has to do with the binding at all (2.1): its name, no suspension, an owner.
+///
+/// # Errors
+/// Why it has not.
+pub fn responsible(binding: &Binding<'_>, options: &Options) -> Result<(), Reason> {
+    let named = &binding.spec.scheduler_name;
+    let named = if named.is_empty() { DEFAULT_SCHEDULER_NAME } else { named };
+    if named != options.scheduler_name {
+        return Err(Reason::NotResponsible { scheduler: named.to_owned() });
+    }
+    if binding.spec.scheduling_suspended() {
+        return Err(Reason::Suspended);
+    }
+    let owners = [PROPAGATION_POLICY_PERMANENT_ID, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, BINDING_MANAGED_BY];
+    let labels = binding.metadata.labels.as_ref();
+    let owned = |key: &&str| labels.and_then(|labels| labels.get(*key)).is_some_and(|value| !value.is_empty());
+    if owners.iter().any(|key| owned(key)) { Ok(()) } else { Err(Reason::Unmanaged) }
+}
+
+/// The table of 2.2: the first row that holds decides.
+#[must_use]
+pub fn turn(seen: &Seen<'_>) -> Turn {
+    let binding = &seen.binding;
+    let spec = binding.spec;
+    if let Err(reason) = responsible(binding, seen.options) {
+        return Turn::Leave(reason);
+    }
+    if binding.metadata.deletion_timestamp.is_some() {
+        return Turn::Leave(Reason::BeingDeleted);
+    }
+    let Some(placement) = &spec.placement else { return Turn::Leave(Reason::NoPlacement) };
+    let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
+    if placement_changed(placement, applied_placement(binding), binding.observed_group) {
+        return Turn::Schedule(Reason::PlacementChanged);
+    }
+    if replicas_changed(seen, placement) {
+        return Turn::Schedule(Reason::ReplicasChanged);
+    }
+    if binding.reschedule_required() {
+        return Turn::Schedule(Reason::RescheduleRequested);
+    }
+    if !spec.is_workload() || !divided {
+        return Turn::Schedule(Reason::FollowsFleet);
+    }
+    if let Some(cluster) = spec.clusters.iter().find(|target| is_leaving(seen, &target.name)) {
+        return Turn::Schedule(Reason::TargetLeaving { cluster: cluster.name.as_str().into() });
+    }
+    if seen.options.follow_drift {
+        if let Some(cluster) = drifted(seen, placement) {
+            return Turn::Schedule(Reason::TargetDrifted { cluster });
+        }
+    }
+    // An attempt that failed and left nothing looks like a result of nothing.
+    let failed = binding.scheduled().is_some_and(|condition| condition.status == conditions::FALSE);
+    if failed && spec.clusters.is_empty() { Turn::Schedule(Reason::LastAttemptFailed) } else { Turn::Stands }
+}
+
+/// Whether a target is being deleted or is gone (16.23).
+pub(crate) fn is_leaving(seen: &Seen<'_>, target: &str) -> bool {
+    let cluster = seen.clusters.get(&ClusterName::from(target));
+    cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
+}
+
+fn drifted(seen: &Seen<'_>, placement: &Placement) -> Option<ClusterName> {
+    let names = seen.binding.spec.clusters.iter().map(|target| ClusterName::from(target.name.as_str()));
+    names.into_iter().find(|name| {
+        let chosen = |cluster: &Arc<Cluster>| chooses(placement, seen.binding.observed_group, cluster);
+        seen.clusters.get(name).is_some_and(|cluster| !chosen(cluster))
+    })
+}
+
+/// The annotation with the placement of the present result.
+pub(crate) fn applied_placement<'a>(binding: &Binding<'a>) -> &'a str {
+    binding.metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_PLACEMENT)).map_or("", String::as_str)
+}
+
+/// Whether the placement is another one than the one of the present result (2.3; unreadable counts as changed, 16.17).
+#[must_use]
+pub fn placement_changed(placement: &Placement, applied: &str, observed_group: &str) -> bool {
+    let Ok(applied) = serde_json::from_str::<Placement>(applied) else { return true };
+    if *placement == applied {
+        return false;
+    }
+    if placement.cluster_affinity != applied.cluster_affinity
+        || placement.cluster_tolerations != applied.cluster_tolerations
+        || placement.spread_constraints != applied.spread_constraints
+        || placement.replica_scheduling != applied.replica_scheduling
+    {
+        return true;
+    }
+    let (wanted, applied) = (in_use(placement, observed_group), in_use(&applied, observed_group));
+    observed_group.is_empty() || wanted.is_none() || applied.is_none() || wanted != applied
+}
+
+fn in_use<'a>(placement: &'a Placement, observed_group: &str) -> Option<&'a ClusterAffinityTerm> {
+    placement.cluster_affinities.iter().find(|group| group.affinity_name == observed_group)
+}
+
+/// Whether the result does not add up to what is wanted (2.4; with components 16.10).
+#[must_use]
+pub fn replicas_changed(seen: &Seen<'_>, placement: &Placement) -> bool {
+    let spec = seen.binding.spec;
+    if seen.options.component_scheduling && !spec.components.is_empty() {
+        let wanted = component_targets(spec);
+        let outdated = |targets: &[TargetCluster]| targets.iter().any(|t| t.components != wanted);
+        return spec.clusters.is_empty()
+            || (schedules_component_sets(seen.options, spec, placement) && outdated(&spec.clusters));
+    }
+    if placement.replica_scheduling.is_none() {
+        return false;
+    }
+    match placement.replica_scheduling_type() {
+        ReplicaSchedulingType::Duplicated => spec.clusters.iter().any(|target| target.replicas != spec.replicas),
+        ReplicaSchedulingType::Divided => {
+            spec.clusters.iter().map(|target| i64::from(target.replicas)).sum::<i64>() != i64::from(spec.replicas)
+        }
+    }
+}
+
+/// Which bindings a change of a cluster gives a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakes {
+    /// None.
+    Nobody,
+    /// Those that [`concerns`] the cluster as it was or as it is.
+    Concerned,
+    /// Those of them that are not well placed: see [`is_unsettled`].
+    Unsettled,
+}
+
+/// What a change of a cluster means to bindings (2.1, and 16.2 for what upstream misses). `None` is a cluster that
+/// is not there.
+#[must_use]
+pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
+    let (Some(old), Some(new)) = (old, new) else { return Wakes::Concerned };
+    let leaves = old.metadata.deletion_timestamp.is_none() && new.metadata.deletion_timestamp.is_some();
+    if leaves || old.metadata.labels != new.metadata.labels || old.metadata.generation != new.metadata.generation {
+        return Wakes::Concerned;
+    }
+    let (before, after) = (old.status.as_ref(), new.status.as_ref());
+    if before.map(|s| &s.api_enablements) != after.map(|s| &s.api_enablements) {
+        return Wakes::Concerned;
+    }
+    let is = |status: Option<&ClusterStatus>, type_| status.is_some_and(|s| conditions::is_true(&s.conditions, type_));
+    let turned = |type_| !is(before, type_) && is(after, type_);
+    if turned(READY) || turned(COMPLETE_API_ENABLEMENTS) { Wakes::Unsettled } else { Wakes::Nobody }
+}
+
+/// Whether a cluster concerns a binding: its affinity chooses it. With ordered groups it is the group in use, with its
+/// overflow tiers (16.24); while the status lags behind the spec every cluster concerns the binding.
+#[must_use]
+pub fn concerns(binding: &Binding<'_>, cluster: &Cluster, options: &Options) -> bool {
+    let Some(placement) = &binding.spec.placement else { return false };
+    if responsible(binding, options).is_err() {
+        return false;
+    }
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    if binding.spec.target(name).is_some() {
+        return true;
+    }
+    let lags = !placement.cluster_affinities.is_empty() && binding.observed_generation != binding.generation();
+    lags || chooses(placement, binding.observed_group, cluster)
+}
+
+fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bool {
+    if let Some(own) = &placement.cluster_affinity {
+        return affinity::chooses(own, cluster);
+    }
+    let Some(group) = placement.cluster_affinities.get(groups::observed(&placement.cluster_affinities, observed_group))
+    else {
+        return true;
+    };
+    affinity::chooses(&group.affinity, cluster)
+        || group.overflow_affinities.iter().any(|tier| affinity::chooses(&tier.affinity, cluster))
+}
+
+/// Whether a binding waits for something: no result, not scheduled, or evictions under way.
+#[must_use]
+pub fn is_unsettled(binding: &Binding<'_>) -> bool {
+    binding.spec.clusters.is_empty() || !binding.spec.graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
+}
+
+#[cfg(test)]
+mod tests;

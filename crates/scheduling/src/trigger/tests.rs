@@ -1,0 +1,328 @@
+use ironclad_api::{
+    Time,
+    policy::{Placement, WorkloadAffinity},
+    work::{BindingSuspension, Component, ResourceBinding},
+};
+
+use super::*;
+use crate::{
+    Available, Clusters,
+    testkit::{
+        affinity, at, binding, cluster, clusters, duplicated, dynamic, group, overflow, scheduled, toleration, weighted,
+    },
+};
+
+fn applied(binding: &mut ResourceBinding, placement: &Placement) {
+    let text = serde_json::to_string(placement).unwrap();
+    binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), text)].into());
+}
+
+/// A binding whose result was made for its placement.
+fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> ResourceBinding {
+    let mut binding = binding("web", replicas, result);
+    applied(&mut binding, &placement);
+    binding.spec.placement = Some(placement);
+    let status = binding.status.get_or_insert_default();
+    status.conditions = vec![scheduled("True", "Success", 1)];
+    status.last_scheduled_time = Some(Time(at(10)));
+    binding
+}
+
+fn turn_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options) -> Turn {
+    turn(&Seen { binding: binding.into(), clusters, available: &Available::new(), options })
+}
+
+#[test]
+fn the_first_row_that_holds_decides() {
+    let options = Options::default();
+    let fleet = clusters(&["m1", "m2"]);
+    let even = || settled(weighted(&[]), 4, &[("m1", 2), ("m2", 2)]);
+    let rows: Vec<(&str, ResourceBinding, Turn)> = vec![
+        ("a divided result that adds up stands", even(), Turn::Stands),
+        (
+            "being deleted",
+            {
+                let mut b = even();
+                b.metadata.deletion_timestamp = Some(Time(at(1)));
+                b
+            },
+            Turn::Leave(Reason::BeingDeleted),
+        ),
+        (
+            "no placement",
+            {
+                let mut b = even();
+                b.spec.placement = None;
+                b
+            },
+            Turn::Leave(Reason::NoPlacement),
+        ),
+        (
+            "the placement changed",
+            {
+                let mut b = even();
+                b.spec.placement = Some(dynamic());
+                b
+            },
+            Turn::Schedule(Reason::PlacementChanged),
+        ),
+        (
+            "the sum does not fit the replicas",
+            settled(weighted(&[]), 5, &[("m1", 2), ("m2", 2)]),
+            Turn::Schedule(Reason::ReplicasChanged),
+        ),
+        (
+            "fresh, asked for after the last scheduling",
+            {
+                let mut b = even();
+                b.spec.reschedule_triggered_at = Some(Time(at(11)));
+                b
+            },
+            Turn::Schedule(Reason::RescheduleRequested),
+        ),
+        (
+            "fresh, asked for within the second of the last scheduling",
+            {
+                let mut b = even();
+                b.spec.reschedule_triggered_at = Some(Time(at(10)));
+                b
+            },
+            Turn::Schedule(Reason::RescheduleRequested),
+        ),
+        (
+            "fresh, but scheduled since",
+            {
+                let mut b = even();
+                b.spec.reschedule_triggered_at = Some(Time(at(9)));
+                b
+            },
+            Turn::Stands,
+        ),
+        (
+            "fresh, but never scheduled",
+            {
+                let mut b = even();
+                b.spec.reschedule_triggered_at = Some(Time(at(9)));
+                b.status.as_mut().unwrap().last_scheduled_time = None;
+                b
+            },
+            Turn::Stands,
+        ),
+        (
+            "no workload follows the fleet",
+            settled(weighted(&[]), 0, &[("m1", 0)]),
+            Turn::Schedule(Reason::FollowsFleet),
+        ),
+        ("Duplicated follows the fleet", settled(duplicated(), 2, &[("m1", 2)]), Turn::Schedule(Reason::FollowsFleet)),
+        (
+            "a target is gone",
+            settled(weighted(&[]), 4, &[("m1", 2), ("m9", 2)]),
+            Turn::Schedule(Reason::TargetLeaving { cluster: "m9".into() }),
+        ),
+        (
+            "suspended",
+            {
+                let mut b = settled(duplicated(), 2, &[]);
+                b.spec.suspension = Some(BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
+                b
+            },
+            Turn::Leave(Reason::Suspended),
+        ),
+        (
+            "another scheduler",
+            {
+                let mut b = even();
+                b.spec.scheduler_name = "theirs".into();
+                b
+            },
+            Turn::Leave(Reason::NotResponsible { scheduler: "theirs".into() }),
+        ),
+        (
+            "nobody owns it",
+            {
+                let mut b = even();
+                b.metadata.labels = None;
+                b
+            },
+            Turn::Leave(Reason::Unmanaged),
+        ),
+    ];
+    for (name, binding, want) in rows {
+        assert_eq!(turn_of(&binding, &fleet, &options), want, "{name}");
+    }
+    let mut leaving = clusters(&["m1", "m2"]);
+    Arc::make_mut(leaving.get_mut(&"m2".into()).unwrap()).metadata.deletion_timestamp = Some(Time(at(1)));
+    let want = Turn::Schedule(Reason::TargetLeaving { cluster: "m2".into() });
+    assert_eq!(turn_of(&even(), &leaving, &options), want, "a target is being deleted");
+}
+
+#[test]
+fn a_failed_attempt_that_left_nothing_is_no_result() {
+    let mut binding = settled(weighted(&[]), 0, &[]);
+    binding.spec.replica_requirements = Some(ironclad_api::work::ReplicaRequirements::default());
+    let fleet = clusters(&["m1"]);
+    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Stands);
+    binding.status.as_mut().unwrap().conditions = vec![scheduled("False", "NoClusterFit", 1)];
+    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Schedule(Reason::LastAttemptFailed));
+}
+
+#[test]
+fn divided_results_drift_only_where_that_is_switched_on() {
+    let mut placement = weighted(&[]);
+    placement.cluster_affinity = Some(affinity(&["m1"]));
+    let binding = settled(placement, 4, &[("m1", 2), ("m2", 2)]);
+    let fleet = clusters(&["m1", "m2"]);
+    let on = Options { follow_drift: true, ..Options::default() };
+    assert_eq!(turn_of(&binding, &fleet, &Options::default()), Turn::Stands);
+    assert_eq!(turn_of(&binding, &fleet, &on), Turn::Schedule(Reason::TargetDrifted { cluster: "m2".into() }));
+}
+
+#[test]
+fn placement_changes() {
+    let text = |placement: &Placement| serde_json::to_string(placement).unwrap();
+    let of = |names: &[(&str, &str)]| Placement {
+        cluster_affinities: names.iter().map(|(name, cluster)| group(name, &[cluster])).collect(),
+        ..Placement::default()
+    };
+    for (name, old, new, observed, want) in [
+        ("the observed group was edited", of(&[("a", "1")]), of(&[("a", "2")]), "a", true),
+        ("the observed group is gone", of(&[("a", "1")]), of(&[("b", "1")]), "a", true),
+        ("all groups are gone", of(&[("a", "1")]), of(&[]), "a", true),
+        ("one was put before it", of(&[("a", "1")]), of(&[("b", "1"), ("a", "1")]), "a", false),
+        ("another one was edited", of(&[("a", "1"), ("b", "1")]), of(&[("a", "1"), ("b", "2")]), "a", false),
+        ("another one is gone", of(&[("a", "1"), ("b", "1")]), of(&[("a", "1")]), "a", false),
+        ("none was observed yet", of(&[("a", "1")]), of(&[("a", "1"), ("b", "1")]), "", true),
+        ("equal", of(&[("a", "1")]), of(&[("a", "1")]), "", false),
+        ("strategy", duplicated(), weighted(&[]), "", true),
+        (
+            "tolerations",
+            duplicated(),
+            Placement { cluster_tolerations: vec![toleration("k", "Exists", "")], ..Placement::default() },
+            "",
+            true,
+        ),
+        (
+            "affinity",
+            duplicated(),
+            Placement { cluster_affinity: Some(affinity(&["m1"])), ..Placement::default() },
+            "",
+            true,
+        ),
+        (
+            "the workload affinity alone moves nothing of an observed group",
+            of(&[("a", "1")]),
+            Placement { workload_affinity: Some(WorkloadAffinity::default()), ..of(&[("a", "1")]) },
+            "a",
+            false,
+        ),
+    ] {
+        assert_eq!(placement_changed(&new, &text(&old), observed), want, "{name}");
+    }
+    assert!(placement_changed(&duplicated(), "", ""), "never scheduled");
+    assert!(placement_changed(&duplicated(), "{", ""), "unreadable");
+}
+
+#[test]
+fn replica_changes() {
+    let fleet = clusters(&["m1", "m2"]);
+    let explicit = |kind| {
+        let mut placement = weighted(&[]);
+        placement.replica_scheduling.as_mut().unwrap().replica_scheduling_type = Some(kind);
+        placement
+    };
+    let (copied, shared) = (explicit(ReplicaSchedulingType::Duplicated), explicit(ReplicaSchedulingType::Divided));
+    for (name, placement, replicas, result, want) in [
+        ("no strategy", duplicated(), 3, &[("m1", 2)][..], false),
+        ("Duplicated: one differs", copied.clone(), 3, &[("m1", 3), ("m2", 2)], true),
+        ("Duplicated: all equal", copied.clone(), 3, &[("m1", 3), ("m2", 3)], false),
+        ("Duplicated: no target", copied, 3, &[], false),
+        ("Divided: the sum differs", shared.clone(), 3, &[("m1", 1), ("m2", 1)], true),
+        ("Divided: the sum is right", shared.clone(), 3, &[("m1", 1), ("m2", 2)], false),
+        ("Divided: no target", shared, 3, &[], true),
+    ] {
+        let binding = settled(placement.clone(), replicas, result);
+        let options = Options::default();
+        let seen =
+            Seen { binding: (&binding).into(), clusters: &fleet, available: &Available::new(), options: &options };
+        assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
+    }
+}
+
+#[test]
+fn changes_of_components() {
+    let fleet = clusters(&["m1"]);
+    let mut placement = duplicated();
+    placement.spread_constraints = vec![crate::testkit::spread(ironclad_api::policy::SpreadByField::Cluster, 1, 1)];
+    let mut binding = settled(placement.clone(), 0, &[("m1", 0)]);
+    let component = |name: &str, replicas| Component { name: name.into(), replicas, replica_requirements: None };
+    binding.spec.components = vec![component("jobmanager", 1), component("taskmanager", 4)];
+    let changed = |binding: &ResourceBinding, gate| {
+        let options = Options { component_scheduling: gate, ..Options::default() };
+        let seen = Seen { binding: binding.into(), clusters: &fleet, available: &Available::new(), options: &options };
+        replicas_changed(&seen, &placement)
+    };
+    assert!(!changed(&binding, false), "the gate is off");
+    assert!(changed(&binding, true), "the target has no components yet");
+    binding.spec.clusters[0].components = component_targets(&binding.spec);
+    assert!(!changed(&binding, true));
+    binding.spec.components[1].replicas = 5;
+    assert!(changed(&binding, true), "a component was scaled");
+    binding.spec.clusters.clear();
+    assert!(changed(&binding, true), "no target");
+}
+
+#[test]
+fn what_a_change_of_a_cluster_means() {
+    let old = cluster("m1");
+    let with = |change: &dyn Fn(&mut Cluster)| {
+        let mut new = old.clone();
+        change(&mut new);
+        wakes(Some(&old), Some(&new))
+    };
+    let condition = |type_: &str| conditions::condition(type_, "True", "R", "");
+    assert_eq!(wakes(None, Some(&old)), Wakes::Concerned, "it joined");
+    assert_eq!(wakes(Some(&old), None), Wakes::Concerned, "it is gone");
+    assert_eq!(with(&|_| {}), Wakes::Nobody);
+    assert_eq!(with(&|c| c.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into())), Wakes::Concerned);
+    assert_eq!(with(&|c| c.metadata.generation = Some(2)), Wakes::Concerned, "taints are in the spec");
+    assert_eq!(with(&|c| c.metadata.deletion_timestamp = Some(Time(at(1)))), Wakes::Concerned);
+    assert_eq!(with(&|c| c.metadata.resource_version = Some("9".into())), Wakes::Nobody);
+    assert_eq!(with(&|c| c.status.as_mut().unwrap().api_enablements.clear()), Wakes::Concerned);
+    assert_eq!(with(&|c| c.status.as_mut().unwrap().conditions.push(condition(READY))), Wakes::Unsettled);
+    assert_eq!(with(&|c| c.status.as_mut().unwrap().conditions.push(condition("Other"))), Wakes::Nobody);
+    assert_eq!(with(&|c| c.status.as_mut().unwrap().kubernetes_version = "v1".into()), Wakes::Nobody);
+}
+
+#[test]
+fn whom_a_cluster_concerns() {
+    let options = Options::default();
+    let of = |placement: Placement, observed: &str| {
+        let mut binding = settled(placement, 1, &[]);
+        binding.status.as_mut().unwrap().scheduler_observed_affinity_name = observed.into();
+        binding.status.as_mut().unwrap().scheduler_observed_generation = 1;
+        binding
+    };
+    let affine = |names: &[&str]| Placement { cluster_affinity: Some(affinity(names)), ..Placement::default() };
+    let mut tiered = group("a", &["m1"]);
+    tiered.overflow_affinities = vec![overflow("o", &["m3"])];
+    let groups = Placement { cluster_affinities: vec![tiered, group("b", &["m2"])], ..Placement::default() };
+    for (name, binding, cluster_name, want) in [
+        ("no affinity", of(duplicated(), ""), "m1", true),
+        ("chosen", of(affine(&["m1"]), ""), "m1", true),
+        ("not chosen", of(affine(&["m1"]), ""), "m2", false),
+        ("the first group where none is observed", of(groups.clone(), ""), "m1", true),
+        ("a group that is not in use", of(groups.clone(), "b"), "m1", false),
+        ("the group in use", of(groups.clone(), "b"), "m2", true),
+        ("an overflow tier of the group in use", of(groups.clone(), "a"), "m3", true),
+    ] {
+        assert_eq!(concerns(&(&binding).into(), &cluster(cluster_name), &options), want, "{name}");
+    }
+    let mut lagging = of(groups, "b");
+    lagging.metadata.generation = Some(2);
+    assert!(concerns(&(&lagging).into(), &cluster("m1"), &options), "the status may lag");
+    let mut target = of(affine(&["m1"]), "");
+    target.spec.clusters = crate::testkit::targets(&[("m2", 1)]);
+    assert!(concerns(&(&target).into(), &cluster("m2"), &options), "a target, chosen or not");
+    target.spec.placement = None;
+    assert!(!concerns(&(&target).into(), &cluster("m2"), &options), "no placement");
+}

@@ -1,0 +1,272 @@
+//! Which ReplicaSet is the new one, what it is called, and which revision each is.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec},
+        core::v1::PodTemplateSpec,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::api::ObjectMeta;
+use serde_json::Value;
+
+use super::strategy::Strategy;
+use crate::{owner::controller_reference, pods::labels};
+
+/// The label that tells the pods of one template from those of another.
+pub(crate) const HASH_LABEL: &str = "pod-template-hash";
+/// Which revision of its Deployment a set is, and which one a Deployment is at.
+pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Revisions that a set was before it was rolled back to.
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// `spec.replicas` of the Deployment when it last scaled the set.
+pub(crate) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// The most pods that the Deployment allowed then.
+pub(crate) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+/// Annotations of a Deployment that its sets don't get.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    "deprecated.deployment.rollback.to",
+];
+/// So many bytes of earlier revisions are remembered.
+const HISTORY_BYTES_MAX: usize = 2_000;
+/// The letters of names that Kubernetes derives from a number.
+const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// A name has at most so many bytes.
+const NAME_BYTES_MAX: usize = 253;
+
+/// True if the two templates make the same pods.
+pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
+    let (a, b) = (without_hash(a), without_hash(b));
+    a == b || canonical(&a) == canonical(&b)
+}
+
+fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
+    let mut template = template.clone();
+    if let Some(labels) = template.metadata.as_mut().and_then(|m| m.labels.as_mut()) {
+        labels.remove(HASH_LABEL);
+    }
+    template
+}
+
+/// The template as JSON without what is empty: servers differ in whether they keep an empty list.
+fn canonical(template: &PodTemplateSpec) -> Value {
+    let mut value = serde_json::to_value(template).unwrap_or_default();
+    prune(&mut value);
+    value
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            fields.retain(|_, v| match v {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                // An empty object can mean something, as `emptyDir: {}` does.
+                _ => true,
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+/// The hash of a template, in letters. It is ours: Kubernetes hashes a dump of its own types.
+pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
+    let mut hash = 0x811c_9dc5u32;
+    let text = canonical(&without_hash(template)).to_string();
+    for byte in text.bytes().chain(collisions.to_le_bytes()) {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    hash.to_string().bytes().map(|d| char::from(SAFE_LETTERS[usize::from(d) % SAFE_LETTERS.len()])).collect()
+}
+
+/// The template of a Deployment, with an empty one for a Deployment without a spec.
+pub(crate) fn template_of(deployment: &Deployment) -> PodTemplateSpec {
+    deployment.spec.as_ref().map(|s| s.template.clone()).unwrap_or_default()
+}
+
+/// The place of the set that makes the pods which the Deployment wants: of several the oldest.
+pub(crate) fn new_set_among<'a>(
+    deployment: &Deployment,
+    sets: impl Iterator<Item = &'a ReplicaSet>,
+) -> Option<&'a ReplicaSet> {
+    let spec = deployment.spec.as_ref()?;
+    sets.filter(|s| s.spec.as_ref().and_then(|s| s.template.as_ref()).is_some_and(|t| same_template(t, &spec.template)))
+        .min_by_key(|s| age_key(s))
+}
+
+/// Oldest first, ties by name.
+pub(crate) fn age_key(set: &ReplicaSet) -> (Option<&Time>, &str) {
+    (set.metadata.creation_timestamp.as_ref(), set.metadata.name.as_deref().unwrap_or(""))
+}
+
+/// Larger first, ties: the newest first or the oldest first.
+pub(crate) fn size_key(set: &ReplicaSet, newer_first: bool) -> impl Ord + use<> {
+    let seconds = set.metadata.creation_timestamp.as_ref().map_or(0, |t| t.0.as_second());
+    let age = if newer_first { -seconds } else { seconds };
+    (Reverse(crate::replicaset::wanted(set)), age, set.metadata.name.clone())
+}
+
+/// The revision that the annotation gives, 0 without one.
+pub(crate) fn revision_of(meta: &ObjectMeta) -> i64 {
+    annotation(meta, REVISION).and_then(|r| r.parse().ok()).unwrap_or(0)
+}
+
+pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// A number in an annotation.
+pub(crate) fn number(meta: &ObjectMeta, key: &str) -> Option<i32> {
+    annotation(meta, key)?.parse().ok()
+}
+
+/// The annotations that tell a set how large its Deployment is.
+pub(crate) fn size_annotations(strategy: &Strategy) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (DESIRED_REPLICAS.to_owned(), strategy.replicas.to_string()),
+        (MAX_REPLICAS.to_owned(), strategy.most().to_string()),
+    ])
+}
+
+/// What the annotations of the new set should be, besides what it has.
+pub(crate) fn new_set_annotations(
+    deployment: &Deployment,
+    set: Option<&ObjectMeta>,
+    revision: i64,
+) -> BTreeMap<String, String> {
+    let mut wanted: BTreeMap<String, String> = deployment
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .filter(|(k, _)| !NOT_COPIED.contains(&k.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    let old = set.map_or(0, revision_of);
+    if old < revision {
+        wanted.insert(REVISION.to_owned(), revision.to_string());
+        if let (Some(set), 1..) = (set, old) {
+            wanted.insert(REVISION_HISTORY.to_owned(), history(annotation(set, REVISION_HISTORY), old));
+        }
+    }
+    if let Some(has) = set.and_then(|s| s.annotations.as_ref()) {
+        wanted.retain(|k, v| has.get(k) != Some(v));
+    }
+    wanted
+}
+
+fn history(before: Option<&str>, old: i64) -> String {
+    let old = old.to_string();
+    let mut revisions: Vec<&str> = before.unwrap_or("").split(',').filter(|r| !r.is_empty()).collect();
+    revisions.push(&old);
+    while revisions.iter().map(|r| r.len() + 1).sum::<usize>() > HISTORY_BYTES_MAX {
+        revisions.remove(0);
+    }
+    revisions.join(",")
+}
+
+/// The set for the template of the Deployment.
+pub(crate) fn new_set(deployment: &Deployment, strategy: &Strategy, revision: i64, replicas: i32) -> ReplicaSet {
+    let spec = deployment.spec.clone().unwrap_or_default();
+    let collisions = deployment.status.as_ref().and_then(|s| s.collision_count).unwrap_or(0);
+    let hash = hash(&spec.template, collisions);
+    let mut template = spec.template;
+    template
+        .metadata
+        .get_or_insert_default()
+        .labels
+        .get_or_insert_default()
+        .insert(HASH_LABEL.to_owned(), hash.clone());
+    let mut selector = spec.selector;
+    selector.match_labels.get_or_insert_default().insert(HASH_LABEL.to_owned(), hash.clone());
+    let mut annotations = new_set_annotations(deployment, None, revision);
+    annotations.extend(size_annotations(strategy));
+    ReplicaSet {
+        metadata: ObjectMeta {
+            name: Some(set_name(deployment.metadata.name.as_deref().unwrap_or(""), &hash)),
+            namespace: deployment.metadata.namespace.clone(),
+            labels: template.metadata.as_ref().map(|m| labels(m).clone()),
+            annotations: Some(annotations),
+            owner_references: Some(vec![controller_reference("apps/v1", "Deployment", &deployment.metadata)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ReplicaSetSpec {
+            replicas: Some(replicas),
+            min_ready_seconds: spec.min_ready_seconds,
+            selector,
+            template: Some(template),
+        }),
+        status: None,
+    }
+}
+
+fn set_name(deployment: &str, hash: &str) -> String {
+    let mut end = deployment.len().min(NAME_BYTES_MAX - 1 - hash.len());
+    while !deployment.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}-{hash}", &deployment[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::testkit::deployment;
+
+    #[test]
+    fn a_set_is_found_by_its_template_and_named_by_its_hash() {
+        let d = deployment(3).build();
+        let strategy = Strategy::of(&d);
+        let set = new_set(&d, &strategy, 1, 3);
+        assert!(new_set_among(&d, [&set].into_iter()).is_some());
+        let other = deployment(3).image("i:2").build();
+        assert!(new_set_among(&other, [&set].into_iter()).is_none());
+        let hash = labels(&set.metadata)[HASH_LABEL].clone();
+        assert_eq!(set.metadata.name, Some(format!("web-{hash}")));
+        assert_ne!(hash, labels(&new_set(&other, &strategy, 1, 3).metadata)[HASH_LABEL]);
+    }
+
+    #[test]
+    fn a_collision_changes_the_name() {
+        let template = template_of(&deployment(1).build());
+        assert_ne!(hash(&template, 0), hash(&template, 1));
+    }
+
+    #[test]
+    fn empty_lists_make_no_difference() {
+        let template = template_of(&deployment(1).build());
+        let mut with_empty = template.clone();
+        with_empty.spec.as_mut().unwrap().volumes = Some(vec![]);
+        assert!(same_template(&template, &with_empty));
+        assert_eq!(hash(&template, 0), hash(&with_empty, 0));
+    }
+
+    #[test]
+    fn annotations() {
+        let mut d = deployment(1).build();
+        d.metadata.annotations =
+            Some(BTreeMap::from([("team".to_owned(), "a".to_owned()), (NOT_COPIED[0].to_owned(), "{}".to_owned())]));
+        let fresh = new_set_annotations(&d, None, 1);
+        assert_eq!(fresh, BTreeMap::from([("team".into(), "a".into()), (REVISION.into(), "1".into())]));
+        let mut set = ObjectMeta { annotations: Some(fresh), ..ObjectMeta::default() };
+        assert!(new_set_annotations(&d, Some(&set), 1).is_empty(), "nothing to add");
+        let back = new_set_annotations(&d, Some(&set), 3);
+        assert_eq!(back.get(REVISION_HISTORY).map(String::as_str), Some("1"), "rolled back: it was revision 1 before");
+        set.annotations.as_mut().unwrap().extend(back);
+        assert_eq!(new_set_annotations(&d, Some(&set), 5)[REVISION_HISTORY], "1,3");
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_cut() {
+        assert_eq!(set_name(&"x".repeat(253), "abc").len(), NAME_BYTES_MAX);
+    }
+}

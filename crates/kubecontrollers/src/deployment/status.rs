@@ -1,0 +1,337 @@
+//! What a Deployment's status says: counts and the conditions Available, Progressing and ReplicaFailure.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::{
+    decide::{Set, seconds},
+    rolling::Sets,
+    strategy::Strategy,
+};
+
+/// `spec.progressDeadlineSeconds` that means none.
+const NO_DEADLINE: i32 = i32::MAX;
+
+/// The status of the Deployment with these sets.
+pub(crate) fn of(deployment: &Deployment, sets: &Sets<'_>, strategy: &Strategy, now: Timestamp) -> DeploymentStatus {
+    let all = || sets.old.iter().copied().chain(sets.new);
+    let some = |n: i32| (n != 0).then_some(n);
+    let before = deployment.status.clone().unwrap_or_default();
+    let available: i32 = all().map(|s| s.counts.available).sum();
+    let wanted: i32 = all().map(Set::wanted).sum();
+    let mut status = DeploymentStatus {
+        observed_generation: deployment.metadata.generation,
+        replicas: some(all().map(|s| s.counts.replicas).sum()),
+        updated_replicas: some(sets.new.map_or(0, |s| s.counts.replicas)),
+        ready_replicas: some(all().map(|s| s.counts.ready).sum()),
+        available_replicas: some(available),
+        unavailable_replicas: some((wanted - available).max(0)),
+        collision_count: before.collision_count,
+        terminating_replicas: before.terminating_replicas,
+        conditions: before.conditions.clone(),
+    };
+    let mut conditions = Conditions { list: status.conditions.take().unwrap_or_default(), now };
+    if available >= strategy.least_available() {
+        conditions.set("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.".into());
+    } else {
+        let message = "Deployment does not have minimum availability.".into();
+        conditions.set("Available", "False", "MinimumReplicasUnavailable", message);
+    }
+    if deployment.metadata.deletion_timestamp.is_none() {
+        progress(&mut conditions, deployment, &before, &status, sets.new, now);
+    }
+    failure(&mut conditions, sets);
+    status.conditions = Some(conditions.list);
+    status
+}
+
+/// All pods are of the new template and available.
+pub(crate) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    let wanted = deployment.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
+    let is = |n: Option<i32>| n.unwrap_or(0) == wanted;
+    is(status.updated_replicas)
+        && is(status.replicas)
+        && is(status.available_replicas)
+        && status.observed_generation >= deployment.metadata.generation
+}
+
+/// When the rollout will have taken too long, if it is under way.
+pub(crate) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
+    let seconds_max = deadline_seconds(deployment)?;
+    let condition = status.conditions.as_ref()?.iter().find(|c| c.type_ == "Progressing")?;
+    if matches!(condition.reason.as_deref(), Some("NewReplicaSetAvailable" | "ProgressDeadlineExceeded")) {
+        return None;
+    }
+    // Exactly at the deadline is still in time.
+    condition.last_update_time.as_ref()?.0.checked_add(seconds(seconds_max.saturating_add(1))).ok()
+}
+
+fn deadline_seconds(deployment: &Deployment) -> Option<i32> {
+    deployment.spec.as_ref().and_then(|s| s.progress_deadline_seconds).filter(|s| *s != NO_DEADLINE)
+}
+
+struct Conditions {
+    list: Vec<DeploymentCondition>,
+    now: Timestamp,
+}
+
+impl Conditions {
+    fn get(&self, type_: &str) -> Option<&DeploymentCondition> {
+        self.list.iter().find(|c| c.type_ == type_)
+    }
+
+    /// Sets the condition; one that has this status and reason already stays as it is.
+    fn set(&mut self, type_: &str, status: &str, reason: &str, message: String) {
+        if self.get(type_).is_none_or(|c| c.status != status || c.reason.as_deref() != Some(reason)) {
+            self.renew(type_, status, reason, message);
+        }
+    }
+
+    /// Sets the condition and its update time.
+    fn renew(&mut self, type_: &str, status: &str, reason: &str, message: String) {
+        let kept = self.get(type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+        self.list.retain(|c| c.type_ != type_);
+        self.list.push(DeploymentCondition {
+            type_: type_.into(),
+            status: status.into(),
+            reason: Some(reason.into()),
+            message: Some(message),
+            last_update_time: Some(Time(self.now)),
+            last_transition_time: kept.or(Some(Time(self.now))),
+        });
+    }
+}
+
+fn progress(
+    conditions: &mut Conditions,
+    deployment: &Deployment,
+    before: &DeploymentStatus,
+    status: &DeploymentStatus,
+    new: Option<&Set>,
+    now: Timestamp,
+) {
+    let Some(seconds_max) = deadline_seconds(deployment) else {
+        conditions.list.retain(|c| c.type_ != "Progressing");
+        return;
+    };
+    let reason = conditions.get("Progressing").and_then(|c| c.reason.clone()).unwrap_or_default();
+    let paused = deployment.spec.as_ref().and_then(|s| s.paused) == Some(true);
+    match (paused, reason.as_str()) {
+        (true, "ProgressDeadlineExceeded") => return,
+        (true, _) => {
+            return conditions.set("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused".into());
+        }
+        (false, "DeploymentPaused") => {
+            return conditions.set("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed".into());
+        }
+        _ => {}
+    }
+    let was_complete = reason == "NewReplicaSetAvailable";
+    if was_complete && status.replicas == status.updated_replicas {
+        return;
+    }
+    let says = |what: &str| match new {
+        Some(set) => format!("ReplicaSet {:?} {what}.", set.set.metadata.name.as_deref().unwrap_or("")),
+        None => format!("Deployment {:?} {what}.", deployment.metadata.name.as_deref().unwrap_or("")),
+    };
+    if is_complete(deployment, status) {
+        conditions.set("Progressing", "True", "NewReplicaSetAvailable", says("has successfully progressed"));
+    } else if is_progressing(before, status) {
+        conditions.renew("Progressing", "True", "ReplicaSetUpdated", says("is progressing"));
+    } else if let (true, Some(new)) = (was_complete || reason.is_empty(), new) {
+        // The clock of the deadline starts with the set, even if it never gets a pod.
+        let message = format!("Created new replica set {:?}", new.set.metadata.name.as_deref().unwrap_or(""));
+        conditions.set("Progressing", "True", "NewReplicaSetCreated", message);
+    } else if has_timed_out(conditions, seconds_max, now) {
+        conditions.set("Progressing", "False", "ProgressDeadlineExceeded", says("has timed out progressing"));
+    }
+}
+
+fn is_progressing(before: &DeploymentStatus, status: &DeploymentStatus) -> bool {
+    let n = |n: Option<i32>| n.unwrap_or(0);
+    let old = |s: &DeploymentStatus| n(s.replicas) - n(s.updated_replicas);
+    n(status.updated_replicas) > n(before.updated_replicas)
+        || old(status) < old(before)
+        || n(status.ready_replicas) > n(before.ready_replicas)
+        || n(status.available_replicas) > n(before.available_replicas)
+}
+
+fn has_timed_out(conditions: &Conditions, seconds_max: i32, now: Timestamp) -> bool {
+    let Some(condition) = conditions.get("Progressing") else { return false };
+    match condition.reason.as_deref() {
+        Some("NewReplicaSetAvailable") => false,
+        Some("ProgressDeadlineExceeded") => true,
+        _ => {
+            let from = condition.last_update_time.as_ref().map_or(now, |t| t.0);
+            from.checked_add(seconds(seconds_max)).is_ok_and(|until| until < now)
+        }
+    }
+}
+
+/// The new set's trouble is the Deployment's, else that of the first old one that has any.
+fn failure(conditions: &mut Conditions, sets: &Sets<'_>) {
+    let of = |set: &Set| {
+        let list = set.set.status.as_ref()?.conditions.as_ref()?;
+        list.iter().find(|c| c.type_ == "ReplicaFailure").cloned()
+    };
+    match sets.new.into_iter().chain(sets.old.iter().copied()).find_map(of) {
+        None => conditions.list.retain(|c| c.type_ != "ReplicaFailure"),
+        Some(found) => conditions.set(
+            "ReplicaFailure",
+            &found.status,
+            found.reason.as_deref().unwrap_or(""),
+            found.message.unwrap_or_default(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        deployment::{
+            decide::{Seen, decide},
+            testkit::{DeploymentMaker, deployment, now, seen, set, sized},
+        },
+        testkit::at,
+    };
+
+    fn world(d: DeploymentMaker, sets: Vec<Set>) -> Seen {
+        let strategy = Strategy::of(&d.clone().build());
+        seen(d, sets.into_iter().map(|s| sized(s, strategy)).collect())
+    }
+
+    fn reason(status: &DeploymentStatus, type_: &str) -> String {
+        let condition = status.conditions.as_ref().unwrap().iter().find(|c| c.type_ == type_);
+        condition.map_or_else(|| "-".into(), |c| format!("{} {}", c.status, c.reason.as_deref().unwrap_or("")))
+    }
+
+    #[test]
+    fn counts_and_conditions() {
+        let d = |n| deployment(n).image("new");
+        for (name, d, sets, counts, available, progressing) in [
+            (
+                "nothing there yet",
+                d(3),
+                vec![],
+                [None, None, None, None, None],
+                "False MinimumReplicasUnavailable",
+                "-",
+            ),
+            (
+                "no pods wanted: all well",
+                d(0),
+                vec![set("new", 1, 0, 0)],
+                [None, None, None, None, None],
+                "True MinimumReplicasAvailable",
+                "True NewReplicaSetAvailable",
+            ),
+            (
+                "pods that start",
+                d(3),
+                vec![set("new", 1, 3, 1)],
+                [Some(3), Some(3), Some(1), Some(1), Some(2)],
+                "False MinimumReplicasUnavailable",
+                "True ReplicaSetUpdated",
+            ),
+            (
+                "a quarter may be missing",
+                d(4),
+                vec![set("new", 1, 4, 3)],
+                [Some(4), Some(4), Some(3), Some(3), Some(1)],
+                "True MinimumReplicasAvailable",
+                "True ReplicaSetUpdated",
+            ),
+            (
+                "rolling",
+                d(3),
+                vec![set("old", 0, 3, 3), set("new", 1, 1, 0)],
+                [Some(4), Some(1), Some(3), Some(3), Some(1)],
+                "True MinimumReplicasAvailable",
+                "True ReplicaSetUpdated",
+            ),
+            (
+                "done",
+                d(3),
+                vec![set("old", 0, 0, 0), set("new", 1, 3, 3)],
+                [Some(3), Some(3), Some(3), Some(3), None],
+                "True MinimumReplicasAvailable",
+                "True NewReplicaSetAvailable",
+            ),
+        ] {
+            let status = decide(&world(d, sets), now()).status;
+            let got = [
+                status.replicas,
+                status.updated_replicas,
+                status.ready_replicas,
+                status.available_replicas,
+                status.unavailable_replicas,
+            ];
+            assert_eq!(got, counts, "{name}");
+            assert_eq!(reason(&status, "Available"), available, "{name}");
+            assert_eq!(reason(&status, "Progressing"), progressing, "{name}");
+        }
+    }
+
+    fn with_status(mut seen: Seen, status: DeploymentStatus) -> Seen {
+        Arc::make_mut(&mut seen.deployment).status = Some(status);
+        seen
+    }
+
+    #[test]
+    fn a_rollout_without_progress_times_out_and_recovers() {
+        let d = || deployment(1).image("new");
+        let start = decide(&world(d(), vec![set("new", 1, 1, 0)]), at(1_000));
+        assert_eq!(reason(&start.status, "Progressing"), "True ReplicaSetUpdated");
+        assert_eq!(start.look_again, Some(at(1_601)));
+        let stuck = |now| decide(&with_status(world(d(), vec![set("new", 1, 1, 0)]), start.status.clone()), at(now));
+        assert_eq!(stuck(1_600).status, start.status, "exactly at the deadline it is still in time");
+        let late = stuck(1_601);
+        assert_eq!(reason(&late.status, "Progressing"), "False ProgressDeadlineExceeded");
+        let well = decide(&with_status(world(d(), vec![set("new", 1, 1, 1)]), late.status), at(1_700));
+        assert_eq!(reason(&well.status, "Progressing"), "True NewReplicaSetAvailable");
+    }
+
+    #[test]
+    fn the_clock_starts_with_a_set_that_never_gets_a_pod() {
+        let mut bare = set("new", 1, 1, 0);
+        bare.counts.replicas = 0;
+        let plan = decide(&world(deployment(1).image("new"), vec![bare]), now());
+        assert_eq!(reason(&plan.status, "Progressing"), "True NewReplicaSetCreated");
+        assert!(plan.look_again.is_some());
+    }
+
+    #[test]
+    fn a_pod_lost_after_the_rollout_is_no_new_rollout() {
+        let d = || deployment(3).image("new");
+        let done = decide(&world(d(), vec![set("new", 1, 3, 3)]), at(1_000)).status;
+        let lost = decide(&with_status(world(d(), vec![set("new", 1, 3, 2)]), done), at(9_000)).status;
+        assert_eq!(reason(&lost, "Progressing"), "True NewReplicaSetAvailable");
+        assert_eq!(reason(&lost, "Available"), "False MinimumReplicasUnavailable");
+    }
+
+    #[test]
+    fn paused_and_resumed() {
+        let d = |paused| deployment(1).image("new").spec(move |s| s.paused = Some(paused));
+        let sets = || vec![set("new", 1, 1, 0)];
+        let paused = decide(&world(d(true), sets()), now()).status;
+        assert_eq!(reason(&paused, "Progressing"), "Unknown DeploymentPaused");
+        let resumed = decide(&with_status(world(d(false), sets()), paused), now()).status;
+        assert_eq!(reason(&resumed, "Progressing"), "Unknown DeploymentResumed");
+    }
+
+    #[test]
+    fn the_same_world_again_changes_nothing() {
+        for sets in [vec![set("new", 1, 3, 3)], vec![set("old", 0, 3, 3), set("new", 1, 1, 0)], vec![]] {
+            let world = || world(deployment(3).image("new"), sets.clone());
+            let first = decide(&world(), at(1_000)).status;
+            let again = decide(&with_status(world(), first.clone()), at(1_010)).status;
+            assert_eq!(again, first);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a Deployment's strategy says in numbers.
+
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+/// The default of both `maxSurge` and `maxUnavailable`.
+const QUARTER: &str = "25%";
+
+/// The numbers that a rollout keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strategy {
+    /// Old pods end before new ones start.
+    pub(crate) recreate: bool,
+    /// Pods wanted.
+    pub(crate) replicas: i32,
+    /// Pods over that number while rolling.
+    pub(crate) max_surge: i32,
+    /// Pods below that number that may be unavailable while rolling.
+    pub(crate) max_unavailable: i32,
+}
+
+impl Strategy {
+    /// The strategy of a Deployment, percentages resolved: surge upwards, unavailable downwards; if both are nothing, one
+    /// pod may be unavailable, or nothing could ever move.
+    pub(crate) fn of(deployment: &Deployment) -> Self {
+        let spec = deployment.spec.as_ref();
+        let replicas = spec.and_then(|s| s.replicas).unwrap_or(1).max(0);
+        if is_recreate(spec) {
+            return Self { recreate: true, replicas, max_surge: 0, max_unavailable: 0 };
+        }
+        let rolling = spec.and_then(|s| s.strategy.as_ref()).and_then(|s| s.rolling_update.as_ref());
+        let quarter = IntOrString::String(QUARTER.into());
+        let surge = resolve(rolling.and_then(|r| r.max_surge.as_ref()).unwrap_or(&quarter), replicas, Round::Up);
+        let unavailable =
+            resolve(rolling.and_then(|r| r.max_unavailable.as_ref()).unwrap_or(&quarter), replicas, Round::Down);
+        let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
+        Self { recreate: false, replicas, max_surge: surge, max_unavailable: unavailable.min(replicas) }
+    }
+
+    /// Pods that there may be in all.
+    pub(crate) fn most(&self) -> i32 {
+        self.replicas.saturating_add(self.max_surge)
+    }
+
+    /// Pods that must be available.
+    pub(crate) fn least_available(&self) -> i32 {
+        self.replicas - self.max_unavailable
+    }
+}
+
+fn is_recreate(spec: Option<&DeploymentSpec>) -> bool {
+    spec.and_then(|s| s.strategy.as_ref()).and_then(|s| s.type_.as_deref()) == Some("Recreate")
+}
+
+/// Which way a fraction of a pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Round {
+    /// To one more.
+    Up,
+    /// To one less.
+    Down,
+}
+
+/// A number, or a percentage of one. What can't be read is none.
+pub(crate) fn resolve(value: &IntOrString, of: i32, round: Round) -> i32 {
+    match value {
+        IntOrString::Int(n) => (*n).max(0),
+        IntOrString::String(text) => {
+            let Some(percent) = text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()) else { return 0 };
+            let hundredths = percent.clamp(0, 10_000) * i64::from(of);
+            let whole = match round {
+                Round::Up => (hundredths + 99) / 100,
+                Round::Down => hundredths / 100,
+            };
+            i32::try_from(whole).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::testkit::{deployment, percent};
+
+    #[test]
+    fn strategies() {
+        let int = IntOrString::Int;
+        for (name, replicas, surge, unavailable, want) in [
+            ("a quarter of 10: up and down", 10, percent(25), percent(25), (3, 2)),
+            ("a quarter of 1: one more, none less", 1, percent(25), percent(25), (1, 0)),
+            ("nothing and nothing: one may be unavailable", 4, int(0), int(0), (0, 1)),
+            ("nothing and a percentage that rounds to nothing", 4, int(0), percent(10), (0, 1)),
+            ("never more unavailable than there are", 2, int(1), int(5), (1, 2)),
+            ("of no pods none", 0, percent(25), percent(25), (0, 0)),
+        ] {
+            let s = Strategy::of(&deployment(replicas).rolling(surge, unavailable).build());
+            assert_eq!((s.max_surge, s.max_unavailable), want, "{name}");
+        }
+        let s = Strategy::of(&deployment(3).recreate().build());
+        assert_eq!((s.most(), s.least_available()), (3, 3));
+    }
+}

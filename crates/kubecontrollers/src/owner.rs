@@ -1,0 +1,145 @@
+//! Who owns whom: controller references, and which objects of a namespace a controller takes or lets go.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::{
+    Resource,
+    api::ObjectMeta,
+    core::{Selector, SelectorExt as _},
+};
+use serde_json::{Value, json};
+
+use crate::pods::labels;
+
+/// The index of objects by the uid of their controller.
+pub(crate) const BY_CONTROLLER: &str = "controller";
+/// The index of objects without a controller by their namespace.
+pub(crate) const ORPHANS: &str = "orphans";
+
+/// The reference to the controller of an object.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.as_ref()?.iter().find(|r| r.controller == Some(true))
+}
+
+/// The reference that makes this object the controller of another.
+pub(crate) fn controller_reference(api_version: &str, kind: &str, owner: &ObjectMeta) -> OwnerReference {
+    OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: owner.name.clone().unwrap_or_default(),
+        uid: owner.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Values of [`BY_CONTROLLER`].
+pub(crate) fn index_by_controller<K: Resource>(object: &K) -> Vec<String> {
+    controller_of(object.meta()).map(|r| r.uid.clone()).into_iter().collect()
+}
+
+/// Values of [`ORPHANS`].
+pub(crate) fn index_orphans<K: Resource>(object: &K) -> Vec<String> {
+    match controller_of(object.meta()) {
+        Some(_) => Vec::new(),
+        None => object.meta().namespace.iter().cloned().collect(),
+    }
+}
+
+/// A selector of a workload, which never selects everything by being empty, or nothing it can't read.
+pub(crate) fn selector(of: Option<&LabelSelector>) -> Option<Selector> {
+    let selector = Selector::try_from(of?.clone()).ok()?;
+    (!selector.selects_all()).then_some(selector)
+}
+
+/// What a controller does with the objects that it could have.
+#[derive(Debug)]
+pub(crate) struct Claims<K> {
+    /// Its own, and matching.
+    pub(crate) mine: Vec<Arc<K>>,
+    /// Nobody's, and matching: take them.
+    pub(crate) adopt: Vec<Arc<K>>,
+    /// Its own, and no longer matching: let them go.
+    pub(crate) release: Vec<Arc<K>>,
+}
+
+/// Sorts what it owns and what nobody owns by the selector. A controller that is being deleted takes and releases nothing;
+/// what is being deleted is neither taken nor released.
+pub(crate) fn claim<K: Resource>(
+    controller: &ObjectMeta,
+    selector: &Selector,
+    owned: Vec<Arc<K>>,
+    orphans: Vec<Arc<K>>,
+) -> Claims<K> {
+    let mut claims = Claims { mine: Vec::new(), adopt: Vec::new(), release: Vec::new() };
+    let going = controller.deletion_timestamp.is_some();
+    for object in owned {
+        let leaves = !selector.matches(labels(object.meta())) && !going && object.meta().deletion_timestamp.is_none();
+        if leaves { claims.release.push(object) } else { claims.mine.push(object) }
+    }
+    if !going {
+        claims.adopt = orphans;
+        claims.adopt.retain(|o| selector.matches(labels(o.meta())) && o.meta().deletion_timestamp.is_none());
+    }
+    claims
+}
+
+/// The merge patch that gives an object this controller besides its other owners.
+pub(crate) fn adopting(object: &ObjectMeta, reference: &OwnerReference) -> Value {
+    let mut owners = object.owner_references.clone().unwrap_or_default();
+    owners.retain(|r| r.uid != reference.uid);
+    owners.push(reference.clone());
+    json!({"metadata": {"uid": object.uid, "ownerReferences": owners}})
+}
+
+/// The merge patch that removes these owners from an object.
+pub(crate) fn releasing(object: &ObjectMeta, uids: &[&str]) -> Value {
+    let mut owners = object.owner_references.clone().unwrap_or_default();
+    owners.retain(|r| !uids.contains(&r.uid.as_str()));
+    let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
+    json!({"metadata": {"uid": object.uid, "ownerReferences": owners}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{meta, pod};
+
+    #[test]
+    fn claims() {
+        let names = |pods: &[Arc<k8s_openapi::api::core::v1::Pod>]| {
+            pods.iter().map(|p| p.metadata.name.clone().unwrap()).collect::<Vec<_>>().join(",")
+        };
+        let selector = Selector::from_iter([("app", "a")]);
+        for (name, deleted, mine, adopt, release) in [
+            ("matching ones are kept or taken, others are let go", false, "own", "free", "changed"),
+            ("a controller that goes leaves everything as it is", true, "own,changed", "", ""),
+        ] {
+            let mut owner = meta("owner");
+            if deleted {
+                owner.deletion_timestamp =
+                    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(crate::testkit::at(1)));
+            }
+            let claims = claim(
+                &owner,
+                &selector,
+                vec![pod("own").label("app", "a").arc(), pod("changed").label("app", "b").arc()],
+                vec![
+                    pod("free").label("app", "a").arc(),
+                    pod("other").label("app", "b").arc(),
+                    pod("dying").label("app", "a").terminating().arc(),
+                ],
+            );
+            assert_eq!(names(&claims.mine), mine, "{name}");
+            assert_eq!(names(&claims.adopt), adopt, "{name}");
+            assert_eq!(names(&claims.release), release, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_empty_selector_is_none() {
+        assert!(selector(Some(&LabelSelector::default())).is_none());
+        assert!(selector(None).is_none());
+    }
+}

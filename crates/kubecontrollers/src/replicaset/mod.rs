@@ -1,0 +1,5 @@
+//! ReplicaSets: pods by number.
+
+mod decide;
+
+pub(crate) use decide::{Counts, wanted};

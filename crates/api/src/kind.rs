@@ -60,6 +60,8 @@ pub struct Member {
 
 /// A root type of this crate.
 pub trait Kind: kube_core::Resource<DynamicType = ()> {
+    /// What it is for, in a sentence.
+    const DESCRIPTION: &'static str;
     /// Its names.
     const INFO: KindInfo;
     /// The members of the object beside `apiVersion`, `kind` and `metadata`.
@@ -69,11 +71,11 @@ pub trait Kind: kube_core::Resource<DynamicType = ()> {
 /// Declares a root type. Members before the semicolon are required, those after it are left out when `None`.
 macro_rules! kind {
     (
-        $(#[$doc:meta])*
+        $(#[doc = $doc:literal])*
         $name:ident: $group:literal, $version:literal, $plural:literal, $scope:ident
         { $( $req:ident: $rty:ty ),* $(; $( $opt:ident: $oty:ty ),+ )? }
     ) => {
-        $(#[$doc])*
+        $(#[doc = $doc])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
         pub struct $name {
             /// Standard object metadata.
@@ -152,6 +154,7 @@ macro_rules! kind {
         }
 
         impl crate::kind::Kind for $name {
+            const DESCRIPTION: &'static str = concat!($($doc),*);
             const INFO: crate::kind::KindInfo = crate::kind::KindInfo {
                 group: $group,
                 version: $version,

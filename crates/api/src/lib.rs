@@ -9,6 +9,7 @@ pub mod autoscaling;
 pub mod cluster;
 pub mod conditions;
 pub mod config;
+pub mod crds;
 pub mod events;
 pub mod eviction;
 pub mod finalizers;

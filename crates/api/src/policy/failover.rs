@@ -66,7 +66,7 @@ pub struct ClusterFailoverBehavior {
     pub purge_mode: Option<PurgeMode>,
     /// Wait in seconds after a PreferNoExecute taint appears.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0), extend("x-ironclad-default" = 300))]
+    #[schemars(extend("x-ironclad-default" = 300))]
     pub toleration_seconds: Option<i32>,
     /// Values read from the old copy's status, which the new copy gets as labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,3 @@
+//! Tests of the wire contract as a whole.
+
+mod goldens;

@@ -66,10 +66,8 @@ pub fn prune(published: &Map<String, Value>, roots: &[&str]) -> BTreeMap<String,
     let mut pruned = BTreeMap::new();
     let mut wanted: Vec<String> = roots.iter().map(|root| (*root).to_owned()).collect();
     while let Some(name) = wanted.pop() {
-        let Some(schema) = published.get(&name) else { continue };
-        if !pruned.contains_key(&name) {
-            pruned.insert(name, prune_schema(schema, &mut wanted));
-        }
+        let Some(schema) = published.get(&name).filter(|_| !pruned.contains_key(&name)) else { continue };
+        pruned.insert(name, prune_schema(schema, &mut wanted));
     }
     pruned
 }

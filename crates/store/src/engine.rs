@@ -141,16 +141,24 @@ impl Engine {
         bytes: usize,
     ) -> Result<TxnResult, StoreError> {
         let shared = &self.0.shared;
-        // A closed semaphore: the queue says why.
-        let room = shared.room.clone().acquire_many_owned(kib(bytes)).await.ok();
-        let answer = match shared.submit(server, compares, ops, bytes, room)? {
+        let room = match self.0.mode {
+            // Nothing ever waits in the queue.
+            Commit::Inline => None,
+            // A closed semaphore: the queue says why.
+            Commit::Thread => shared.room.clone().acquire_many_owned(kib(bytes)).await.ok(),
+        };
+        let mut answer = match shared.submit(server, compares, ops, bytes, room)? {
             Submitted::Known(result) => return Ok(result),
             Submitted::Queued(answer) => answer,
         };
-        if self.0.mode == Commit::Inline {
-            shared.commit_all();
+        match self.0.mode {
+            Commit::Inline => {
+                // Whoever committed it, this caller or one on another thread, has answered when this is over.
+                shared.commit_all();
+                answer.try_recv().unwrap_or(Err(StoreError::Closed))
+            }
+            Commit::Thread => answer.await.unwrap_or(Err(StoreError::Closed)),
         }
-        answer.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
@@ -165,8 +173,10 @@ impl Handle {
         self.shared.queue.close();
         self.shared.room.close();
         match self.thread.lock().take() {
+            // The last handle may go with a task that the committer itself has just woken.
+            Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
-                // A panic of the committer has been turned into a failed backend already.
+                // A panic of the backend has been turned into a failure already.
                 let _ = thread.join();
             }
             None => self.shared.commit_all(),

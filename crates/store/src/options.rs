@@ -17,7 +17,7 @@ pub mod limits {
     /// One group commit takes transactions until it has so many bytes.
     pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
     /// What a change counts against a server's window on top of key and value.
-    pub const EVENT_OVERHEAD_BYTES: usize = 160;
+    pub const EVENT_OVERHEAD_BYTES: usize = 320;
 }
 
 /// Who makes writes durable.

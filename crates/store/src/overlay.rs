@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
+
 use crate::{Compare, Entry, Event, Key, Op, Revision, Transaction, TxnResult, space::Space};
 
 /// The pending writes of one server.
@@ -67,6 +69,8 @@ impl Overlay {
         match op {
             Op::Put { key, value, expires } => {
                 let (create, version) = previous.as_ref().map_or((revision, 1), |e| (e.create, e.version + 1));
+                // A copy of exactly its size: the caller's may be a slice of something larger, or have room to spare.
+                let value = Bytes::copy_from_slice(&value);
                 let entry = Some(Entry { create, modified: revision, version, expires, value });
                 // One copy of a key, whoever writes it.
                 let key = space.key(&key).unwrap_or(key);

@@ -147,7 +147,8 @@ impl Space {
         for event in &transaction.events {
             self.before
                 .entry(event.key.clone())
-                .or_default()
+                // Most keys change once in the window.
+                .or_insert_with(|| VecDeque::with_capacity(1))
                 .push_back(Before { until: transaction.revision, entry: event.previous.clone() });
         }
         let bytes = cost(&transaction);

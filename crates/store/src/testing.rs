@@ -1,5 +1,6 @@
-//! Faults for tests: a disk that forgets what was not synced, and a backend that fails on purpose.
+//! Faults and loads for tests: a disk that forgets what was not synced, and a backend that fails on purpose.
 
+pub mod bench;
 mod disk;
 mod faulty;
 

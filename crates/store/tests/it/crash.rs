@@ -104,14 +104,9 @@ fn every_call_meets_every_fault() {
     let cut = DiskFault::PowerCut;
     let mut unacknowledged_kept = 0;
     for call in 0..calls {
-        for fault in [
-            DiskFault::Io,
-            DiskFault::NoSpace,
-            cut(Loss::All),
-            cut(Loss::Nothing),
-            cut(Loss::Some { seed: call }),
-            cut(Loss::Some { seed: call + 1_000_000 }),
-        ] {
+        for fault in
+            [DiskFault::Io, DiskFault::NoSpace, cut(Loss::All), cut(Loss::Nothing), cut(Loss::Some { seed: call })]
+        {
             let name = format!("call {call}, {fault:?}");
             let disk = prepared();
             disk.fail_at(first + call, fault);
@@ -119,6 +114,9 @@ fn every_call_meets_every_fault() {
             disk.restart();
             let count = check(&disk, acknowledged, &name);
             unacknowledged_kept += u64::from(count > acknowledged);
+            if call % 4 != 0 {
+                continue;
+            }
             // It goes on from there, and a second crash at an idle moment loses nothing.
             assert_eq!(work(&disk, count + 1, count + 4), count + 4, "{name}");
             disk.power_cut(Loss::All);

@@ -160,3 +160,16 @@ fn a_first_start_that_was_cut_short_starts_anew() {
     put(&inline(RedbBackend::open(dir.path()).unwrap()).store("plane"), "/a", "1");
     assert!(!dir.path().join("store.redb.new").exists());
 }
+
+#[tokio::test]
+async fn a_load_of_puts_is_grouped_and_all_there_afterwards() {
+    let seam = ironclad_seam::Seam::system("bench");
+    let dir = tempfile::tempdir().unwrap();
+    let engine = crate::support::threaded(RedbBackend::open(dir.path()).unwrap());
+    let figures = ironclad_store::testing::bench::puts(&seam, &engine, 8, 20, 2_048).await.unwrap();
+    assert_eq!(figures.puts, 160);
+    assert_eq!(figures.engine.transactions, 160);
+    assert!(figures.p50 <= figures.p99 && figures.p99 <= figures.elapsed && figures.per_second() > 0.0);
+    drop(engine);
+    assert_eq!(inline(RedbBackend::open(dir.path()).unwrap()).store("bench").len(), 160);
+}

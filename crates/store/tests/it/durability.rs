@@ -9,7 +9,7 @@ use std::{
 
 use ironclad_store::{
     Backend, BackendError, BackendStats, Compare, Loaded, MemoryBackend, Op, Query, Record, Revision, StoreError,
-    TxnResult,
+    TxnResult, limits,
     testing::{FaultyBackend, Moment},
 };
 use parking_lot::{Condvar, Mutex};
@@ -159,6 +159,31 @@ fn a_caller_that_leaves_inline_never_began_or_is_done() {
     assert!(once(&mut write).is_ready(), "one poll is the whole write");
     drop(write);
     assert_eq!(words(&store, &Query::prefix("")), "/a=1 /b=1");
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_writers_wait_in_line() {
+    let (backend, gate) = gated(MemoryBackend::default());
+    let engine = threaded(backend);
+    let store = engine.store("plane");
+    let value = bytes::Bytes::from(vec![0; limits::VALUE_BYTES_MAX]);
+    let heavy = |name: u64| {
+        let ops = (0..10).map(|i| Op::put(format!("/{name}/{i}"), value.clone())).collect();
+        Box::pin(store.txn(vec![], ops))
+    };
+    let mut accepted: Vec<_> = (0..4).map(heavy).collect();
+    for write in &mut accepted {
+        assert!(once(write).is_pending());
+    }
+    let (mut leaves, mut stays) = (heavy(8), heavy(9));
+    assert!(once(&mut leaves).is_pending() && once(&mut stays).is_pending());
+    drop(leaves);
+    gate.open();
+    for write in accepted {
+        assert!(write.await.unwrap().done().is_some());
+    }
+    assert_eq!(stays.await.unwrap(), TxnResult::Done { revision: rev(6) });
+    assert_eq!(store.get("/8/0"), None, "who left the line never wrote");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The store against a model, under faults, and at its bounds.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
+
 mod crash;
 mod data_dir;
 mod durability;

@@ -71,7 +71,7 @@ fn progress_never_runs_ahead_of_what_was_delivered() {
 #[test]
 fn a_full_buffer_ends_the_watch_without_a_gap() {
     let options = |watch_buffer, watch_buffer_bytes| Options { watch_buffer, watch_buffer_bytes, ..Options::default() };
-    for (name, options, fits) in [("by count", options(3, usize::MAX), 3), ("by bytes", options(100, 700), 2)] {
+    for (name, options, fits) in [("by count", options(3, usize::MAX), 3), ("by bytes", options(100, 1_100), 2)] {
         let engine = inline(MemoryBackend::default());
         let store = engine.store_with("plane", options);
         let value = "x".repeat(180);

@@ -57,3 +57,10 @@ pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
     command.get_args().fold(program, |line, argument| format!("{line} {}", argument.to_string_lossy()))
 }
+
+/// A program that was built, run in the workspace with the terminal's input.
+pub(crate) fn program(root: &Path, path: &Path) -> Command {
+    let mut command = Command::new(path);
+    command.current_dir(root);
+    command
+}

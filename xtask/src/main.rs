@@ -4,11 +4,26 @@ use clap::{Parser, Subcommand};
 
 mod cargo;
 mod codegen;
+#[cfg(test)]
+mod guard;
 mod kubernetes;
+mod licences;
+mod metadata;
+mod programs;
+mod stages;
+mod test;
 
 /// The project's own tasks.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Examples:
+  cargo xtask test                          all tests, with all their set-up
+  cargo xtask bench start                   how fast the product starts, and how much memory it takes
+  cargo xtask sim --seeds 2000              the simulation, over many seeds
+  cargo xtask codegen openapi --check       whether the built-in kinds are still those of the pinned Kubernetes"
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -16,17 +31,28 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Build and run every test, with all its own set-up.
+    Test(test::Args),
+    /// Measure the product, built in profile `release`.
+    Bench(programs::Bench),
+    /// Run the simulation.
+    Sim(programs::Sim),
     /// Build kube-apiserver, kubectl, etcd and the others, unless they are in the cache, and print their folder.
     Kubernetes,
     /// Make data in the tree again that comes from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
+    /// Check the licences and sources of all dependencies.
+    Licences,
 }
 
 fn main() -> anyhow::Result<()> {
     let root = cargo::workspace_root();
     match Arguments::parse().task {
-        Task::Kubernetes => println!("{}", kubernetes::ensure(&root)?.display()),
-        Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root))?,
+        Task::Test(arguments) => test::run(&root, &arguments),
+        Task::Bench(arguments) => programs::bench(&root, &arguments),
+        Task::Sim(arguments) => programs::sim(&root, &arguments),
+        Task::Kubernetes => kubernetes::ensure(&root).map(|folder| println!("{}", folder.display())),
+        Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
+        Task::Licences => licences::check(&root),
     }
-    Ok(())
 }

@@ -1,0 +1,275 @@
+//! Who may know whom: the arrows of ARCHITECTURE.md, checked over `cargo metadata`.
+//!
+//! A crate may depend on what its row names and on everything below that, for its tests too. What stands below the core's
+//! line is built without anything that waits, talks, or draws.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::graph::{Graph, Package};
+
+/// Where a crate stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Decides: plain values in, plain values out.
+    Core,
+    /// Waits and talks.
+    Edge,
+}
+use Side::{Core, Edge};
+
+/// Each crate of ours, its side, and the crates of ours that it stands on.
+const CRATES: [(&str, Side, &[&str]); 24] = [
+    ("ironclad-api", Core, &[]),
+    ("ironclad-patch", Core, &[]),
+    ("ironclad-fleet", Core, &["ironclad-api"]),
+    ("ironclad-interpreter", Core, &["ironclad-fleet"]),
+    ("ironclad-scheduling", Core, &["ironclad-fleet"]),
+    ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
+    ("ironclad-failover", Core, &["ironclad-fleet"]),
+    ("ironclad-autoscaling", Core, &["ironclad-fleet"]),
+    ("ironclad-admission", Core, &["ironclad-fleet"]),
+    ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
+    ("ironclad-seam", Edge, &[]),
+    ("ironclad-store", Edge, &["ironclad-seam"]),
+    ("ironclad-apiserver", Edge, &["ironclad-store", "ironclad-patch", "ironclad-seam"]),
+    ("ironclad-runtime", Edge, &["ironclad-seam"]),
+    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime"]),
+    ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
+    ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
+    ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
+    ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
+    ("ironclad", Edge, &[EVERYTHING]),
+    ("ironclad-testkit", Edge, &[EVERYTHING]),
+    ("ironclad-fuzz", Edge, &[EVERYTHING]),
+    ("ironclad-estimator", Edge, &["ironclad-seam"]),
+    ("xtask", Edge, &[]),
+];
+
+/// Every crate whose side is [`Core`].
+const ALL_OF_THE_CORE: &str = "the core";
+/// Every crate but those that hold everything themselves.
+const EVERYTHING: &str = "everything";
+
+/// Crates from outside that the core is built without, however indirectly: with them a decision could wait, talk to
+/// somebody, read a clock or draw lots.
+const NOT_IN_THE_CORE: [&str; 16] = [
+    "axum",
+    "futures-executor",
+    "hyper",
+    "hyper-util",
+    "kube",
+    "kube-client",
+    "kube-runtime",
+    "mlua",
+    "parking_lot",
+    "rand",
+    "redb",
+    "rustls",
+    "tokio",
+    "tokio-rustls",
+    "tokio-util",
+    "tower",
+];
+
+/// Crates from outside that only the named crates of ours declare, so that what they are good for stands in one place.
+const RESERVED: [(&str, &[&str]); 7] = [
+    ("redb", &["ironclad-store"]),
+    ("axum", &["ironclad", "ironclad-apiserver", "ironclad-extension"]),
+    ("rand_chacha", &["ironclad-seam"]),
+    ("mlua", &["ironclad-interpreter-lua"]),
+    ("json-patch", &["ironclad-patch", "ironclad-propagation"]),
+    ("clap", &["ironclad", "ironclad-cli", "ironclad-testkit", "xtask"]),
+    (
+        "kube",
+        &[
+            "ironclad",
+            "ironclad-cli",
+            "ironclad-controllers",
+            "ironclad-extension",
+            "ironclad-kubecontrollers",
+            "ironclad-runtime",
+            "ironclad-simcluster",
+            "ironclad-testkit",
+        ],
+    ),
+];
+
+/// The crates of ours that `name` may depend on.
+fn below(name: &str) -> BTreeSet<&'static str> {
+    let arrows: BTreeMap<&str, &[&str]> = CRATES.iter().map(|(name, _, to)| (*name, *to)).collect();
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&str> = arrows.get(name).map(|to| to.to_vec()).unwrap_or_default();
+    while let Some(next) = open.pop() {
+        for (candidate, side, to) in &CRATES {
+            let meant = match next {
+                ALL_OF_THE_CORE => *side == Core,
+                EVERYTHING => !to.contains(&EVERYTHING) && *candidate != "xtask",
+                _ => *candidate == next,
+            };
+            if meant && found.insert(*candidate) {
+                open.extend(*to);
+            }
+        }
+    }
+    found
+}
+
+fn violations(graph: &Graph) -> Vec<String> {
+    graph.members().flat_map(|package| violations_of(graph, package)).collect()
+}
+
+fn violations_of(graph: &Graph, package: &Package) -> Vec<String> {
+    let name = &*package.name;
+    let Some((_, side, _)) = CRATES.iter().find(|(known, _, _)| *known == name) else {
+        return vec![format!("{name} is not in the table of xtask/src/guard/arrows.rs: say there what it stands on")];
+    };
+    let allowed = below(name);
+    let ours: BTreeSet<&str> = graph.members().map(|member| &*member.name).collect();
+    let mut violations = Vec::new();
+    for dependency in &package.dependencies {
+        let to = &*dependency.name;
+        if ours.contains(to) && !allowed.contains(to) {
+            violations.push(format!("{name} may not depend on {to}: an arrow never runs back up"));
+        }
+        let reserved = RESERVED.iter().find(|(outside, _)| *outside == to);
+        if let Some((_, holders)) = reserved.filter(|_| dependency.kind.as_deref() != Some("dev"))
+            && !holders.contains(&name)
+        {
+            violations.push(format!("{name} may not depend on {to}: that is for {}", holders.join(", ")));
+        }
+    }
+    if *side == Core {
+        let reached = graph.reached_by(package);
+        for outside in NOT_IN_THE_CORE {
+            if let Some(by) = reached.get(outside) {
+                violations.push(format!("{name} is of the core and would be built with {outside}, through {by}"));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{cargo, metadata};
+
+    #[test]
+    fn no_arrow_of_this_workspace_is_forbidden() {
+        let graph: Graph = metadata::read(&cargo::workspace_root()).unwrap();
+        assert!(graph.members().count() > 10, "the workspace was read");
+        let violations = violations(&graph);
+        assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+    }
+
+    #[test]
+    fn the_table_knows_every_crate_that_it_names() {
+        let known: BTreeSet<&str> = CRATES.iter().map(|(name, _, _)| *name).collect();
+        let named = CRATES.iter().flat_map(|(_, _, to)| *to).chain(RESERVED.iter().flat_map(|(_, holders)| *holders));
+        for name in named {
+            assert!(known.contains(name) || [ALL_OF_THE_CORE, EVERYTHING].contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn forbidden_arrows_are_found() {
+        for (name, package, kind, dependency, want) in [
+            ("down is allowed", "ironclad-store", None, "ironclad-seam", None),
+            ("down over several steps, too", "ironclad-simcluster", None, "ironclad-seam", None),
+            ("the binary holds everything", "ironclad", None, "ironclad-apiserver", None),
+            (
+                "up is not",
+                "ironclad-fleet",
+                None,
+                "ironclad-scheduling",
+                Some("ironclad-fleet may not depend on ironclad-scheduling: an arrow never runs back up"),
+            ),
+            (
+                "nor for tests",
+                "ironclad-seam",
+                Some("dev"),
+                "ironclad-store",
+                Some("ironclad-seam may not depend on ironclad-store: an arrow never runs back up"),
+            ),
+            (
+                "the server knows nothing of the product's kinds",
+                "ironclad-apiserver",
+                None,
+                "ironclad-api",
+                Some("ironclad-apiserver may not depend on ironclad-api: an arrow never runs back up"),
+            ),
+            (
+                "the core doesn't wait",
+                "ironclad-scheduling",
+                None,
+                "tokio",
+                Some("ironclad-scheduling is of the core and would be built with tokio, through ironclad-scheduling"),
+            ),
+            ("its tests may", "ironclad-scheduling", Some("dev"), "tokio", None),
+            ("the edge does wait", "ironclad-runtime", None, "tokio", None),
+            (
+                "what is reserved stays where it is",
+                "ironclad-runtime",
+                None,
+                "redb",
+                Some("ironclad-runtime may not depend on redb: that is for ironclad-store"),
+            ),
+            (
+                "a crate that the table doesn't know",
+                "ironclad-utils",
+                None,
+                "ironclad-api",
+                Some("ironclad-utils is not in the table of xtask/src/guard/arrows.rs: say there what it stands on"),
+            ),
+        ] {
+            let found = violations(&with(package, kind, dependency));
+            assert_eq!(found, want.into_iter().collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_comes_in_through_others_is_found() {
+        let mut graph = graph("ironclad-patch", None, "innocent");
+        graph["packages"].as_array_mut().unwrap().push(package("redb", Value::Null));
+        let nodes = graph["resolve"]["nodes"].as_array_mut().unwrap();
+        nodes[1] = node("innocent", None, "redb");
+        nodes.push(json!({"id": "redb", "deps": []}));
+        let graph: Graph = serde_json::from_value(graph).unwrap();
+        assert_eq!(
+            violations(&graph),
+            ["ironclad-patch is of the core and would be built with redb, through innocent"]
+        );
+    }
+
+    /// A workspace in which `name` declares `dependency`.
+    fn with(name: &str, kind: Option<&str>, dependency: &str) -> Graph {
+        serde_json::from_value(graph(name, kind, dependency)).unwrap()
+    }
+
+    fn graph(name: &str, kind: Option<&str>, dependency: &str) -> Value {
+        let member = |package: &str| package == name || package.starts_with("ironclad");
+        let members: Vec<&str> = [name, dependency].into_iter().filter(|package| member(package)).collect();
+        json!({
+            "packages": [
+                package(name, json!([{"name": dependency, "kind": kind}])),
+                package(dependency, json!([])),
+            ],
+            "workspace_members": members,
+            "resolve": {"nodes": [node(name, kind, dependency), {"id": dependency, "deps": []}]},
+        })
+    }
+
+    fn package(name: &str, dependencies: Value) -> Value {
+        let dependencies = if dependencies.is_null() { json!([]) } else { dependencies };
+        json!({
+            "id": name, "name": name, "version": "1.0.0", "license": "MIT", "source": null,
+            "dependencies": dependencies, "manifest_path": "Cargo.toml",
+        })
+    }
+
+    fn node(name: &str, kind: Option<&str>, dependency: &str) -> Value {
+        json!({"id": name, "deps": [{"pkg": dependency, "dep_kinds": [{"kind": kind}]}]})
+    }
+}

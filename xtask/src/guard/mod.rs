@@ -1,0 +1,5 @@
+//! Tests that guard the rules of the whole tree: who may know whom, and what no file may contain.
+
+mod arrows;
+mod graph;
+mod sources;

@@ -1,0 +1,60 @@
+//! `cargo xtask bench` and `cargo xtask sim`: builds a program of `testkit` and runs it with whatever arguments follow.
+
+use std::{ffi::OsString, path::Path};
+
+use crate::{
+    cargo,
+    kubernetes::{self, location},
+    test::PRODUCT_VARIABLE,
+};
+
+/// What is measured, and how.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask bench propagate --deployments 100 --members 3
+  cargo xtask bench propagate --deployments 100 --members 3 --real      on real kube-apiservers
+  cargo xtask bench start
+  cargo xtask bench help                                                all of them, with their flags")]
+pub(crate) struct Bench {
+    /// The benchmark's name and its flags.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
+    arguments: Vec<OsString>,
+}
+
+/// What is simulated, and how.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask sim --seeds 50              fifty fresh seeds; their root is printed
+  cargo xtask sim --seed 17               one seed again, with its history")]
+pub(crate) struct Sim {
+    /// The simulation's flags.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    arguments: Vec<OsString>,
+}
+
+/// Measures the product as people build it, in profile `release`.
+///
+/// # Errors
+/// When a build or the benchmark fails.
+pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
+    // A command of its own: together with the testkit, the product would be built with features that only tests want.
+    cargo::run(cargo::cargo(root).args(["build", "--release", "--package", "ironclad"]))?;
+    cargo::run(cargo::cargo(root).args(["build", "--release", "--package", "ironclad-testkit", "--bin", "bench"]))?;
+    let built = cargo::target_directory(root).join("release");
+    let mut command = cargo::program(root, &built.join("bench"));
+    command.args(&args.arguments).env(PRODUCT_VARIABLE, built.join("ironclad"));
+    if args.arguments.iter().any(|argument| argument == "--real") {
+        command.env(location::FOLDER_VARIABLE, kubernetes::ensure(root)?);
+    }
+    cargo::run(&mut command)
+}
+
+/// Runs the simulation in profile `sim`, from the same build that the tests use.
+///
+/// # Errors
+/// When the build or the simulation fails.
+pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
+    cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "sim"]))?;
+    let built = cargo::target_directory(root).join("sim/sim");
+    cargo::run(cargo::program(root, &built).args(&args.arguments))
+}

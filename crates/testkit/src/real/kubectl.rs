@@ -1,7 +1,7 @@
 //! The real kubectl, against any server.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -46,7 +46,7 @@ impl Kubectl {
     /// # Errors
     /// When it doesn't end with code 0; the message has its stderr.
     pub async fn run<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> anyhow::Result<String> {
-        self.output(arguments, "").await?.success()
+        self.succeed(arguments, "").await
     }
 
     /// `kubectl apply -f -` with the manifest on stdin.
@@ -54,7 +54,13 @@ impl Kubectl {
     /// # Errors
     /// When it doesn't end with code 0; the message has its stderr.
     pub async fn apply(&self, manifest: &str) -> anyhow::Result<String> {
-        self.output(["apply", "-f", "-"], manifest).await?.success()
+        self.succeed(["apply", "-f", "-"], manifest).await
+    }
+
+    async fn succeed<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I, stdin: &str) -> anyhow::Result<String> {
+        let arguments: Vec<OsString> = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+        let output = self.output(&arguments, stdin).await?;
+        output.success().with_context(|| format!("kubectl {}", arguments.join(OsStr::new(" ")).display()))
     }
 
     /// Runs `kubectl ARGUMENTS` with `stdin` and returns whatever it came to, also a failure.
@@ -108,8 +114,8 @@ impl Output {
     pub fn success(self) -> anyhow::Result<String> {
         match self.code {
             Some(0) => Ok(self.stdout),
-            Some(code) => bail!("kubectl ended with code {code}: {}", self.stderr.trim()),
-            None => bail!("kubectl was killed: {}", self.stderr.trim()),
+            Some(code) => bail!("it ended with code {code}: {}", self.stderr.trim()),
+            None => bail!("it was killed: {}", self.stderr.trim()),
         }
     }
 }

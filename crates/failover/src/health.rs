@@ -1,0 +1,428 @@
+//! From what a probe saw to the status of a Cluster (failover.md 1.2, 1.3; api.md 13.1).
+//!
+//! Monotonic time is a [`Duration`] since any fixed moment of the process. What is remembered of a cluster between
+//! probes is a value that goes in and out: [`Memory`].
+
+use std::{cmp::Ordering, time::Duration};
+
+use ironclad_api::{
+    Condition, Time,
+    cluster::{APIEnablement, Cluster, ClusterStatus, NodeSummary, ResourceSummary},
+    conditions::{
+        self, FALSE, TRUE,
+        cluster::{COMPLETE_API_ENABLEMENTS, READY},
+    },
+    finalizers::CLUSTER_CONTROLLER,
+};
+use ironclad_fleet::{Because, Plan, StatusPart, because::health::Reason};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What a probe of a member saw.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Probe {
+    /// No client could be made; the text says why.
+    NoClient(String),
+    /// No HTTP status line came back.
+    Offline,
+    /// An answer, but not 200: also errors such as 500 and 503 (IR-1).
+    Unhealthy,
+    /// 200.
+    Healthy,
+}
+
+/// What is collected of a healthy member.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Collected {
+    /// Its git version; empty if it could not be read.
+    pub kubernetes_version: String,
+    /// What it serves.
+    pub apis: Vec<APIEnablement>,
+    /// The groups and versions that could not be read.
+    pub failed_group_versions: Vec<String>,
+    /// Nodes and capacity, unless resource modelling is off or they could not be read.
+    pub resources: Option<(NodeSummary, ResourceSummary)>,
+}
+
+/// How long an observation must last before it is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// `--cluster-success-threshold`.
+    pub success: Duration,
+    /// `--cluster-failure-threshold`.
+    pub failure: Duration,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { success: Duration::from_secs(30), failure: Duration::from_secs(30) }
+    }
+}
+
+/// What is remembered of a cluster from one probe to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Whether the last probe saw it healthy.
+    healthy: bool,
+    /// Since when; `None` is always.
+    since: Option<Duration>,
+}
+
+/// What the decision reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// What the last decision on it returned; `None` at the first probe of this process.
+    pub memory: Option<Memory>,
+    /// The debounce.
+    pub thresholds: Thresholds,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A part of the Cluster's status.
+    Status(StatusPart),
+}
+
+/// The plan, and what to remember.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a decision that nobody applies changes nothing"]
+pub struct Decision {
+    /// What is written.
+    pub plan: Plan<Effect>,
+    /// For the next probe.
+    pub memory: Option<Memory>,
+}
+
+/// Whether a healthy member's version, APIs and resources are worth collecting now: its Ready condition is or becomes
+/// True. Members that are not ready cost one request per probe.
+#[must_use]
+pub fn collects(seen: &Seen<'_>, probe: &Probe, mono: Duration) -> bool {
+    *probe == Probe::Healthy && is_guarded(seen.cluster) && publishes(seen, probe, mono).0.is_ok()
+}
+
+/// What a probe means for the cluster's status. `collected` is there if [`collects`] asked for it. `now` is in whole
+/// seconds.
+pub fn decide(
+    seen: &Seen<'_>,
+    probe: &Probe,
+    collected: Option<Collected>,
+    mono: Duration,
+    now: Timestamp,
+) -> Decision {
+    if !is_guarded(seen.cluster) {
+        // Its execution space is not there yet, and a status would make it a target.
+        return Decision { plan: Plan::nothing(Reason::Joining.into()), memory: seen.memory };
+    }
+    let (verdict, memory) = publishes(seen, probe, mono);
+    let mut plan = Plan::default();
+    match verdict {
+        Err(waiting) => plan.note(waiting),
+        Ok(()) => {
+            let observed = observation(probe);
+            let mut part = match collected {
+                Some(collected) if *probe == Probe::Healthy => everything(seen.cluster, collected, now, &mut plan),
+                _ => StatusPart::default(),
+            };
+            let status = if *probe == Probe::Healthy { TRUE } else { FALSE };
+            part.conditions.extend(changed(seen.cluster, READY, status, &observed, now));
+            plan.note(observed.into());
+            if part.is_empty() {
+                plan.note(Reason::StatusUnchanged.into());
+            } else {
+                plan.effects.push(Effect::Status(part));
+            }
+        }
+    }
+    Decision { plan, memory: Some(memory) }
+}
+
+fn is_guarded(cluster: &Cluster) -> bool {
+    cluster.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == CLUSTER_CONTROLLER)
+}
+
+fn observation(probe: &Probe) -> Reason {
+    match probe {
+        Probe::NoClient(error) => Reason::NoClient { error: error.clone() },
+        Probe::Offline => Reason::NotReachable,
+        Probe::Unhealthy => Reason::NotReady,
+        Probe::Healthy => Reason::Ready,
+    }
+}
+
+/// The threshold filter: whether the observation is published, and what is remembered. Only True or not True matters.
+fn publishes(seen: &Seen<'_>, probe: &Probe, mono: Duration) -> (Result<(), Because>, Memory) {
+    let healthy = *probe == Probe::Healthy;
+    let stored = seen.cluster.ready().map(|status| status == TRUE);
+    let memory = match seen.memory {
+        Some(memory) if memory.healthy == healthy => memory,
+        Some(_) => Memory { healthy, since: Some(mono) },
+        // After a restart a cluster that was ready gets its whole debounce again (IR-2).
+        None if stored == Some(true) => Memory { healthy, since: Some(mono) },
+        None => Memory { healthy, since: None },
+    };
+    let threshold = if healthy { seen.thresholds.success } else { seen.thresholds.failure };
+    let lasted = memory.since.map(|since| mono.saturating_sub(since));
+    let verdict = match (stored, lasted) {
+        (Some(stored), Some(lasted)) if stored != healthy && lasted < threshold => {
+            Err(Reason::Debouncing { observed_ms: millis(lasted), needed_ms: millis(threshold) }.into())
+        }
+        _ => Ok(()),
+    };
+    (verdict, memory)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A condition, if it differs from the one that stands.
+fn changed(cluster: &Cluster, type_: &str, status: &str, reason: &Reason, now: Timestamp) -> Option<Condition> {
+    let standing = cluster.status.as_ref().and_then(|s| conditions::get(&s.conditions, type_));
+    let mut wanted = conditions::condition(type_, status, reason.reason(), reason.to_string());
+    let since = standing.filter(|condition| condition.status == status);
+    wanted.last_transition_time = since.map_or(Time(now), |condition| condition.last_transition_time.clone());
+    wanted.observed_generation = standing.and_then(|condition| condition.observed_generation);
+    (standing != Some(&wanted)).then_some(wanted)
+}
+
+/// The whole status of a ready member, as far as it differs.
+fn everything(cluster: &Cluster, collected: Collected, now: Timestamp, plan: &mut Plan<Effect>) -> StatusPart {
+    let empty = ClusterStatus::default();
+    let stored = cluster.status.as_ref().unwrap_or(&empty);
+    let mut part = StatusPart::default();
+    let mut set = |field: &str, differs: bool, value: Value| {
+        if differs {
+            part.fields.insert(field.to_owned(), value);
+        }
+    };
+    let version = &collected.kubernetes_version;
+    set("kubernetesVersion", !version.is_empty() && *version != stored.kubernetes_version, json!(version));
+    let (status, reason) = match (collected.apis.is_empty(), collected.failed_group_versions.is_empty()) {
+        (true, _) => (FALSE, Reason::ApisUnknown),
+        (false, false) => (FALSE, Reason::ApisPartial),
+        (false, true) => (TRUE, Reason::ApisComplete),
+    };
+    let apis = enablements(collected.apis, &collected.failed_group_versions, &stored.api_enablements);
+    set("apiEnablements", apis != stored.api_enablements, json!(apis));
+    if let Some((nodes, resources)) = &collected.resources {
+        set("nodeSummary", stored.node_summary.as_ref() != Some(nodes), whole(nodes));
+        set("resourceSummary", stored.resource_summary.as_ref() != Some(resources), whole(resources));
+    }
+    part.conditions.extend(changed(cluster, COMPLETE_API_ENABLEMENTS, status, &reason, now));
+    plan.note(reason.into());
+    part
+}
+
+fn whole(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("a summary is plain data")
+}
+
+/// What was read, by group, version and name; of groups that could not be read what was known before stays, since a
+/// broken APIService does not make a member lose its workloads.
+fn enablements(mut read: Vec<APIEnablement>, failed: &[String], known: &[APIEnablement]) -> Vec<APIEnablement> {
+    let kept = |old: &&APIEnablement| read.is_empty() || failed.contains(&old.group_version);
+    let missing = |old: &&APIEnablement| read.iter().all(|new| new.group_version != old.group_version);
+    let kept: Vec<_> = known.iter().filter(kept).filter(missing).cloned().collect();
+    read.extend(kept);
+    for enablement in &mut read {
+        enablement.resources.sort();
+    }
+    read.sort_by(|a, b| match a.group_version.cmp(&b.group_version) {
+        Ordering::Equal => a.resources.cmp(&b.resources),
+        other => other,
+    });
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testkit::{apis, at, cluster, ready};
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    /// Applies a decision, as the status writer would.
+    fn applied(cluster: &Cluster, decision: &Decision) -> Cluster {
+        let mut object = serde_json::to_value(cluster).unwrap();
+        for Effect::Status(part) in &decision.plan.effects {
+            object["status"] = StatusPart::applied(&object["status"], &[part]);
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn step(cluster: &mut Cluster, memory: &mut Option<Memory>, probe: Probe, second: u64) {
+        let seen = Seen { cluster, memory: *memory, thresholds: Thresholds::default() };
+        let decision = decide(&seen, &probe, None, S(second), at(second.try_into().unwrap()));
+        *cluster = applied(cluster, &decision);
+        *memory = decision.memory;
+    }
+
+    #[test]
+    fn observations() {
+        for (probe, status, reason, message) in [
+            (Probe::Healthy, "True", "ClusterReady", "cluster is healthy and ready to accept workloads"),
+            (
+                Probe::Unhealthy,
+                "False",
+                "ClusterNotReady",
+                "cluster is reachable but health endpoint responded without ok",
+            ),
+            (Probe::Offline, "False", "ClusterNotReachable", "cluster is not reachable"),
+            (
+                Probe::NoClient("no Secret".into()),
+                "False",
+                "StatusCollectionFailed",
+                "failed to create a ClusterClient: no Secret",
+            ),
+        ] {
+            let mut cluster = cluster("m1");
+            step(&mut cluster, &mut None, probe, 7);
+            let condition = conditions::get(&cluster.status.as_ref().unwrap().conditions, READY).unwrap().clone();
+            assert_eq!((&*condition.status, &*condition.reason, &*condition.message), (status, reason, message));
+            assert_eq!(condition.last_transition_time, Time(at(7)));
+        }
+    }
+
+    #[test]
+    fn debounce() {
+        use Probe::{Healthy, Offline, Unhealthy};
+        // probes by second, and what Ready is after the last of them
+        for (name, stored, probes, want) in [
+            ("the first observation is published at once", None, &[(0, Offline)][..], FALSE),
+            ("the first good one too", None, &[(0, Healthy)], TRUE),
+            ("one bad probe changes nothing", None, &[(0, Healthy), (10, Offline)], TRUE),
+            ("one tick before the threshold", None, &[(0, Healthy), (10, Offline), (39, Offline)], TRUE),
+            ("exactly at the threshold", None, &[(0, Healthy), (10, Offline), (40, Offline)], FALSE),
+            (
+                "a good probe between starts it again",
+                None,
+                &[(0, Healthy), (10, Offline), (20, Healthy), (30, Offline), (45, Offline)],
+                TRUE,
+            ),
+            (
+                "both kinds of bad count as one",
+                None,
+                &[(0, Healthy), (10, Offline), (20, Unhealthy), (40, Offline)],
+                FALSE,
+            ),
+            ("recovery takes its time as well", Some(FALSE), &[(0, Offline), (10, Healthy), (39, Healthy)], FALSE),
+            ("and then comes", Some(FALSE), &[(0, Offline), (10, Healthy), (40, Healthy)], TRUE),
+            ("a restart does not shorten the debounce", Some(TRUE), &[(0, Offline), (29, Offline)], TRUE),
+            ("a restart, whole debounce", Some(TRUE), &[(0, Offline), (30, Offline)], FALSE),
+            ("a restart publishes good news at once", Some(FALSE), &[(0, Healthy)], TRUE),
+            ("Unknown gives way to False at once", Some("Unknown"), &[(0, Offline)], FALSE),
+            (
+                "Unknown to True takes its time after a bad probe",
+                Some("Unknown"),
+                &[(0, Offline), (10, Healthy), (20, Healthy)],
+                FALSE,
+            ),
+        ] {
+            let mut cluster = cluster("m1");
+            if let Some(status) = stored {
+                ready(&mut cluster, status, 0);
+            }
+            let mut memory = None;
+            for (second, probe) in probes {
+                step(&mut cluster, &mut memory, probe.clone(), *second);
+            }
+            assert_eq!(cluster.ready(), Some(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_transition_time_moves_with_the_status_alone() {
+        let (mut cluster, mut memory) = (cluster("m1"), None);
+        step(&mut cluster, &mut memory, Probe::Offline, 1);
+        step(&mut cluster, &mut memory, Probe::Unhealthy, 11);
+        let condition = conditions::get(&cluster.status.as_ref().unwrap().conditions, READY).unwrap().clone();
+        assert_eq!((&*condition.reason, condition.last_transition_time), ("ClusterNotReady", Time(at(1))));
+    }
+
+    #[test]
+    fn a_cluster_without_its_finalizer_waits() {
+        let mut cluster = cluster("m1");
+        cluster.metadata.finalizers = None;
+        let seen = Seen { cluster: &cluster, memory: None, thresholds: Thresholds::default() };
+        assert!(!collects(&seen, &Probe::Healthy, S(0)));
+        let decision = decide(&seen, &Probe::Healthy, None, S(0), at(0));
+        assert!(decision.plan.is_quiet());
+        assert_eq!(decision.memory, None, "the first real probe is still the first");
+    }
+
+    #[test]
+    fn collection_only_where_ready_is_or_becomes_true() {
+        let mut known = cluster("m1");
+        ready(&mut known, FALSE, 0);
+        let memory = Some(Memory { healthy: true, since: Some(S(0)) });
+        let seen = Seen { cluster: &known, memory, thresholds: Thresholds::default() };
+        assert!(!collects(&seen, &Probe::Healthy, S(29)), "still debouncing");
+        assert!(collects(&seen, &Probe::Healthy, S(30)));
+        assert!(!collects(&seen, &Probe::Unhealthy, S(30)));
+    }
+
+    #[test]
+    fn everything_is_written_once() {
+        let cluster = cluster("m1");
+        let collected = Collected {
+            kubernetes_version: "v1.36.3".into(),
+            apis: apis(&["v1", "apps/v1"]),
+            failed_group_versions: Vec::new(),
+            resources: Some((NodeSummary { total_num: 2, ready_num: 1 }, ResourceSummary::default())),
+        };
+        let seen = Seen { cluster: &cluster, memory: None, thresholds: Thresholds::default() };
+        let decision = decide(&seen, &Probe::Healthy, Some(collected.clone()), S(0), at(5));
+        let after = applied(&cluster, &decision);
+        let status = after.status.clone().unwrap();
+        assert_eq!(status.kubernetes_version, "v1.36.3");
+        let groups: Vec<_> = status.api_enablements.iter().map(|e| e.group_version.as_str()).collect();
+        assert_eq!(groups, ["apps/v1", "v1"], "in a fixed order");
+        assert_eq!(status.node_summary, Some(NodeSummary { total_num: 2, ready_num: 1 }));
+        assert!(conditions::is_true(&status.conditions, COMPLETE_API_ENABLEMENTS));
+        assert!(conditions::is_true(&status.conditions, READY));
+        let seen = Seen { cluster: &after, memory: decision.memory, thresholds: Thresholds::default() };
+        assert!(decide(&seen, &Probe::Healthy, Some(collected), S(10), at(15)).plan.is_quiet(), "nothing changed");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_taken_as_gone() {
+        let collect = |cluster: &Cluster, apis: Vec<APIEnablement>, failed: &[&str]| {
+            let failed_group_versions = failed.iter().map(|gv| (*gv).to_owned()).collect();
+            let collected = Collected { apis, failed_group_versions, ..Collected::default() };
+            let seen = Seen { cluster, memory: None, thresholds: Thresholds::default() };
+            let after = applied(cluster, &decide(&seen, &Probe::Healthy, Some(collected), S(0), at(0)));
+            let status = after.status.clone().unwrap();
+            let condition = conditions::get(&status.conditions, COMPLETE_API_ENABLEMENTS).unwrap();
+            let groups: Vec<_> = status.api_enablements.iter().map(|e| e.group_version.clone()).collect();
+            (after, condition.reason.clone(), groups)
+        };
+        let (known, reason, _) = collect(&cluster("m1"), apis(&["apps/v1", "metrics.k8s.io/v1beta1", "v1"]), &[]);
+        assert_eq!(reason, "Complete");
+        let (_, reason, groups) = collect(&known, apis(&["v1"]), &["metrics.k8s.io/v1beta1"]);
+        assert_eq!((reason.as_str(), groups), ("Partial", vec!["metrics.k8s.io/v1beta1".to_owned(), "v1".to_owned()]));
+        let (_, reason, groups) = collect(&known, Vec::new(), &[]);
+        assert_eq!((reason.as_str(), groups.len()), ("Empty", 3));
+    }
+
+    proptest! {
+        #[test]
+        fn ready_never_turns_before_its_threshold(probes in prop::collection::vec(any::<bool>(), 1..60)) {
+            let (mut cluster, mut memory) = (cluster("m1"), None);
+            for (cycle, healthy) in probes.iter().enumerate() {
+                let before = cluster.ready().map(str::to_owned);
+                let probe = if *healthy { Probe::Healthy } else { Probe::Offline };
+                step(&mut cluster, &mut memory, probe, cycle as u64 * 10);
+                if before.is_some() && before.as_deref() != cluster.ready() {
+                    // 30 s of equal observations are this one and the three before it.
+                    prop_assert!(cycle >= 3 && probes[cycle - 3..=cycle].iter().all(|p| p == healthy));
+                }
+            }
+        }
+    }
+}

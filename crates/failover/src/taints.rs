@@ -1,0 +1,110 @@
+//! The taints that a cluster gets by itself: they keep new work away from a cluster that is not ready (failover.md 1.6).
+
+use ironclad_api::{
+    Taint, Time,
+    cluster::Cluster,
+    conditions::{FALSE, TRUE},
+    taints::{NO_SCHEDULE, NOT_READY, UNREACHABLE},
+};
+use jiff::Timestamp;
+
+/// Whether clusters are tainted by their Ready condition: `--taint-cluster-by-condition`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ByCondition {
+    /// They are.
+    #[default]
+    On,
+    /// Only people and policies taint.
+    Off,
+}
+
+/// The taints that the cluster should have, if they are not those it has. Those that stand keep their place, value
+/// and `timeAdded`; `now` is in whole seconds.
+#[must_use]
+pub fn wanted(cluster: &Cluster, by_condition: ByCondition, now: Timestamp) -> Option<Vec<Taint>> {
+    let (add, remove): (Option<&str>, &[&str]) = match (by_condition, cluster.ready()) {
+        (ByCondition::Off, _) => return None,
+        // Nothing was ever reported: what somebody else knows of unreachability stands.
+        (ByCondition::On, None) => (Some(NOT_READY), &[]),
+        (ByCondition::On, Some(FALSE)) => (Some(NOT_READY), &[UNREACHABLE]),
+        (ByCondition::On, Some(TRUE)) => (None, &[NOT_READY, UNREACHABLE]),
+        (ByCondition::On, Some(_)) => (Some(UNREACHABLE), &[NOT_READY]),
+    };
+    let ours = |taint: &Taint, key: &str| taint.key == key && taint.effect == NO_SCHEDULE;
+    let mut taints = cluster.spec.taints.clone();
+    taints.retain(|taint| !remove.iter().any(|key| ours(taint, key)));
+    if let Some(key) = add.filter(|key| !taints.iter().any(|taint| ours(taint, key))) {
+        let (key, effect) = (key.to_owned(), NO_SCHEDULE.to_owned());
+        taints.push(Taint { key, effect, value: None, time_added: Some(Time(now)) });
+    }
+    (taints != cluster.spec.taints).then_some(taints)
+}
+
+/// What the event says: upstream's text.
+#[must_use]
+pub fn message(taints: &[Taint]) -> String {
+    let one = |taint: &Taint| match taint.value.as_deref().filter(|value| !value.is_empty()) {
+        Some(value) => format!("{{Key:{},Value:{value},Effect:{}}}", taint.key, taint.effect),
+        None => format!("{{Key:{},Effect:{}}}", taint.key, taint.effect),
+    };
+    let all: Vec<String> = taints.iter().map(one).collect();
+    if all.is_empty() {
+        "Taint cluster succeed: cluster now does not have taints.".to_owned()
+    } else {
+        format!("Taint cluster succeed: cluster now has taints([{}]).", all.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, cluster, ready};
+
+    #[test]
+    fn by_ready() {
+        let list = |keys: &[(&str, &str)]| -> Vec<Taint> {
+            let taint = |(key, effect): &(&str, &str)| Taint {
+                key: (*key).to_owned(),
+                effect: (*effect).to_owned(),
+                value: None,
+                time_added: Some(Time(at(1))),
+            };
+            keys.iter().map(taint).collect()
+        };
+        let (not_ready, unreachable) = ((NOT_READY, NO_SCHEDULE), (UNREACHABLE, NO_SCHEDULE));
+        let (cordon, mine) = (("cluster.karmada.io/unschedulable", NO_SCHEDULE), (NOT_READY, "NoExecute"));
+        for (name, status, taints, want) in [
+            ("a new cluster is not ready", None, &[][..], Some(&[not_ready][..])),
+            ("nothing reported leaves unreachable alone", None, &[unreachable], Some(&[unreachable, not_ready])),
+            ("False", Some("False"), &[], Some(&[not_ready])),
+            ("False takes the place of Unknown in one write", Some("False"), &[unreachable], Some(&[not_ready])),
+            ("False, tainted already", Some("False"), &[not_ready], None),
+            ("Unknown", Some("Unknown"), &[not_ready], Some(&[unreachable])),
+            ("True removes both", Some("True"), &[not_ready, cordon, unreachable], Some(&[cordon])),
+            ("True, nothing to do", Some("True"), &[cordon], None),
+            ("taints that evict are never ours", Some("True"), &[mine], None),
+            ("and are not taken for ours", Some("False"), &[mine], Some(&[mine, not_ready])),
+        ] {
+            let mut cluster = cluster("m1");
+            if let Some(status) = status {
+                ready(&mut cluster, status, 0);
+            }
+            cluster.spec.taints = list(taints);
+            assert_eq!(wanted(&cluster, ByCondition::On, at(1)), want.map(list), "{name}");
+            assert_eq!(wanted(&cluster, ByCondition::Off, at(1)), None, "{name}, switched off");
+        }
+    }
+
+    #[test]
+    fn texts() {
+        let taint = |value: &str| Taint {
+            key: "k".into(),
+            effect: NO_SCHEDULE.into(),
+            value: Some(value.to_owned()),
+            time_added: None,
+        };
+        assert_eq!(message(&[]), "Taint cluster succeed: cluster now does not have taints.");
+        let text = "Taint cluster succeed: cluster now has taints([{Key:k,Effect:NoSchedule},{Key:k,Value:v,Effect:NoSchedule}]).";
+        assert_eq!(message(&[taint(""), taint("v")]), text);
+    }
+}

@@ -75,6 +75,7 @@ struct Wanted<P> {
     uid: String,
     parts: BTreeMap<&'static str, P>,
     first: Instant,
+    due: Instant,
     urgent: bool,
 }
 
@@ -123,14 +124,11 @@ impl<T: StatusTarget> StatusWriter<T> {
                 return;
             }
             let last_noise = self.0.noise.lock().get(key).copied();
-            let entry = wanted.entry(key.clone()).or_insert_with(|| Wanted {
-                uid: uid.to_owned(),
-                parts: BTreeMap::new(),
-                first: now,
-                urgent: false,
-            });
+            let fresh =
+                || Wanted { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, due: now, urgent: false };
+            let entry = wanted.entry(key.clone()).or_insert_with(fresh);
             if entry.uid != uid {
-                *entry = Wanted { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, urgent: false };
+                *entry = fresh();
             }
             let again = entry.parts.insert(contributor, part.clone());
             if again.as_ref() == Some(&part) && !urgent {
@@ -138,21 +136,22 @@ impl<T: StatusTarget> StatusWriter<T> {
             }
             entry.urgent |= urgent;
             let quiet_since = if entry.first == now { last_noise } else { Some(now) };
-            if entry.urgent { now } else { quiet_since.map_or(now, |at| (at + QUIET).min(entry.first + LATEST)) }
+            let quiet = quiet_since.map_or(now, |at| (at + QUIET).min(entry.first + LATEST));
+            entry.due = if entry.urgent { now } else { quiet.max(now) };
+            entry.due
         };
         if due <= now { self.0.queue.add(key.clone()) } else { self.0.queue.add_after(key.clone(), due - now) }
     }
 
-    /// The status as it will stand once everything wanted is out.
+    /// The status as it will stand once everything wanted is out; `None` if that is what stands already.
     #[must_use]
-    pub fn read(&self, key: &T::Key, uid: &str, status: Value) -> Value {
+    pub fn read(&self, key: &T::Key, uid: &str, status: impl FnOnce() -> Value) -> Option<Value> {
         let wanted = self.0.wanted.lock();
-        let Some(entry) = wanted.get(key).filter(|w| w.uid == uid) else { return status };
+        let entry = wanted.get(key).filter(|w| w.uid == uid)?;
         let parts: Vec<_> = entry.parts.values().collect();
-        match self.0.target.merge(&status, &parts) {
-            Some(patch) => merged(status, &patch),
-            None => status,
-        }
+        let status = status();
+        let patch = self.0.target.merge(&status, &parts)?;
+        Some(merged(status, &patch))
     }
 
     /// True if nothing waits to be written.
@@ -170,6 +169,9 @@ impl<T: StatusTarget> StatusWriter<T> {
         let (sent, patch) = {
             let mut wanted = self.0.wanted.lock();
             let Some(entry) = wanted.get(&key) else { return Ok(Next::Forget) };
+            if entry.due > now {
+                return Ok(Next::After(entry.due - now));
+            }
             let parts: Vec<_> = entry.parts.values().collect();
             let patch = if entry.uid == current.uid { self.0.target.merge(&current.status, &parts) } else { None };
             let Some(patch) = patch else {
@@ -190,11 +192,10 @@ impl<T: StatusTarget> StatusWriter<T> {
         let mut wanted = self.0.wanted.lock();
         if let Some(entry) = wanted.get_mut(&key) {
             entry.parts.retain(|contributor, part| sent.get(contributor) != Some(part));
-            entry.first = now;
-            entry.urgent = false;
             if entry.parts.is_empty() {
                 wanted.remove(&key);
             } else {
+                (entry.first, entry.due, entry.urgent) = (now, now + QUIET, false);
                 return Ok(Next::After(QUIET));
             }
         }
@@ -231,5 +232,145 @@ fn merged(mut value: Value, patch: &Value) -> Value {
         value
     } else {
         patch.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ironclad_seam::{Clock, Rng, Tasks};
+    use serde_json::json;
+
+    use super::*;
+
+    /// One object whose status is a JSON object; a part is a set of top-level fields.
+    #[derive(Clone, Default)]
+    struct Fake(Arc<Mutex<State>>);
+
+    #[derive(Default)]
+    struct State {
+        version: u32,
+        status: Value,
+        writes: Vec<(u128, Value)>,
+        conflicts: u32,
+        began: Option<Instant>,
+    }
+
+    impl StatusTarget for Fake {
+        type Key = String;
+        type Part = Value;
+
+        fn current(&self, key: &String) -> Option<Current> {
+            let state = self.0.lock();
+            (key == "a").then(|| Current {
+                resource_version: state.version.to_string(),
+                uid: "u".into(),
+                status: state.status.clone(),
+            })
+        }
+
+        fn merge(&self, current: &Value, parts: &[&Value]) -> Option<Value> {
+            let wanted = parts.iter().fold(current.clone(), |status, part| merged(status, part));
+            (wanted != *current).then_some(wanted)
+        }
+
+        fn write(
+            &self,
+            _: &String,
+            version: &str,
+            patch: Value,
+        ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+            let mut state = self.0.lock();
+            let outcome = if state.conflicts > 0 {
+                state.conflicts -= 1;
+                state.version += 1;
+                Err(Failure::Conflict("modified".into()))
+            } else {
+                assert_eq!(version, state.version.to_string());
+                state.version += 1;
+                state.status = merged(state.status.clone(), &patch);
+                let at = state.began.map_or(0, |began| (Clock::system().mono() - began).as_millis());
+                state.writes.push((at, patch));
+                Ok(())
+            };
+            Box::pin(async move { outcome })
+        }
+    }
+
+    fn writer() -> (Fake, StatusWriter<Fake>) {
+        let seam = Seam { clock: Clock::system(), rng: Rng::from_seed(1), tasks: Tasks::new("t") };
+        let fake = Fake::default();
+        fake.0.lock().began = Some(seam.clock.mono());
+        fake.0.lock().status = json!({});
+        (fake.clone(), StatusWriter::start("status", &seam, fake))
+    }
+
+    fn want(writer: &StatusWriter<Fake>, contributor: &'static str, part: Value, urgent: bool) {
+        writer.want(&"a".to_owned(), "u", contributor, part, urgent);
+    }
+
+    async fn pass(ms: u64) {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    fn times(fake: &Fake) -> Vec<u128> {
+        fake.0.lock().writes.iter().map(|(at, _)| *at).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_object_is_written_at_once_and_what_follows_waits_for_quiet() {
+        let (fake, writer) = writer();
+        want(&writer, "x", json!({"x": 1}), false);
+        pass(10).await;
+        want(&writer, "x", json!({"x": 2}), false);
+        pass(100).await;
+        want(&writer, "y", json!({"y": 1}), false);
+        assert_eq!(writer.read(&"a".into(), "u", || json!({"x": 1})), Some(json!({"x": 2, "y": 1})));
+        pass(2_000).await;
+        assert_eq!(times(&fake), [0, 610], "one write for both, 500 ms after the last of them");
+        assert_eq!(fake.0.lock().status, json!({"x": 2, "y": 1}));
+        assert!(writer.is_quiet());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restless_object_is_written_after_two_seconds_at_the_latest() {
+        let (fake, writer) = writer();
+        writer.noise("a".into());
+        for n in 0..30 {
+            want(&writer, "x", json!({"x": n}), false);
+            pass(100).await;
+        }
+        assert!(times(&fake).first().is_some_and(|at| *at <= 2_100), "{:?}", times(&fake));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_urgent_status_waits_for_nothing() {
+        let (fake, writer) = writer();
+        writer.noise("a".into());
+        want(&writer, "x", json!({"x": 1}), false);
+        pass(10).await;
+        want(&writer, "y", json!({"failed": true}), true);
+        pass(10).await;
+        assert_eq!(times(&fake), [10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stands_already_is_not_written_and_a_conflict_is_merged_again() {
+        let (fake, writer) = writer();
+        fake.0.lock().status = json!({"x": 1});
+        want(&writer, "x", json!({"x": 1}), false);
+        pass(1_000).await;
+        assert!(times(&fake).is_empty());
+        fake.0.lock().conflicts = 2;
+        want(&writer, "x", json!({"x": 2}), false);
+        pass(1_000).await;
+        assert_eq!(fake.0.lock().status, json!({"x": 2}));
+        assert_eq!(times(&fake).len(), 1);
+        writer.want(&"a".to_owned(), "another incarnation", "x", json!({"x": 3}), true);
+        writer.want(&"gone".to_owned(), "u", "x", json!({"x": 3}), true);
+        pass(1_000).await;
+        assert_eq!(times(&fake).len(), 1);
+        assert!(writer.is_quiet());
     }
 }

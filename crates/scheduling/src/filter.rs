@@ -2,7 +2,7 @@
 //!
 //! The filters of one cluster run in the order of section 5 until the first refusal, so the reason is always the same one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
     cluster::{ApiEnablement, Cluster},
@@ -12,10 +12,12 @@ use ironclad_api::{
     work::ResourceBindingSpec,
 };
 use ironclad_fleet::{
-    affinity,
+    ClusterName, affinity,
     because::schedule::Refusal,
     taint::{self, Failover},
 };
+
+use crate::Clusters;
 
 /// The score of a cluster that is a target already.
 const LOCALITY: i64 = 100;
@@ -74,6 +76,18 @@ impl Filter<'_> {
         Ok(Fit { tier, score: score(cluster, target) })
     }
 
+    /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
+    pub fn missing(&self, clusters: &Clusters) -> Vec<ClusterName> {
+        let own = self.placement.cluster_affinity.as_ref();
+        let group = self.group.filter(|_| own.is_none());
+        let tiers = group.into_iter().flat_map(|group| group.overflow_affinities.iter().map(|tier| &tier.affinity));
+        let affinities = own.into_iter().chain(group.map(|group| &group.affinity)).chain(tiers);
+        let named = affinities.flat_map(|a| a.cluster_names.iter().filter(|name| !a.exclude.contains(name)));
+        let missing: BTreeSet<ClusterName> =
+            named.map(|name| name.as_str().into()).filter(|name| !clusters.contains_key(name)).collect();
+        missing.into_iter().collect()
+    }
+
     /// The tier of the affinity that chooses the cluster, 0 being the affinity itself (4.3).
     fn tier(&self, cluster: &Cluster) -> Option<u32> {
         if let Some(own) = &self.placement.cluster_affinity {
@@ -128,7 +142,12 @@ pub struct FitError {
     pub clusters: usize,
     /// How many clusters gave which reason; those that are being deleted give none.
     pub refusals: BTreeMap<Refusal, usize>,
+    /// Clusters that the affinity names and that do not exist.
+    pub missing: Vec<ClusterName>,
 }
+
+/// Missing clusters that a text lists by name.
+const MISSING_LISTED_MAX: usize = 5;
 
 impl std::fmt::Display for FitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -136,7 +155,16 @@ impl std::fmt::Display for FitError {
             self.refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
         details.sort();
         let details = if details.is_empty() { "no cluster exists".to_owned() } else { details.join(", ") };
-        write!(f, "0/{} clusters are available: {details}.", self.clusters)
+        write!(f, "0/{} clusters are available: {details}.", self.clusters)?;
+        let listed: Vec<&str> = self.missing.iter().take(MISSING_LISTED_MAX).map(|name| &*name.0).collect();
+        match (self.missing.len(), self.missing.len() - listed.len()) {
+            (0, _) => Ok(()),
+            (1, _) => write!(f, " cluster {} named by the placement does not exist", listed[0]),
+            (_, 0) => write!(f, " clusters {} named by the placement do not exist", listed.join(", ")),
+            (_, more) => {
+                write!(f, " clusters {} and {more} more named by the placement do not exist", listed.join(", "))
+            }
+        }
     }
 }
 
@@ -245,7 +273,8 @@ mod tests {
     #[test]
     fn fit_error_text() {
         let taint = Refusal::Taint { taint: "cluster.karmada.io/not-ready:NoSchedule".into() };
-        let error = FitError { clusters: 3, refusals: [(Refusal::ApiNotEnabled, 2), (taint, 1)].into() };
+        let error =
+            FitError { clusters: 3, refusals: [(Refusal::ApiNotEnabled, 2), (taint, 1)].into(), missing: Vec::new() };
         assert_eq!(
             error.to_string(),
             "0/3 clusters are available: 1 cluster(s) had untolerated taint \

@@ -165,7 +165,9 @@ fn feasible(
     without: &BTreeSet<ClusterName>,
     because: &mut Vec<Because>,
 ) -> Result<Vec<Candidate>, Failure> {
-    let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new() };
+    let missing = filter.missing(seen.clusters);
+    because.extend(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }.into()));
+    let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new(), missing };
     let mut candidates = Vec::new();
     let sets = schedules_component_sets(seen.options, filter.spec, filter.placement);
     for (name, cluster) in seen.clusters.iter().filter(|(name, _)| !without.contains(*name)) {

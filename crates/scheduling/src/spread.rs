@@ -79,7 +79,7 @@ pub enum SelectError {
 ///
 /// # Errors
 /// If the constraints cannot be satisfied.
-pub fn select(candidates: &mut Vec<Candidate>, spread: Spread, need: Need) -> Result<usize, SelectError> {
+pub fn select(candidates: &mut [Candidate], spread: Spread, need: Need) -> Result<usize, SelectError> {
     match spread {
         Spread::All => Ok(candidates.len()),
         Spread::Clusters(bounds) => by_cluster(candidates, bounds, need),
@@ -119,7 +119,7 @@ pub(crate) fn make_room(candidates: &mut [Candidate], k: usize, need: i64) -> bo
     sum >= i128::from(need)
 }
 
-fn bring_to_front(candidates: &mut Vec<Candidate>, chosen: &[ClusterName]) -> usize {
+fn bring_to_front(candidates: &mut [Candidate], chosen: &[ClusterName]) -> usize {
     let place = |c: &Candidate| chosen.iter().position(|name| *name == c.name).unwrap_or(usize::MAX);
     candidates.sort_by_key(place);
     chosen.len()

@@ -47,7 +47,7 @@ pub fn responsible(binding: &Binding<'_>, options: &Options) -> Result<(), Reaso
     let owners = [PROPAGATION_POLICY_PERMANENT_ID, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, BINDING_MANAGED_BY];
     let labels = binding.metadata.labels.as_ref();
     let owned = |key: &&str| labels.and_then(|labels| labels.get(*key)).is_some_and(|value| !value.is_empty());
-    if owners.iter().any(|key| owned(key)) { Ok(()) } else { Err(Reason::Unmanaged) }
+    if owners.iter().any(owned) { Ok(()) } else { Err(Reason::Unmanaged) }
 }
 
 /// The table of 2.2: the first row that holds decides.
@@ -78,10 +78,10 @@ pub fn turn(seen: &Seen<'_>) -> Turn {
     if let Some(cluster) = spec.clusters.iter().find(|target| is_leaving(seen, &target.name)) {
         return Turn::Schedule(Reason::TargetLeaving { cluster: cluster.name.as_str().into() });
     }
-    if seen.options.follow_drift {
-        if let Some(cluster) = drifted(seen, placement) {
-            return Turn::Schedule(Reason::TargetDrifted { cluster });
-        }
+    if seen.options.follow_drift
+        && let Some(cluster) = drifted(seen, placement)
+    {
+        return Turn::Schedule(Reason::TargetDrifted { cluster });
     }
     // An attempt that failed and left nothing looks like a result of nothing.
     let failed = binding.scheduled().is_some_and(|condition| condition.status == conditions::FALSE);

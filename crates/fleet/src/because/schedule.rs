@@ -59,6 +59,11 @@ pub enum Reason {
         /// Which one.
         cluster: ClusterName,
     },
+    /// The placement names a cluster that does not exist.
+    Missing {
+        /// Which one.
+        cluster: ClusterName,
+    },
     /// The cluster would do, but the spread constraints are satisfied by others.
     NotSelected {
         /// Which one.
@@ -166,6 +171,7 @@ impl Reason {
             Self::ResultStands => "ResultStands",
             Self::Refused { .. } => "Refused",
             Self::ClusterLeaving { .. } => "ClusterLeaving",
+            Self::Missing { .. } => "Missing",
             Self::NotSelected { .. } => "NotSelected",
             Self::NoShare { .. } => "NoShare",
             Self::Target { .. } => "Target",
@@ -198,6 +204,7 @@ impl fmt::Display for Reason {
             Self::ResultStands => f.write_str("the result stands"),
             Self::Refused { cluster, because } => write!(f, "{cluster}: {because}"),
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
+            Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),
             Self::NotSelected { cluster } => write!(f, "{cluster}: the spread constraints are satisfied by others"),
             Self::NoShare { cluster } => write!(f, "{cluster}: no replica falls to it"),
             Self::Target { cluster, replicas, before: None } => write!(f, "{cluster}: chosen, replicas {replicas}"),

@@ -41,11 +41,13 @@ fn condition(binding: &ResourceBinding) -> (&str, &str) {
 }
 
 fn events(decision: &Decision) -> Vec<(&str, &str, &str)> {
-    let event = |effect| match effect {
-        &Effect::Event(ref event) => Some((event.about.kind.as_str(), event.reason, event.message.as_str())),
-        _ => None,
-    };
-    decision.plan.effects.iter().filter_map(event).collect()
+    let mut events = Vec::new();
+    for effect in &decision.plan.effects {
+        if let Effect::Event(event) = effect {
+            events.push((event.about.kind.as_str(), event.reason, event.message.as_str()));
+        }
+    }
+    events
 }
 
 #[test]
@@ -378,6 +380,35 @@ fn a_cluster_resource_binding_tells_the_same_with_another_text() {
     let seen = Seen { clusters: &none, ..seen };
     let text = "0/0 clusters are available: no cluster exists.";
     assert_eq!(events(&decide(&seen, at(1))), [("ClusterResourceBinding", "ScheduleBindingFailed", text)]);
+}
+
+#[test]
+fn a_cluster_that_is_named_but_does_not_exist_is_told() {
+    let named = |names: &[&str]| Placement { cluster_affinity: Some(affinity(names)), ..duplicated() };
+    let fleet = clusters(&["m1"]);
+    let histogram = "0/1 clusters are available: 1 cluster(s) did not match the placement cluster affinity constraint.";
+    for (names, want) in [
+        (&["m8"][..], " cluster m8 named by the placement does not exist"),
+        (&["m8", "m9"], " clusters m8, m9 named by the placement do not exist"),
+    ] {
+        let before = placed(named(names), 1);
+        let decision = plain(&before, &fleet, 1);
+        assert_eq!(condition(&applied(&before, &decision)), ("NoClusterFit", format!("{histogram}{want}").as_str()));
+    }
+    let many: Vec<String> = (0..9).map(|i| format!("x{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let text = plain(&placed(named(&many), 1), &fleet, 1).failure.unwrap().to_string();
+    assert!(text.ends_with(" clusters x0, x1, x2, x3, x4 and 4 more named by the placement do not exist"), "{text}");
+    let half = plain(&placed(named(&["m1", "m9"]), 1), &fleet, 1);
+    assert_eq!(half.failure, None, "the others are used");
+    assert!(told(&half).contains(&"m9: named by the placement, but it does not exist".to_owned()));
+    let mut barred = named(&["m9"]);
+    barred.cluster_affinity.as_mut().unwrap().exclude = vec!["m9".into()];
+    assert_eq!(
+        plain(&placed(barred, 1), &fleet, 1).failure.unwrap().to_string(),
+        histogram,
+        "excluded, so nobody misses it"
+    );
 }
 
 #[test]

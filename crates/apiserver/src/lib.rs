@@ -1,1 +1,41 @@
 //! A generic, embedded, Kubernetes-compatible API server over the store.
+//!
+//! It serves the built-in kinds and whatever CRDs define, over TLS ([`Server::serve`]) and in-process
+//! ([`Server::in_process`]), as `reference/apiserver.md` says. It runs no controllers: garbage collection, the life cycle of
+//! namespaces and default ServiceAccounts are the work of others, and it knows nothing of this product's kinds.
+
+mod admission;
+mod auth;
+mod context;
+mod convert;
+mod crd;
+mod discovery;
+mod health;
+mod hooks;
+mod identity;
+mod inprocess;
+mod kinds;
+mod meta;
+mod names;
+mod negotiate;
+mod object;
+mod openapi;
+pub mod pki;
+mod protobuf;
+mod registry;
+mod request;
+mod respond;
+mod schema;
+mod select;
+mod serve;
+mod server;
+mod status;
+mod strategy;
+mod table;
+mod verbs;
+
+pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
+pub use inprocess::{InProcess, Unreachable};
+pub use respond::ResponseBody;
+pub use server::{OpenError, Options, Server, Token};
+pub use status::{ApiError, Cause, Details};

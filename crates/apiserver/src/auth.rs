@@ -1,0 +1,82 @@
+//! Who may do what (apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant, everybody health and
+//! version.
+
+mod bearer;
+mod rbac;
+mod review;
+
+use http::Method;
+
+use crate::{
+    Identity, Server,
+    request::{Query, ResourcePath, Verb},
+    status::ApiError,
+};
+
+pub(crate) use bearer::authenticate_token;
+pub(crate) use review::review;
+
+/// What is to be allowed.
+#[derive(Debug, Clone)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// A path that names no resource; all of the above but the verb are empty then.
+    pub(crate) path: &'a str,
+}
+
+const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+const DISCOVERY: [&str; 4] = ["/api", "/apis", "/openapi", "/"];
+
+/// Paths that name no resource.
+pub(crate) fn authorize_path(identity: &Identity, path: &str, method: &Method) -> Result<(), ApiError> {
+    let under = |roots: &[&str]| {
+        roots.iter().any(|r| path == *r || (r.len() > 1 && path.starts_with(r) && path[r.len()..].starts_with('/')))
+    };
+    if identity.is_master() || under(&PUBLIC) || (identity.in_group(crate::AUTHENTICATED) && under(&DISCOVERY)) {
+        return Ok(());
+    }
+    let verb = method.as_str().to_lowercase();
+    Err(ApiError::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user)))
+}
+
+/// Requests for resources.
+pub(crate) fn authorize(
+    server: &Server,
+    identity: &Identity,
+    path: &ResourcePath,
+    verb: Option<Verb>,
+    query: &Query,
+) -> Result<(), ApiError> {
+    if identity.is_master() {
+        return Ok(());
+    }
+    let verb = verb.map_or("", Verb::as_str);
+    // A collection narrowed to one name is asked for by that name.
+    let selected =
+        query.get("fieldSelector").and_then(|s| s.strip_prefix("metadata.name=")).filter(|s| !s.contains(','));
+    let name = path.name.as_deref().or(selected).unwrap_or_default();
+    let namespace = match path.namespace.as_deref() {
+        None if path.resource == "namespaces" && path.group.is_empty() => name,
+        other => other.unwrap_or_default(),
+    };
+    let subresource = path.subresource.as_deref().unwrap_or_default();
+    let attributes =
+        Attributes { verb, group: &path.group, resource: &path.resource, subresource, namespace, name, path: "" };
+    if rbac::allowed(server, identity, &attributes).is_some() {
+        return Ok(());
+    }
+    let resource =
+        if subresource.is_empty() { path.resource.clone() } else { format!("{}/{subresource}", path.resource) };
+    let scope = match path.namespace.as_deref() {
+        Some(namespace) => format!("in the namespace {namespace:?}"),
+        None => "at the cluster scope".to_owned(),
+    };
+    let why =
+        format!("User {:?} cannot {verb} resource {resource:?} in API group {:?} {scope}", identity.user, path.group);
+    Err(ApiError::forbidden(&path.resource, &path.group, path.name.as_deref().unwrap_or_default(), &why))
+}

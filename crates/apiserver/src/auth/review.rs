@@ -1,0 +1,111 @@
+//! Reviews: questions about access, answered and never stored (apiserver.md 20).
+
+use serde_json::{Value, json};
+
+use crate::{
+    Identity,
+    context::Cx,
+    respond::{self, Reply},
+    status::{ApiError, Cause},
+    verbs::{body, options::WriteOptions},
+};
+
+use super::{Attributes, rbac};
+
+/// POST of a review of any kind.
+pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let options = WriteOptions::parse(&cx.query, "CreateOptions")?;
+    let mut review = body::object(cx, bytes, options.field_validation)?;
+    let status = match cx.resource.kind.as_str() {
+        "SelfSubjectReview" => {
+            review["metadata"] = json!({"creationTimestamp": cx.server.now()});
+            json!({"userInfo": user_info(&cx.identity)})
+        }
+        "TokenReview" => token(cx, &review)?,
+        "SelfSubjectRulesReview" => rules(cx, &review)?,
+        "SelfSubjectAccessReview" => access(cx, &review, &cx.identity)?,
+        kind => {
+            let spec = &review["spec"];
+            let user = spec["user"].as_str().unwrap_or_default();
+            let groups: Vec<&str> = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            if user.is_empty() && groups.is_empty() {
+                let cause = Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified");
+                return Err(ApiError::invalid(kind, "authorization.k8s.io", "", vec![cause]));
+            }
+            let groups = groups.into_iter().map(str::to_owned).collect();
+            let identity = Identity { user: user.to_owned(), groups, ..Identity::default() };
+            access(cx, &review, &identity)?
+        }
+    };
+    review["status"] = status;
+    Ok(respond::formatted(cx, 201, &review))
+}
+
+fn user_info(identity: &Identity) -> Value {
+    let mut out = json!({"username": identity.user, "groups": identity.groups});
+    if !identity.uid.is_empty() {
+        out["uid"] = json!(identity.uid);
+    }
+    if !identity.extra.is_empty() {
+        out["extra"] = json!(identity.extra);
+    }
+    out
+}
+
+fn token(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
+    let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+    }
+    Ok(match super::authenticate_token(&cx.server, Some(&format!("Bearer {token}"))) {
+        Ok(identity) => json!({"authenticated": true, "user": user_info(&identity)}),
+        Err(_) => json!({"user": {}, "error": "invalid bearer token"}),
+    })
+}
+
+fn access(cx: &Cx, review: &Value, identity: &Identity) -> Result<Value, ApiError> {
+    let spec = &review["spec"];
+    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_object() == path.is_object() {
+        let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let cause = Cause::invalid("spec.resourceAttributes", &Value::Null, message);
+        return Err(ApiError::invalid(&cx.resource.kind, "authorization.k8s.io", "", vec![cause]));
+    }
+    let text =
+        |key: &str| if resource.is_object() { resource[key].as_str() } else { path[key].as_str() }.unwrap_or_default();
+    let attributes = Attributes {
+        verb: text("verb"),
+        group: text("group"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        namespace: text("namespace"),
+        name: text("name"),
+        path: text("path"),
+    };
+    Ok(match rbac::allowed(&cx.server, identity, &attributes) {
+        Some(reason) if reason.is_empty() => json!({"allowed": true}),
+        Some(reason) => json!({"allowed": true, "reason": reason}),
+        None => json!({"allowed": false}),
+    })
+}
+
+fn rules(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
+    let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    if cx.identity.is_master() {
+        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    rbac::for_each_rule(&cx.server, &cx.identity, namespace, |_, rule| {
+        if rule["resources"].as_array().is_some_and(|r| !r.is_empty()) {
+            resources.push(rule.clone());
+        }
+        if rule["nonResourceURLs"].as_array().is_some_and(|r| !r.is_empty()) {
+            paths.push(json!({"verbs": rule["verbs"], "nonResourceURLs": rule["nonResourceURLs"]}));
+        }
+    });
+    Ok(json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}))
+}

@@ -1,0 +1,297 @@
+//! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it (apiserver.md 18).
+
+mod validate;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    object,
+    registry::{Flavour, Group, Resource, Resources, Subresource, version_priority},
+    schema::CustomSchema,
+};
+
+pub(crate) use validate::validate;
+
+/// The finalizer that holds a CRD while instances of it exist.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The verbs of a custom resource, in discovery's order.
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+/// One served version of a CRD.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    /// The CRD's name.
+    pub(crate) crd: String,
+    /// The CRD's uid and revision: a change of either ends watches.
+    pub(crate) identity: String,
+    /// The version that objects are stored in.
+    pub(crate) storage_version: String,
+    /// Types, defaults, pruning.
+    pub(crate) schema: CustomSchema,
+    /// `openAPIV3Schema` as it was sent, for OpenAPI.
+    pub(crate) open_api: Value,
+    /// Printer columns; empty means Age alone.
+    pub(crate) columns: Vec<Column>,
+    /// Where the scale subresource finds its numbers.
+    pub(crate) scale: Option<ScalePaths>,
+    /// Fields for field selectors, without the leading dot.
+    pub(crate) selectable: Vec<String>,
+    /// The warning of a deprecated version.
+    pub(crate) deprecated: Option<String>,
+    /// The CRD is being deleted: nothing may be made.
+    pub(crate) terminating: bool,
+}
+
+/// An `additionalPrinterColumns` element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) format: String,
+    pub(crate) description: String,
+    pub(crate) priority: i64,
+    pub(crate) path: String,
+}
+
+/// The paths of `subresources.scale`, with the leading dot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    pub(crate) spec: String,
+    pub(crate) status: String,
+    pub(crate) selector: Option<String>,
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn strings(value: &Value, pointer: &str) -> Vec<String> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|v| v.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The versions array.
+pub(crate) fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
+    crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The version that objects are stored in.
+pub(crate) fn storage_version(crd: &Value) -> &str {
+    versions(crd).find(|v| v["storage"] == true).map_or("", |v| text(v, "/name"))
+}
+
+/// True when the condition has status True.
+pub(crate) fn condition(crd: &Value, name: &str) -> bool {
+    let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|c| c["type"] == name && c["status"] == "True")
+}
+
+/// Fills in what a CRD leaves out.
+pub(crate) fn default(crd: &mut Value) {
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let blank = |v: Option<&Value>| v.and_then(Value::as_str).is_none_or(str::is_empty);
+        if blank(names.get("singular")) {
+            names.insert("singular".into(), json!(kind.to_lowercase()));
+        }
+        if blank(names.get("listKind")) {
+            names.insert("listKind".into(), json!(format!("{kind}List")));
+        }
+    }
+}
+
+/// Sets the status by the names of the other CRDs: accepted and established, or in conflict. Returns the CRD's
+/// finalizer to be there as well.
+pub(crate) fn settle(crd: &mut Value, others: &[Value], now: &str) {
+    let names = crd.pointer("/spec/names").cloned().unwrap_or_default();
+    let group = text(crd, "/spec/group").to_owned();
+    let storage = storage_version(crd).to_owned();
+    let conflict = name_conflict(&names, &group, text(crd, "/metadata/name"), others);
+    let established = condition(crd, "Established");
+    let was = crd.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let set = |kind: &str, status: bool, reason: &str, message: &str| {
+        let status = if status { "True" } else { "False" };
+        let since = was
+            .iter()
+            .find(|c| c["type"] == kind && c["status"] == status)
+            .map_or_else(|| json!(now), |c| c["lastTransitionTime"].clone());
+        json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message})
+    };
+    let mut conditions = match &conflict {
+        None => vec![
+            set("NamesAccepted", true, "NoConflicts", "no conflicts found"),
+            set("Established", true, "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        Some((reason, message)) => vec![
+            set("NamesAccepted", false, reason, message),
+            // Once served, always served: a later clash changes no address.
+            set(
+                "Established",
+                established,
+                if established { "InitialNamesAccepted" } else { "NotAccepted" },
+                if established { "the initial names have been accepted" } else { "not all names are accepted" },
+            ),
+        ],
+    };
+    conditions.extend(was.iter().filter(|c| c["type"] == "Terminating").cloned());
+    let accepted = if conflict.is_none() {
+        names
+    } else {
+        crd.pointer("/status/acceptedNames").cloned().unwrap_or_else(|| json!({"plural": "", "kind": ""}))
+    };
+    let mut stored = strings(crd, "/status/storedVersions");
+    if !storage.is_empty() && !stored.contains(&storage) {
+        stored.push(storage);
+    }
+    crd["status"] = json!({"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored});
+}
+
+/// The first clash with another CRD of the group: reason and message.
+fn name_conflict(names: &Value, group: &str, own: &str, others: &[Value]) -> Option<(&'static str, String)> {
+    for other in others {
+        if text(other, "/spec/group") != group || object::meta_str(other, "name") == own {
+            continue;
+        }
+        let Some(taken) = other.pointer("/status/acceptedNames") else { continue };
+        let resources = |n: &Value| {
+            let mut all = vec![text(n, "/plural").to_owned(), text(n, "/singular").to_owned()];
+            all.extend(strings(n, "/shortNames"));
+            all
+        };
+        let kinds = |n: &Value| [text(n, "/kind").to_owned(), text(n, "/listKind").to_owned()];
+        let (taken_resources, taken_kinds) = (resources(taken), kinds(taken));
+        let clash = |name: &str, list: &[String]| !name.is_empty() && list.iter().any(|t| t == name);
+        for (reason, pointer, list) in [
+            ("PluralConflict", "/plural", &taken_resources[..]),
+            ("SingularConflict", "/singular", &taken_resources[..]),
+            ("KindConflict", "/kind", &taken_kinds[..]),
+            ("ListKindConflict", "/listKind", &taken_kinds[..]),
+        ] {
+            let name = text(names, pointer);
+            if clash(name, list) {
+                return Some((reason, format!("{name:?} is already in use")));
+            }
+        }
+        if let Some(name) = strings(names, "/shortNames").iter().find(|n| clash(n, &taken_resources)) {
+            return Some(("ShortNamesConflict", format!("{name:?} is already in use")));
+        }
+    }
+    None
+}
+
+/// The condition of a CRD whose instances are being removed.
+pub(crate) fn set_terminating(crd: &mut Value, reason: &str, message: &str, now: &str) {
+    let Some(status) = crd.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(list) = conditions.as_array_mut() else { return };
+    list.retain(|c| c["type"] != "Terminating");
+    list.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}));
+}
+
+/// The custom groups that these CRDs make, names in order, preferred versions first.
+pub(crate) fn groups(crds: &[Value]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for crd in crds.iter().filter(|c| condition(c, "Established")) {
+        let name = text(crd, "/spec/group");
+        for version in versions(crd).filter(|v| v["served"] == true) {
+            let Some(resource) = resource(crd, version) else { continue };
+            let at = groups.iter().position(|g| g.name == name).unwrap_or_else(|| {
+                groups.push(Group { name: name.to_owned(), versions: vec![] });
+                groups.len() - 1
+            });
+            let group = &mut groups[at];
+            let at = group.versions.iter().position(|(v, _)| *v == resource.version).unwrap_or_else(|| {
+                group.versions.push((resource.version.clone(), Resources::new()));
+                group.versions.len() - 1
+            });
+            group.versions[at].1.insert(resource.plural.clone(), Arc::new(resource));
+        }
+    }
+    for group in &mut groups {
+        group.versions.sort_by_key(|(version, _)| version_priority(version));
+    }
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    groups
+}
+
+fn resource(crd: &Value, version: &Value) -> Option<Resource> {
+    let group = text(crd, "/spec/group").to_owned();
+    let names = crd.pointer("/status/acceptedNames").filter(|n| !text(n, "/plural").is_empty())?;
+    let plural = text(names, "/plural").to_owned();
+    let open_api = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"}));
+    let schema = CustomSchema::parse(&open_api).ok()?;
+    let kind = text(names, "/kind").to_owned();
+    let version_name = text(version, "/name").to_owned();
+    let mut subresources = Vec::new();
+    let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
+        spec: text(scale, "/specReplicasPath").to_owned(),
+        status: text(scale, "/statusReplicasPath").to_owned(),
+        selector: Some(text(scale, "/labelSelectorPath").to_owned()).filter(|p| !p.is_empty()),
+    });
+    let change = || vec!["get", "patch", "update"];
+    if scale.is_some() {
+        let scale = ("autoscaling", "v1", "Scale".to_owned());
+        subresources.push(Subresource {
+            name: "scale",
+            group: scale.0,
+            version: scale.1,
+            kind: scale.2,
+            verbs: change(),
+        });
+    }
+    if version.pointer("/subresources/status").is_some() {
+        subresources.push(Subresource { name: "status", group: "", version: "", kind: kind.clone(), verbs: change() });
+    }
+    let columns = version.pointer("/additionalPrinterColumns").and_then(Value::as_array);
+    let columns = columns.into_iter().flatten().map(|column| Column {
+        name: text(column, "/name").to_owned(),
+        kind: text(column, "/type").to_owned(),
+        format: text(column, "/format").to_owned(),
+        description: text(column, "/description").to_owned(),
+        priority: column["priority"].as_i64().unwrap_or(0),
+        path: text(column, "/jsonPath").to_owned(),
+    });
+    let selectable = version.pointer("/selectableFields").and_then(Value::as_array);
+    let selectable = selectable.into_iter().flatten().map(|f| text(f, "/jsonPath").trim_start_matches('.').to_owned());
+    let deprecated = (version["deprecated"] == true).then(|| match text(version, "/deprecationWarning") {
+        "" => format!("{group}/{version_name} {kind} is deprecated"),
+        warning => warning.to_owned(),
+    });
+    let custom = CustomVersion {
+        crd: object::meta_str(crd, "name").to_owned(),
+        identity: format!("{}/{}", object::meta_str(crd, "uid"), object::meta_str(crd, "generation")),
+        storage_version: storage_version(crd).to_owned(),
+        schema,
+        open_api,
+        columns: columns.collect(),
+        scale,
+        selectable: selectable.collect(),
+        deprecated,
+        terminating: object::terminating(crd),
+    };
+    Some(Resource {
+        prefix: format!("/registry/{group}/{plural}/"),
+        group,
+        version: version_name,
+        singular: text(names, "/singular").to_owned(),
+        kind,
+        list_kind: text(names, "/listKind").to_owned(),
+        namespaced: text(crd, "/spec/scope") == "Namespaced",
+        short_names: strings(names, "/shortNames"),
+        categories: strings(names, "/categories"),
+        verbs: VERBS.to_vec(),
+        subresources,
+        plural,
+        flavour: Flavour::Custom(Arc::new(custom)),
+    })
+}

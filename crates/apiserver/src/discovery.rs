@@ -1,0 +1,250 @@
+//! Discovery: which groups, versions and resources there are, legacy and aggregated (apiserver.md 4).
+
+use std::sync::{Arc, OnceLock};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::{
+    Server, negotiate,
+    registry::{Group, Resource, Resources, builtin_groups},
+    respond::{self, Reply},
+    status::ApiError,
+};
+
+/// The media type of aggregated discovery.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A document and its etag.
+#[derive(Debug, Clone)]
+struct Document {
+    body: Bytes,
+    etag: String,
+}
+
+impl Document {
+    fn new(value: &Value) -> Self {
+        let mut body = value.to_string();
+        body.push('\n');
+        let etag = hex(&Sha512::digest(body.as_bytes()));
+        Self { body: body.into(), etag }
+    }
+}
+
+/// Digits of a hash, upper case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02X}")).collect()
+}
+
+/// The aggregated document of `/apis` for one state of the registry.
+#[derive(Debug, Default)]
+pub(crate) struct Cache(Mutex<Option<(u64, Document)>>);
+
+/// `/api`, `/apis` and `/`.
+pub(crate) fn root(server: &Server, path: &str, request: &HeaderMap) -> Reply {
+    let path = path.trim_end_matches('/');
+    if path.is_empty() {
+        return respond::json(200, &paths(server));
+    }
+    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+    for (media, parameters) in negotiate::clauses(accept) {
+        let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+        match (media, get("g"), get("v"), get("as")) {
+            ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
+                return aggregated(server, path, request);
+            }
+            ("application/json" | "*/*", None, None, None) => return respond::json(200, &legacy_root(server, path)),
+            _ => {}
+        }
+    }
+    respond::error(&ApiError::not_acceptable(
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    ))
+}
+
+fn paths(server: &Server) -> Value {
+    let mut out = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    let custom = server.registry.custom();
+    for group in builtin_groups().iter().skip(1).chain(&custom.groups) {
+        out.push(format!("/apis/{}", group.name));
+        out.extend(group.versions.iter().map(|(v, _)| format!("/apis/{}/{v}", group.name)));
+    }
+    out.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    out.sort();
+    json!({"paths": out})
+}
+
+fn legacy_root(server: &Server, path: &str) -> Value {
+    if path == "/api" {
+        let addresses = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}]);
+        return json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses});
+    }
+    let custom = server.registry.custom();
+    let groups: Vec<Value> = builtin_groups().iter().skip(1).chain(&custom.groups).map(api_group).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+fn api_group(group: &Group) -> Value {
+    let version = |v: &str| json!({"groupVersion": format!("{}/{v}", group.name), "version": v});
+    let versions: Vec<Value> = group.versions.iter().map(|(v, _)| version(v)).collect();
+    json!({"name": group.name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+/// `/apis/{group}`, `/apis/{group}/{version}` and `/api/v1`.
+pub(crate) fn below(server: &Server, path: &str) -> Reply {
+    let custom = server.registry.custom();
+    let groups = || builtin_groups().iter().chain(&custom.groups);
+    match path.trim_start_matches('/').split('/').collect::<Vec<_>>().as_slice() {
+        ["api", "v1"] => match builtin_groups().first().and_then(|g| g.version("v1")) {
+            Some(resources) => respond::json(200, &resource_list("v1", resources)),
+            None => respond::page_not_found(),
+        },
+        ["apis", name] => match groups().find(|g| g.name == **name && !g.name.is_empty()) {
+            Some(group) => {
+                let mut value = api_group(group);
+                value["kind"] = json!("APIGroup");
+                value["apiVersion"] = json!("v1");
+                respond::json(200, &value)
+            }
+            None => respond::page_not_found(),
+        },
+        ["apis", name, version] => {
+            let Some(group) = groups().find(|g| g.name == **name && !g.name.is_empty()) else {
+                return respond::page_not_found();
+            };
+            match group.version(version) {
+                Some(resources) => respond::json(200, &resource_list(&format!("{name}/{version}"), resources)),
+                None if custom.groups.iter().any(|g| g.name == **name) => respond::page_not_found(),
+                None => respond::error(&ApiError::no_resource()),
+            }
+        }
+        _ => respond::page_not_found(),
+    }
+}
+
+fn resource_list(group_version: &str, resources: &Resources) -> Value {
+    let mut list = Vec::new();
+    for resource in resources.values() {
+        let mut one = json!({
+            "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
+            "kind": resource.kind, "verbs": resource.verbs,
+        });
+        if !resource.short_names.is_empty() {
+            one["shortNames"] = json!(resource.short_names);
+        }
+        if !resource.categories.is_empty() {
+            one["categories"] = json!(resource.categories);
+        }
+        if resource.verbs.contains(&"list") {
+            one["storageVersionHash"] = json!(storage_hash(resource));
+        }
+        list.push(one);
+        for sub in &resource.subresources {
+            let mut one = json!({
+                "name": format!("{}/{}", resource.plural, sub.name), "singularName": "",
+                "namespaced": resource.namespaced, "kind": sub.kind, "verbs": sub.verbs,
+            });
+            if !sub.version.is_empty() {
+                one["group"] = json!(sub.group);
+                one["version"] = json!(sub.version);
+            }
+            list.push(one);
+        }
+    }
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
+}
+
+fn storage_hash(resource: &Resource) -> String {
+    let digest = Sha512::digest(format!("{}/{}/{}", resource.group, resource.version, resource.kind));
+    STANDARD.encode(&digest[..8])
+}
+
+fn aggregated(server: &Server, path: &str, request: &HeaderMap) -> Reply {
+    let document = if path == "/api" { core_document().clone() } else { server.discovery.groups(server) };
+    let etag = format!("\"{}\"", document.etag);
+    let unchanged = request.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|v| v == etag);
+    let mut reply =
+        if unchanged { respond::reply(304, AGGREGATED, "") } else { respond::reply(200, AGGREGATED, document.body) };
+    let headers = reply.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(value) = HeaderValue::from_str(&etag) {
+        headers.insert(header::ETAG, value);
+    }
+    reply
+}
+
+fn core_document() -> &'static Document {
+    static CORE: OnceLock<Document> = OnceLock::new();
+    CORE.get_or_init(|| Document::new(&group_list(builtin_groups().iter().take(1))))
+}
+
+/// The items of the built-in groups but core, made once for all servers.
+fn builtin_items() -> &'static [Value] {
+    static ITEMS: OnceLock<Vec<Value>> = OnceLock::new();
+    ITEMS.get_or_init(|| builtin_groups().iter().skip(1).map(discovery_group).collect())
+}
+
+impl Cache {
+    fn groups(&self, server: &Server) -> Document {
+        let custom = server.registry.custom();
+        let mut slot = self.0.lock();
+        if let Some((generation, document)) = &*slot
+            && *generation == custom.generation
+        {
+            return document.clone();
+        }
+        let items: Vec<Value> =
+            builtin_items().iter().cloned().chain(custom.groups.iter().map(discovery_group)).collect();
+        let document = Document::new(&list_of(items));
+        *slot = Some((custom.generation, document.clone()));
+        document
+    }
+}
+
+fn group_list<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {
+    list_of(groups.map(discovery_group).collect())
+}
+
+fn list_of(items: Vec<Value>) -> Value {
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+}
+
+fn discovery_group(group: &Group) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|(version, resources)| {
+            let resources: Vec<Value> = resources.values().map(discovery_resource).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn discovery_resource(resource: &Arc<Resource>) -> Value {
+    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let mut out = json!({
+        "resource": resource.plural, "responseKind": kind("", "", &resource.kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular, "verbs": resource.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        out["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        out["categories"] = json!(resource.categories);
+    }
+    if !resource.subresources.is_empty() {
+        let subs = resource.subresources.iter().map(
+            |s| json!({"subresource": s.name, "responseKind": kind(s.group, s.version, &s.kind), "verbs": s.verbs}),
+        );
+        out["subresources"] = subs.collect();
+    }
+    out
+}

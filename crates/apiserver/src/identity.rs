@@ -1,0 +1,59 @@
+//! Who asks: the user that authentication found, or that an in-process client was made for.
+
+use std::collections::BTreeMap;
+
+/// Members of this group may do everything (apiserver.md 20).
+pub const MASTERS: &str = "system:masters";
+/// The group of everybody whom an authenticator knows.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of everybody else.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+
+/// A user with groups, as authorization and admission see it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Identity {
+    /// The user's name, such as `ironclad-controllers` or `system:serviceaccount:ns:name`.
+    pub user: String,
+    /// The user's uid; empty when the authenticator knows none.
+    pub uid: String,
+    /// The groups, `system:authenticated` included.
+    pub groups: Vec<String>,
+    /// What the authenticator adds, such as the id of the credential.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Identity {
+    /// An authenticated user in these groups.
+    #[must_use]
+    pub fn user(name: &str, groups: &[&str]) -> Self {
+        let mut groups: Vec<String> = groups.iter().map(|g| (*g).to_owned()).collect();
+        if !groups.iter().any(|g| g == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Self { user: name.to_owned(), groups, ..Self::default() }
+    }
+
+    /// A user who may do everything: controllers of the plane, the administrator.
+    #[must_use]
+    pub fn admin(name: &str) -> Self {
+        Self::user(name, &[MASTERS])
+    }
+
+    /// Whoever shows no credentials.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { user: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// True for members of `system:masters`.
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.in_group(MASTERS)
+    }
+
+    /// True for members of this group.
+    #[must_use]
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+}

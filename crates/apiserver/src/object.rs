@@ -1,0 +1,164 @@
+//! Objects as bytes and as values: what is stored, and how the resourceVersion gets into it without parsing.
+//!
+//! A stored value is four bytes that say where in the JSON the resourceVersion belongs, then the JSON without it. So an object is served
+//! to any number of readers by copying bytes.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Map, Value};
+
+use ironclad_store::Revision;
+
+/// Bytes before the JSON in a stored value.
+const HEADER: usize = 4;
+
+/// Encodes an object for the store. Its resourceVersion, if any, is left out.
+pub(crate) fn encode(object: &Value) -> Bytes {
+    let mut out = Vec::with_capacity(512);
+    out.put_u32_le(0);
+    let mut splice = 0usize;
+    out.push(b'{');
+    let mut first = true;
+    for (key, value) in object.as_object().into_iter().flatten() {
+        separate(&mut out, &mut first);
+        write_value(&mut out, &Value::String(key.clone()));
+        out.push(b':');
+        match value {
+            Value::Object(metadata) if key == "metadata" => write_metadata(&mut out, metadata, &mut splice),
+            other => write_value(&mut out, other),
+        }
+    }
+    out.push(b'}');
+    let offset = u32::try_from(splice).unwrap_or(0);
+    out[..HEADER].copy_from_slice(&offset.to_le_bytes());
+    Bytes::from(out)
+}
+
+fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, splice: &mut usize) {
+    out.push(b'{');
+    let mut first = true;
+    for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
+        // The resourceVersion goes before the uid (or whatever else follows it), which every stored object has.
+        if *splice == 0 && key.as_str() > "resourceVersion" {
+            separate(out, &mut first);
+            *splice = out.len() - HEADER;
+            first = true;
+        }
+        separate(out, &mut first);
+        write_value(out, &Value::String(key.clone()));
+        out.push(b':');
+        write_value(out, value);
+    }
+    out.push(b'}');
+}
+
+fn separate(out: &mut Vec<u8>, first: &mut bool) {
+    if !std::mem::take(first) {
+        out.push(b',');
+    }
+}
+
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    serde_json::to_writer(out, value).expect("a JSON value always serialises into memory");
+}
+
+/// Appends the object with its resourceVersion as JSON.
+pub(crate) fn write_into(out: &mut BytesMut, stored: &[u8], revision: Revision) {
+    let (offset, json) = split(stored);
+    if offset == 0 {
+        out.extend_from_slice(json);
+        return;
+    }
+    out.reserve(json.len() + 48);
+    out.extend_from_slice(&json[..offset]);
+    out.extend_from_slice(b"\"resourceVersion\":\"");
+    out.extend_from_slice(revision.to_string().as_bytes());
+    out.extend_from_slice(b"\",");
+    out.extend_from_slice(&json[offset..]);
+}
+
+/// The JSON of a stored value, without its resourceVersion.
+pub(crate) fn json(stored: &[u8]) -> &[u8] {
+    split(stored).1
+}
+
+fn split(stored: &[u8]) -> (usize, &[u8]) {
+    let Some((header, json)) = stored.split_first_chunk::<HEADER>() else { return (0, stored) };
+    let offset = u32::from_le_bytes(*header) as usize;
+    (if offset < json.len() { offset } else { 0 }, json)
+}
+
+/// The object as a value, with its resourceVersion.
+pub(crate) fn decode(stored: &[u8], revision: Revision) -> Result<Value, serde_json::Error> {
+    let mut value: Value = serde_json::from_slice(json(stored))?;
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".into(), Value::String(revision.to_string()));
+    }
+    Ok(value)
+}
+
+/// The metadata of an object; empty when it has none.
+pub(crate) fn metadata(object: &Value) -> &Map<String, Value> {
+    static EMPTY: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    object.get("metadata").and_then(Value::as_object).unwrap_or(&EMPTY)
+}
+
+/// The metadata of an object, made when it has none.
+pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let slot = object.as_object_mut().expect("made an object above").entry("metadata").or_insert(Value::Null);
+    if !slot.is_object() {
+        *slot = Value::Object(Map::new());
+    }
+    slot.as_object_mut().expect("made an object above")
+}
+
+/// A text of the metadata; empty when absent.
+pub(crate) fn meta_str<'a>(object: &'a Value, key: &str) -> &'a str {
+    metadata(object).get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The finalizers of an object.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    metadata(object)
+        .get("finalizers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// True once the object is marked for deletion.
+pub(crate) fn terminating(object: &Value) -> bool {
+    metadata(object).get("deletionTimestamp").is_some_and(|t| !t.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_resource_version_is_spliced_in() {
+        for (name, metadata) in [
+            ("usual", json!({"name": "a", "namespace": "b", "uid": "u"})),
+            ("an old resourceVersion is left out", json!({"name": "a", "resourceVersion": "7", "uid": "u"})),
+            ("nothing before the uid", json!({"uid": "u"})),
+        ] {
+            let object =
+                json!({"apiVersion": "v1", "data": {"x": "ü\"<"}, "kind": "ConfigMap", "metadata": metadata, "z": [1]});
+            let stored = encode(&object);
+            let mut out = BytesMut::new();
+            let revision = Revision::new(42).unwrap();
+            write_into(&mut out, &stored, revision);
+            let served: Value = serde_json::from_slice(&out).unwrap();
+            let mut want = object.clone();
+            metadata_mut(&mut want).insert("resourceVersion".into(), json!("42"));
+            assert_eq!(served, want, "{name}");
+            assert_eq!(decode(&stored, revision).unwrap(), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! OpenAPI v3: what kubectl validates, merges and explains by (apiserver.md 5).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha512};
+
+use crate::{
+    Server,
+    discovery::hex,
+    registry::{Resource, Resources, builtin_groups, group_version},
+    request::Query,
+    respond::{self, Reply},
+    schema,
+};
+
+/// A document and the hash in its address.
+#[derive(Debug, Clone)]
+struct Document {
+    body: Bytes,
+    hash: String,
+}
+
+/// The documents by path (`api/v1`, `apis/apps/v1`), each made when first asked for; those of custom groups for one
+/// state of the registry.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    custom: Mutex<(u64, BTreeMap<String, Document>)>,
+}
+
+/// The documents of the built-in groups, made once for all servers.
+static BUILTIN: Mutex<BTreeMap<String, Document>> = Mutex::new(BTreeMap::new());
+
+fn path_of(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+impl Cache {
+    /// `GET /openapi/v3`.
+    pub(crate) fn index(&self, server: &Server, _request: &HeaderMap) -> Reply {
+        let custom = server.registry.custom();
+        let mut paths = BTreeMap::new();
+        for group in builtin_groups().iter().chain(&custom.groups) {
+            for (version, _) in &group.versions {
+                let path = path_of(&group.name, version);
+                if let Some(document) = self.get(server, &path) {
+                    let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+                    paths.insert(path, json!({"serverRelativeURL": url}));
+                }
+            }
+        }
+        let mut body = json!({"paths": paths}).to_string();
+        body.push('\n');
+        respond::text(200, body)
+    }
+
+    /// `GET /openapi/v3/{path}`.
+    pub(crate) fn document(&self, server: &Server, path: &str, query: &Query, request: &HeaderMap) -> Reply {
+        let Some(document) = self.get(server, path) else { return respond::reply(404, "text/plain", "") };
+        let etag = format!("\"{}\"", document.hash);
+        let mut reply = match query.text("hash") {
+            Some(hash) if hash != document.hash => {
+                let mut reply = respond::reply(301, "text/plain", "");
+                let location = format!("/openapi/v3/{path}?hash={}", document.hash);
+                if let Ok(location) = HeaderValue::from_str(&location) {
+                    reply.headers_mut().insert(header::LOCATION, location);
+                }
+                return reply;
+            }
+            _ if request.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes()) => {
+                respond::reply(304, "application/json", "")
+            }
+            _ => respond::reply(200, "application/json", document.body.clone()),
+        };
+        if query.text("hash").is_some() {
+            reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        }
+        if let Ok(etag) = HeaderValue::from_str(&etag) {
+            reply.headers_mut().insert(header::ETAG, etag);
+        }
+        reply
+    }
+
+    fn get(&self, server: &Server, path: &str) -> Option<Document> {
+        let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            ["api", version] => (String::new(), (*version).to_owned()),
+            ["apis", group, version] => ((*group).to_owned(), (*version).to_owned()),
+            _ => return None,
+        };
+        if let Some(found) = builtin_groups().iter().find(|g| g.name == group) {
+            let resources = found.version(&version)?;
+            return Some(
+                BUILTIN.lock().entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone(),
+            );
+        }
+        let custom = server.registry.custom();
+        let mut cache = self.custom.lock();
+        if cache.0 != custom.generation {
+            *cache = (custom.generation, BTreeMap::new());
+        }
+        let resources = custom.groups.iter().find(|g| g.name == group)?.version(&version)?;
+        Some(cache.1.entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone())
+    }
+}
+
+fn make(group: &str, version: &str, resources: &Resources) -> Document {
+    let mut paths = serde_json::Map::new();
+    let mut schemas = schema::OpenApiSchemas::default();
+    for resource in resources.values() {
+        if resource.verbs.contains(&"create") {
+            paths.insert(format!("{}/{{name}}", collection_path(resource)), operations(resource, group, version));
+        }
+        schemas.add(resource);
+    }
+    let document = json!({
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": crate::health::GIT_VERSION},
+        "paths": paths, "components": {"schemas": schemas.finish()},
+    });
+    let body = document.to_string();
+    let hash = hex(&Sha512::digest(body.as_bytes()));
+    Document { body: body.into(), hash }
+}
+
+fn collection_path(resource: &Resource) -> String {
+    let root = match resource.group.as_str() {
+        "" => format!("/api/{}", resource.version),
+        _ => format!("/apis/{}", group_version(&resource.group, &resource.version)),
+    };
+    let namespace = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    format!("{root}{namespace}/{}", resource.plural)
+}
+
+fn operations(resource: &Resource, group: &str, version: &str) -> Value {
+    let parameter =
+        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let kind = json!({"group": group, "version": version, "kind": resource.kind});
+    json!({
+        "patch": {
+            "x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": kind,
+            "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation"), parameter("force")],
+            "responses": {"200": {"description": "OK"}},
+        },
+    })
+}

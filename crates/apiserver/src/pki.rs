@@ -1,0 +1,306 @@
+//! The certificates of an embedded plane: a CA, a server certificate, an administrator's; made once, kept in files
+//! that only their owner reads, renewed before they end. And kubeconfig files.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ironclad_seam::Seam;
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType, SerialNumber,
+};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+
+use crate::MASTERS;
+
+/// How long a CA is good for.
+const CA_DAYS: i64 = 3_650;
+/// How long the certificates that it signs are good for.
+const LEAF_DAYS: i64 = 365;
+/// Certificates that end sooner than this are made anew at start.
+const RENEW_DAYS: i64 = 90;
+
+/// What can go wrong with certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file can't be read or written.
+    #[error("reading or writing {path}: check that the directory exists and belongs to you")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A certificate can't be made or read.
+    #[error("the certificate in {path} can't be used ({detail}): remove the file to have a new one made")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone)]
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pair").finish_non_exhaustive()
+    }
+}
+
+/// The certificates of one server.
+#[derive(Debug, Clone)]
+pub struct Pki {
+    dir: PathBuf,
+    ca: Pair,
+    server: Pair,
+    admin: Pair,
+}
+
+impl Pki {
+    /// Reads the certificates in a directory, or makes what is missing, unreadable or about to end.
+    ///
+    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`,
+    /// all 0600. A CA that ends is replaced with everything that it signed.
+    ///
+    /// # Errors
+    /// A directory that can't be written to.
+    pub fn load_or_create(dir: &Path, seam: &Seam, name: &str) -> Result<Self, PkiError> {
+        fs::create_dir_all(dir).map_err(|source| PkiError::File { path: dir.into(), source })?;
+        let now = seam.clock.wall_seconds();
+        let (ca, fresh) = match read_pair(dir, "ca", now) {
+            Some(ca) => (ca, false),
+            None => (store(dir, "ca", make_ca(name, now, seam))?, true),
+        };
+        let leaf = |file: &str, profile: Profile<'_>| match read_pair(dir, file, now).filter(|_| !fresh) {
+            Some(pair) => Ok(pair),
+            None => store(dir, file, make_leaf(&ca, &profile, now, seam)),
+        };
+        let server = leaf("server", Profile::Server)?;
+        let admin = leaf("admin", Profile::Client { user: "ironclad-admin", group: MASTERS })?;
+        Ok(Self { dir: dir.into(), ca, server, admin })
+    }
+
+    /// The CA's certificate, PEM.
+    #[must_use]
+    pub fn ca(&self) -> &str {
+        &self.ca.certificate
+    }
+
+    /// The administrator's certificate, in `system:masters`.
+    #[must_use]
+    pub fn admin(&self) -> &Pair {
+        &self.admin
+    }
+
+    /// A certificate for another user, in one group (or none, when empty). It isn't kept in a file.
+    ///
+    /// # Errors
+    /// A CA key that can't sign.
+    pub fn client(&self, seam: &Seam, user: &str, group: &str) -> Result<Pair, PkiError> {
+        let made = make_leaf(&self.ca, &Profile::Client { user, group }, seam.clock.wall_seconds(), seam);
+        made.map_err(|detail| PkiError::Certificate { path: self.dir.join("ca.key"), detail })
+    }
+
+    /// What [`Server::serve`](crate::Server::serve) needs: TLS with client certificates of this CA accepted, HTTP/2 and HTTP/1.1.
+    ///
+    /// # Errors
+    /// Files that hold no certificate.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, PkiError> {
+        let bad = |file: &str, detail: String| PkiError::Certificate { path: self.dir.join(file), detail };
+        let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| e.to_string());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        let ca = certificate(&self.ca.certificate).map_err(|e| bad("ca.crt", e))?;
+        roots.add(ca).map_err(|e| bad("ca.crt", e.to_string()))?;
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| bad("ca.crt", e.to_string()))?;
+        let chain = vec![certificate(&self.server.certificate).map_err(|e| bad("server.crt", e))?];
+        let key =
+            PrivateKeyDer::from_pem_slice(self.server.key.as_bytes()).map_err(|e| bad("server.key", e.to_string()))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| bad("server.crt", e.to_string()))?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key)
+            .map_err(|e| bad("server.crt", e.to_string()))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// A context of a kubeconfig with the administrator's certificate; `server` is `https://host:port`.
+    #[must_use]
+    pub fn admin_context(&self, name: &str, server: &str) -> Context {
+        Context {
+            name: name.into(),
+            server: server.into(),
+            ca: self.ca.certificate.clone(),
+            client: self.admin.clone(),
+        }
+    }
+}
+
+/// A context of a kubeconfig, with everything in it.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The name of the context, cluster and user.
+    pub name: String,
+    /// `https://host:port`
+    pub server: String,
+    /// The CA's certificate, PEM.
+    pub ca: String,
+    /// The client's certificate and key.
+    pub client: Pair,
+}
+
+/// The text of a kubeconfig; the first context is the current one.
+#[must_use]
+pub fn kubeconfig(contexts: &[Context]) -> String {
+    let mut clusters = String::new();
+    let mut users = String::new();
+    let mut list = String::new();
+    for context in contexts {
+        let name = &context.name;
+        let b64 = |text: &str| STANDARD.encode(text);
+        clusters += &format!(
+            "- name: {name}\n  cluster:\n    server: {}\n    certificate-authority-data: {}\n",
+            context.server,
+            b64(&context.ca)
+        );
+        users += &format!(
+            "- name: {name}\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\n",
+            b64(&context.client.certificate),
+            b64(&context.client.key)
+        );
+        list += &format!("- name: {name}\n  context:\n    cluster: {name}\n    user: {name}\n");
+    }
+    let current = contexts.first().map_or("", |c| c.name.as_str());
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n{clusters}users:\n{users}contexts:\n{list}current-context: {current}\n"
+    )
+}
+
+/// Writes a file that only its owner may read, replacing what was there in one step.
+///
+/// # Errors
+/// A directory that can't be written to.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+    use std::io::Write as _;
+    let failed = |source| PkiError::File { path: path.into(), source };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&temporary).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&temporary, path).map_err(failed)
+}
+
+fn read_pair(dir: &Path, file: &str, now: Timestamp) -> Option<Pair> {
+    let read = |suffix: &str| fs::read_to_string(dir.join(format!("{file}.{suffix}"))).ok();
+    let pair = Pair { certificate: read("crt")?, key: read("key")? };
+    let der = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).ok()?;
+    PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).ok()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(der.as_ref()).ok()?;
+    let left = parsed.validity().not_after.timestamp() - now.as_second();
+    (left > RENEW_DAYS * 86_400).then_some(pair)
+}
+
+fn store(dir: &Path, file: &str, made: Result<Pair, String>) -> Result<Pair, PkiError> {
+    let path = |suffix: &str| dir.join(format!("{file}.{suffix}"));
+    let pair = made.map_err(|detail| PkiError::Certificate { path: path("crt"), detail })?;
+    write_private(&path("key"), pair.key.as_bytes())?;
+    write_private(&path("crt"), pair.certificate.as_bytes())?;
+    Ok(pair)
+}
+
+/// What a certificate is for.
+enum Profile<'a> {
+    Server,
+    Client { user: &'a str, group: &'a str },
+}
+
+fn params(common_name: &str, organization: &str, now: Timestamp, days: i64, seam: &Seam) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let mut name = DistinguishedName::new();
+    if !organization.is_empty() {
+        name.push(DnType::OrganizationName, organization);
+    }
+    name.push(DnType::CommonName, common_name);
+    params.distinguished_name = name;
+    let day = |at: Timestamp| {
+        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let part = |value: i8| u8::try_from(value).unwrap_or(1);
+        rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
+    };
+    // A day back, for clocks that are behind.
+    params.not_before = day(now.saturating_sub(SignedDuration::from_hours(24)).unwrap_or(now));
+    params.not_after = day(now.saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(now));
+    let mut serial = [0u8; 16];
+    seam.rng.stream("certificate-serials").fill(&mut serial);
+    serial[0] &= 0x7f;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params
+}
+
+fn make_ca(name: &str, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
+    let key = KeyPair::generate().map_err(|e| e.to_string())?;
+    let mut params = params(&format!("{name}-ca"), "", now, CA_DAYS, seam);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let certificate = params.self_signed(&key).map_err(|e| e.to_string())?;
+    Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+}
+
+fn make_leaf(ca: &Pair, profile: &Profile<'_>, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
+    let ca_key = KeyPair::from_pem(&ca.key).map_err(|e| e.to_string())?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(|e| e.to_string())?;
+    let key = KeyPair::generate().map_err(|e| e.to_string())?;
+    let mut params = match profile {
+        Profile::Server => {
+            let mut params = params("kube-apiserver", "", now, LEAF_DAYS, seam);
+            let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+            for name in names {
+                params
+                    .subject_alt_names
+                    .push(SanType::DnsName(name.try_into().map_err(|e: rcgen::Error| e.to_string())?));
+            }
+            let loopback =
+                [std::net::IpAddr::from([127, 0, 0, 1]), std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+            params.subject_alt_names.extend(loopback.map(SanType::IpAddress));
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            params
+        }
+        Profile::Client { user, group } => {
+            let mut params = params(user, group, now, LEAF_DAYS, seam);
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            params
+        }
+    };
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    let certificate = params.signed_by(&key, &issuer).map_err(|e| e.to_string())?;
+    Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+}

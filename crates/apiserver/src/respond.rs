@@ -1,0 +1,286 @@
+//! Answers: bytes with the headers that clients read, in the shape that they asked for (apiserver.md 1, 2).
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use ironclad_store::{Entry, Revision};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{
+    context::Cx,
+    convert,
+    negotiate::{Format, Shape},
+    object,
+    status::ApiError,
+    table,
+};
+
+/// The body of an answer: bytes at once, or the frames of a watch as they come.
+#[derive(Debug)]
+pub struct ResponseBody(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    Full(Bytes),
+    Stream { frames: mpsc::Receiver<StreamFrame>, ended: bool },
+}
+
+/// What a watch sends to its body.
+#[derive(Debug)]
+pub(crate) enum StreamFrame {
+    Data(Bytes),
+    /// The clean end; a channel that closes without it was cut off.
+    End,
+}
+
+impl ResponseBody {
+    /// A body that is there as a whole.
+    #[must_use]
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self(Inner::Full(bytes.into()))
+    }
+
+    pub(crate) fn stream(frames: mpsc::Receiver<StreamFrame>) -> Self {
+        Self(Inner::Stream { frames, ended: false })
+    }
+
+    /// The bytes of a body that is there as a whole; `None` for a stream.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Inner::Full(bytes) => Some(bytes),
+            Inner::Stream { .. } => None,
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut self.0 {
+            Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Inner::Stream { ended: true, .. } => Poll::Ready(None),
+            Inner::Stream { frames, ended } => frames.poll_recv(cx).map(|frame| match frame {
+                Some(StreamFrame::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+                Some(StreamFrame::End) => {
+                    *ended = true;
+                    None
+                }
+                None => {
+                    *ended = true;
+                    Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "the server ended before the watch did")))
+                }
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Full(bytes) => bytes.is_empty(),
+            Inner::Stream { ended, .. } => *ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Stream { .. } => SizeHint::default(),
+        }
+    }
+}
+
+/// The answer type of the server.
+pub(crate) type Reply = Response<ResponseBody>;
+
+/// An answer of this code and type.
+pub(crate) fn reply(code: u16, content_type: &str, body: impl Into<Bytes>) -> Reply {
+    let mut response = Response::new(ResponseBody::full(body));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Ok(value) = HeaderValue::from_str(content_type) {
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    response
+}
+
+/// Plain text.
+pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Reply {
+    reply(code, "text/plain; charset=utf-8", body)
+}
+
+/// What answers a path that nothing is known of.
+pub(crate) fn page_not_found() -> Reply {
+    let mut response = text(404, "404 page not found\n");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A JSON answer, compact and ended by a newline.
+pub(crate) fn json(code: u16, value: &Value) -> Reply {
+    let mut body = serde_json::to_vec(value).expect("a JSON value always serialises into memory");
+    body.push(b'\n');
+    reply(code, "application/json", body)
+}
+
+/// An error's Status.
+pub(crate) fn error(error: &ApiError) -> Reply {
+    let mut response = json(error.code, &error.status());
+    if matches!(error.code, 429 | 503 | 504) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A value in the format and layout that the request asked for.
+pub(crate) fn formatted(cx: &Cx, code: u16, value: &Value) -> Reply {
+    if cx.accept.format == Format::Yaml {
+        return match serde_saphyr::to_string(value) {
+            Ok(text) => reply(code, "application/yaml", text),
+            Err(e) => error(&ApiError::internal(e)),
+        };
+    }
+    if cx.pretty {
+        let mut body = serde_json::to_vec_pretty(value).expect("a JSON value always serialises into memory");
+        body.push(b'\n');
+        return reply(code, "application/json", body);
+    }
+    json(code, value)
+}
+
+/// One object as it stands in the store.
+pub(crate) fn stored(cx: &Cx, code: u16, entry: &Entry) -> Result<Reply, ApiError> {
+    if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(&cx.resource) {
+        let mut out = BytesMut::with_capacity(entry.value.len() + 64);
+        object::write_into(&mut out, &entry.value, entry.modified);
+        out.extend_from_slice(b"\n");
+        return Ok(reply(code, "application/json", out.freeze()));
+    }
+    let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+    convert::from_storage(&cx.resource, &mut value);
+    object(cx, code, value)
+}
+
+/// One object in the request's version.
+pub(crate) fn object(cx: &Cx, code: u16, value: Value) -> Result<Reply, ApiError> {
+    let value = match cx.accept.shape {
+        Shape::Object => value,
+        Shape::Table { version } => {
+            let revision = object::meta_str(&value, "resourceVersion").to_owned();
+            let metadata = json!({"resourceVersion": revision});
+            table::table(cx, version, metadata, std::slice::from_ref(&value), true)?
+        }
+        Shape::Partial { version, list: false } => partial(value, version),
+        Shape::Partial { list: true, .. } => {
+            return Err(ApiError::not_acceptable(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                if cx.resource.group.is_empty() { "core" } else { &cx.resource.group },
+                cx.resource.kind
+            )));
+        }
+    };
+    Ok(formatted(cx, code, &value))
+}
+
+/// Only the metadata of an object.
+pub(crate) fn partial(mut value: Value, version: &str) -> Value {
+    let metadata = value.get_mut("metadata").map(Value::take).unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
+}
+
+/// What a list's metadata says.
+pub(crate) struct ListMeta {
+    pub(crate) revision: Revision,
+    pub(crate) next: Option<String>,
+    pub(crate) remaining: Option<u64>,
+}
+
+impl ListMeta {
+    pub(crate) fn value(&self, custom: bool) -> Value {
+        let mut out = json!({"resourceVersion": self.revision.to_string()});
+        match &self.next {
+            Some(next) => out["continue"] = json!(next),
+            None if custom => out["continue"] = json!(""),
+            None => {}
+        }
+        if let Some(remaining) = self.remaining {
+            out["remainingItemCount"] = json!(remaining);
+        }
+        out
+    }
+}
+
+/// A list of stored objects.
+pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply, ApiError> {
+    let resource = &cx.resource;
+    let metadata = meta.value(resource.custom().is_some());
+    if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(resource) {
+        let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();
+        let mut out = BytesMut::with_capacity(bytes + 256);
+        out.extend_from_slice(
+            format!(
+                "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+                json!(resource.list_kind),
+                json!(resource.api_version())
+            )
+            .as_bytes(),
+        );
+        for (i, entry) in entries.iter().enumerate() {
+            if i > 0 {
+                out.extend_from_slice(b",");
+            }
+            object::write_into(&mut out, &entry.value, entry.modified);
+        }
+        out.extend_from_slice(b"]}\n");
+        return Ok(reply(200, "application/json", out.freeze()));
+    }
+    let mut items = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+        convert::from_storage(resource, &mut value);
+        items.push(value);
+    }
+    let value = match cx.accept.shape {
+        Shape::Object => json!({
+            "kind": resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items,
+        }),
+        Shape::Table { version } => table::table(cx, version, metadata, &items, true)?,
+        Shape::Partial { version, .. } => {
+            let items: Vec<Value> = items.into_iter().map(|i| partial(i, version)).collect();
+            json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
+                "metadata": metadata, "items": items,
+            })
+        }
+    };
+    Ok(formatted(cx, 200, &value))
+}
+
+/// Answers from this size on are compressed for clients that accept it.
+const COMPRESS_FROM: usize = 128 * 1024;
+
+/// Compresses a large answer if the client accepts gzip; true when it did.
+pub(crate) fn compress(request: &http::HeaderMap, reply: &mut Reply) -> bool {
+    use std::io::Write;
+    let accepts = request
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|v| v.to_str().ok())
+        .is_some_and(|v| v.split(',').any(|e| e.trim().split(';').next() == Some("gzip")));
+    let Some(bytes) = reply.body().bytes().filter(|b| accepts && b.len() >= COMPRESS_FROM) else { return false };
+    if reply.headers().contains_key(header::CONTENT_ENCODING) {
+        return false;
+    }
+    let mut encoder = flate2::write::GzEncoder::new(Vec::with_capacity(bytes.len() / 8), flate2::Compression::fast());
+    let Ok(packed) = encoder.write_all(bytes).and_then(|()| encoder.finish()) else { return false };
+    *reply.body_mut() = ResponseBody::full(packed);
+    reply.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    true
+}

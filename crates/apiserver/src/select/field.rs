@@ -1,0 +1,223 @@
+//! Field selectors: an AND of comparisons of the few fields that a kind offers (apiserver.md 10).
+
+use serde_json::Value;
+
+use crate::{registry::Resource, status::ApiError};
+
+/// An AND of comparisons; none selects everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct FieldSelector(Vec<Term>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Term {
+    path: String,
+    equal: bool,
+    value: String,
+}
+
+const POD: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+];
+const EVENT: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+const NEW_EVENT: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
+/// The fields of a built-in kind besides its name and namespace.
+fn fields(resource: &Resource) -> &'static [&'static str] {
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => POD,
+        ("", "Event") => EVENT,
+        ("events.k8s.io", "Event") => NEW_EVENT,
+        ("", "Namespace") => &["status.phase"],
+        ("", "Node") => &["spec.unschedulable"],
+        ("", "Secret") => &["type"],
+        ("", "Service") => &["spec.clusterIP", "spec.type"],
+        ("", "ReplicationController") => &["status.replicas"],
+        ("batch", "Job") => &["status.successful"],
+        ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
+        ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
+        _ => &[],
+    }
+}
+
+impl FieldSelector {
+    /// Reads a selector as the query carries it; refuses fields that the kind doesn't offer.
+    pub(crate) fn parse(resource: &Resource, text: &str) -> Result<Self, ApiError> {
+        let mut terms = Vec::new();
+        for part in split(text) {
+            let (path, equal, value) = term(&part).ok_or_else(|| {
+                ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{part}'"))
+            })?;
+            check(resource, &path)?;
+            terms.push(Term { path, equal, value });
+        }
+        Ok(Self(terms))
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True for an object with such fields.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        self.0.iter().all(|t| (value_at(object, &t.path) == t.value) == t.equal)
+    }
+
+    /// The only name that can match, when one is required: what authorization sees as the request's name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.0.iter().find(|t| t.equal && t.path == "metadata.name").map(|t| t.value.as_str())
+    }
+
+    /// The only namespace that can match, when one is required.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.0.iter().find(|t| t.equal && t.path == "metadata.namespace").map(|t| t.value.as_str())
+    }
+}
+
+fn check(resource: &Resource, path: &str) -> Result<(), ApiError> {
+    if path == "metadata.name" || (path == "metadata.namespace" && resource.namespaced) {
+        return Ok(());
+    }
+    let own = fields(resource);
+    let known = match resource.custom() {
+        Some(custom) => custom.selectable.iter().any(|f| f == path),
+        None => own.contains(&path),
+    };
+    if known {
+        Ok(())
+    } else if resource.custom().is_some() || !own.is_empty() {
+        Err(ApiError::bad_request(format!("field label not supported: {path}")))
+    } else {
+        let only = if resource.namespaced { "\"metadata.name\", \"metadata.namespace\"" } else { "\"metadata.name\"" };
+        Err(ApiError::bad_request(format!("{path:?} is not a known field selector: only {only}")))
+    }
+}
+
+/// Cuts at commas that aren't escaped.
+fn split(text: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let last = out.last_mut().expect("one part from the start");
+        match c {
+            '\\' => {
+                last.push(c);
+                last.extend(chars.next());
+            }
+            ',' => out.push(String::new()),
+            c => last.push(c),
+        }
+    }
+    out.retain(|p| !p.is_empty());
+    out
+}
+
+fn term(part: &str) -> Option<(String, bool, String)> {
+    let at = part.find(['=', '!'])?;
+    let (path, rest) = part.split_at(at);
+    let (equal, value) = match rest {
+        r if r.starts_with("!=") => (false, &r[2..]),
+        r if r.starts_with("==") => (true, &r[2..]),
+        r if r.starts_with('=') => (true, &r[1..]),
+        _ => return None,
+    };
+    let mut unescaped = String::new();
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        unescaped.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    (!path.is_empty()).then(|| (path.to_owned(), equal, unescaped))
+}
+
+fn value_at(object: &Value, path: &str) -> String {
+    let mut value = object;
+    for part in path.split('.') {
+        match value.get(part) {
+            Some(next) => value = next,
+            None => return default_of(object, path),
+        }
+    }
+    match value {
+        Value::String(s) => s.clone(),
+        Value::Object(m) => m.get("component").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Value::Null => default_of(object, path),
+        other => other.to_string(),
+    }
+}
+
+/// What an absent field compares as.
+fn default_of(object: &Value, path: &str) -> String {
+    match path {
+        "spec.unschedulable" | "spec.hostNetwork" => "false".into(),
+        "status.successful" => object.pointer("/status/succeeded").map_or_else(|| "0".into(), Value::to_string),
+        "status.replicas" => "0".into(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::registry::Registry;
+
+    #[test]
+    fn selects_and_refuses() {
+        let pods = Registry::builtin("", "pods").unwrap();
+        let maps = Registry::builtin("", "configmaps").unwrap();
+        let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}});
+        for (text, want) in [
+            ("", true),
+            ("metadata.name=a", true),
+            ("metadata.name!=a", false),
+            ("spec.nodeName==x,status.phase=Running", true),
+            ("metadata.name=a,metadata.name=b", false),
+            ("status.podIP=", true),
+            ("spec.hostNetwork=false", true),
+        ] {
+            assert_eq!(FieldSelector::parse(&pods, text).unwrap().matches(&pod), want, "{text}");
+        }
+        for (resource, text, want) in [
+            (&pods, "x", "invalid selector: 'x'; can't understand 'x'"),
+            (&pods, "spec.size=1", "field label not supported: spec.size"),
+            (
+                &maps,
+                "data.a=1",
+                "\"data.a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            ),
+        ] {
+            assert_eq!(FieldSelector::parse(resource, text).unwrap_err().message, want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The server: what it is opened with, and the way of a request through it.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use ironclad_seam::Seam;
+use ironclad_store::{Compare, Op, Revision, Store, StoreError, TxnResult};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::{
+    Identity, auth,
+    context::Cx,
+    discovery, health,
+    negotiate::{self, Accept},
+    object, openapi,
+    registry::{Found, Registry, Resource},
+    request::{self, Query, ResourcePath, Verb},
+    respond::{self, Reply},
+    status::ApiError,
+    verbs::{create, delete, modify::Part, patch, read, subresource, update, watch},
+};
+
+/// The most bytes of a request's body.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// A request that isn't a watch is answered within this time.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// The most texts in `Warning` headers, and the most characters of each.
+const WARNINGS_MAX: usize = 16;
+const WARNING_CHARS_MAX: usize = 256;
+
+/// What a server is opened with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The server's name in logs.
+    pub name: String,
+    /// Refuse pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Needs somebody who makes the default
+    /// ServiceAccounts.
+    pub service_account_admission: bool,
+    /// Bearer tokens and whose they are.
+    pub tokens: Vec<Token>,
+    /// Make the namespaces that every cluster has.
+    pub bootstrap: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { name: "apiserver".into(), service_account_admission: false, tokens: vec![], bootstrap: true }
+    }
+}
+
+/// A bearer token.
+#[derive(Clone)]
+pub struct Token {
+    /// The secret.
+    pub token: String,
+    /// Whose it is.
+    pub identity: Identity,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// A server that can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store refused the first objects.
+    #[error("writing the first objects of server {server}")]
+    Store {
+        /// The server's name.
+        server: String,
+        /// What the store said.
+        #[source]
+        source: StoreError,
+    },
+    /// What the store holds can't be read.
+    #[error("reading the objects of server {server}: {message}; restore the data directory from a backup")]
+    Unreadable {
+        /// The server's name.
+        server: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// An API server over a store.
+pub struct Server {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) seam: Seam,
+    pub(crate) registry: Registry,
+    /// Woken when CRDs change what is served.
+    pub(crate) registry_changed: Arc<Notify>,
+    /// Held while the registry is made anew.
+    pub(crate) refreshing: Mutex<()>,
+    pub(crate) discovery: discovery::Cache,
+    pub(crate) openapi: openapi::Cache,
+    pub(crate) me: Weak<Server>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("name", &self.options.name).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens a server on a store: reads the CRDs, makes the first namespaces, goes on with unfinished deletions.
+    ///
+    /// # Errors
+    /// A store that takes no writes or holds what can't be read.
+    pub async fn open(options: Options, store: Store, seam: Seam) -> Result<Arc<Self>, OpenError> {
+        let server = Arc::new_cyclic(|me| Self {
+            options,
+            store,
+            seam,
+            registry: Registry::default(),
+            registry_changed: Arc::new(Notify::new()),
+            refreshing: Mutex::new(()),
+            discovery: discovery::Cache::default(),
+            openapi: openapi::Cache::default(),
+            me: me.clone(),
+        });
+        let name = || server.options.name.clone();
+        server.resume_crds().map_err(|e| OpenError::Unreadable { server: name(), message: e.message })?;
+        if server.options.bootstrap {
+            server.bootstrap().await.map_err(|source| OpenError::Store { server: name(), source })?;
+        }
+        let reaper = server.clone();
+        server.seam.tasks.spawn("reap", async move { reaper.reap().await });
+        Ok(server)
+    }
+
+    async fn bootstrap(&self) -> Result<(), StoreError> {
+        let Some(resource) = Registry::builtin("", "namespaces") else { return Ok(()) };
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            let key = resource.key("", name);
+            if self.store.get(&key).is_some() {
+                continue;
+            }
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {
+                    "name": name, "uid": self.uid(), "creationTimestamp": self.now(),
+                    "labels": {"kubernetes.io/metadata.name": name},
+                },
+                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+            });
+            let put = Op::put(key.as_str(), object::encode(&namespace));
+            self.store.txn(vec![Compare::absent(key)], vec![put]).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what has expired, each minute.
+    async fn reap(&self) {
+        const EVERY: Duration = Duration::from_secs(60);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.seam.tasks.stopping() => return,
+                () = self.seam.clock.sleep(EVERY) => {}
+            }
+            while matches!(self.store.reap().await, Ok(1..)) {}
+        }
+    }
+
+    /// The store behind the server.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The wall clock in whole seconds, as metadata carries it.
+    pub(crate) fn now(&self) -> String {
+        self.seam.clock.wall_seconds().to_string()
+    }
+
+    pub(crate) fn uid(&self) -> String {
+        self.seam.rng.uuid()
+    }
+
+    /// Five letters for generateName.
+    pub(crate) fn suffix(&self) -> String {
+        self.seam.rng.stream("names").suffix(5)
+    }
+
+    pub(crate) fn set_revision(&self, value: &mut Value, revision: Revision) {
+        object::metadata_mut(value).insert("resourceVersion".into(), json!(revision.to_string()));
+    }
+
+    pub(crate) async fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> Result<TxnResult, ApiError> {
+        self.store.txn(compares, ops).await.map_err(|e| match e {
+            StoreError::ValueTooLarge { .. } => ApiError::unclassified("etcdserver: request is too large"),
+            StoreError::Closed => ApiError::new(503, "ServiceUnavailable", e.to_string()),
+            other => ApiError::internal(other),
+        })
+    }
+
+    /// True while this very version of a resource is served.
+    pub(crate) fn still_served(&self, resource: &Resource) -> bool {
+        let Some(custom) = resource.custom() else { return true };
+        match self.registry.find(&resource.group, &resource.version, &resource.plural) {
+            Found::Resource(now) => now.custom().is_some_and(|c| c.identity == custom.identity || c.terminating),
+            _ => false,
+        }
+    }
+
+    /// A request of the server to itself.
+    pub(crate) fn own_request(&self, resource: Arc<Resource>) -> Option<Cx> {
+        let path = ResourcePath {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            resource: resource.plural.clone(),
+            ..ResourcePath::default()
+        };
+        Some(Cx {
+            server: self.me.upgrade()?,
+            resource,
+            path,
+            verb: Verb::DeleteCollection,
+            query: Query::default(),
+            headers: HeaderMap::new(),
+            identity: Identity::admin("system:apiserver"),
+            accept: Accept::JSON,
+            pretty: false,
+            warnings: Mutex::default(),
+        })
+    }
+
+    /// Answers a request of this user.
+    ///
+    /// It runs as a task of the server: dropping the future cuts nothing in half. A server that was killed answers
+    /// with `None`.
+    pub async fn handle<B>(self: &Arc<Self>, request: Request<B>, identity: Identity) -> Option<Reply>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(e) if e.downcast_ref::<LengthLimitError>().is_some() => {
+                Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+            }
+            Err(e) => Err(ApiError::bad_request(format!("the body of the request could not be read: {e}"))),
+        };
+        let server = self.clone();
+        let task = self.seam.tasks.spawn("request", async move {
+            match body {
+                Ok(body) => server.answer(Request::from_parts(parts, body), identity).await,
+                Err(error) => server.finish(&parts.headers, respond::error(&error), &[]),
+            }
+        });
+        match task.await {
+            Ok(reply) => Some(reply),
+            Err(_) if self.seam.tasks.is_dead() => None,
+            Err(_) => Some(respond::error(&ApiError::internal("the request's handler panicked"))),
+        }
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Bytes>, identity: Identity) -> Reply {
+        let headers = request.headers().clone();
+        let watching = Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET;
+        let answered = async {
+            match self.route(request, identity).await {
+                Ok(done) => done,
+                Err(error) => (respond::error(&error), vec![]),
+            }
+        };
+        let (reply, warnings) = if watching {
+            answered.await
+        } else {
+            match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
+                Ok(done) => done,
+                Err(_) => (respond::error(&ApiError::timeout()), vec![]),
+            }
+        };
+        self.finish(&headers, reply, &warnings)
+    }
+
+    /// Adds the headers that every answer has.
+    fn finish(&self, request: &HeaderMap, mut reply: Reply, warnings: &[String]) -> Reply {
+        let audit = match request.get("audit-id") {
+            Some(given) => given.clone(),
+            None => HeaderValue::from_str(&self.seam.rng.stream("audit").uuid())
+                .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
+        };
+        let compressed = respond::compress(request, &mut reply);
+        let headers = reply.headers_mut();
+        headers.insert("audit-id", audit);
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        if compressed {
+            headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        for text in warnings.iter().take(WARNINGS_MAX) {
+            let text: String = text.chars().take(WARNING_CHARS_MAX).collect();
+            let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                headers.append(header::WARNING, value);
+            }
+        }
+        reply
+    }
+
+    async fn route(
+        self: &Arc<Self>,
+        request: Request<Bytes>,
+        identity: Identity,
+    ) -> Result<(Reply, Vec<String>), ApiError> {
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query());
+        let path = parts.uri.path();
+        let Some(address) = request::parse_path(path) else {
+            auth::authorize_path(&identity, path, &parts.method)?;
+            return Ok((self.other_path(&parts, path, &query), vec![]));
+        };
+        let verb = request::verb(&parts.method, &address, &query);
+        auth::authorize(self, &identity, &address, verb, &query)?;
+        let resource = match self.registry.find(&address.group, &address.version, &address.resource) {
+            Found::Resource(resource) => resource,
+            Found::NoResource => return Err(ApiError::no_resource()),
+            Found::NoGroup => return Ok((respond::page_not_found(), vec![])),
+        };
+        if address.namespace.is_some() && !resource.namespaced {
+            return Err(ApiError::no_resource());
+        }
+        let verb = verb.ok_or_else(ApiError::method_not_allowed)?;
+        let accept = parts.headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+        let mut accept = negotiate::accept(accept)?;
+        if verb == Verb::Delete {
+            accept.shape = negotiate::Shape::Object;
+        }
+        let agent = parts.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let pretty = match query.get("pretty") {
+            Some(value) => value == "true" || value == "1",
+            None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|p| agent.starts_with(p)),
+        };
+        let cx = Arc::new(Cx {
+            server: self.clone(),
+            resource,
+            path: address,
+            verb,
+            query,
+            headers: parts.headers,
+            identity,
+            accept,
+            pretty,
+            warnings: Mutex::default(),
+        });
+        if let Some(text) = cx.resource.custom().and_then(|c| c.deprecated.clone()) {
+            cx.warn(text);
+        }
+        let reply = dispatch(&cx, &body).await;
+        let warnings = std::mem::take(&mut *cx.warnings.lock());
+        Ok((reply.unwrap_or_else(|e| respond::error(&e)), warnings))
+    }
+
+    /// Paths that name no resource.
+    fn other_path(&self, parts: &http::request::Parts, path: &str, query: &Query) -> Reply {
+        let get = parts.method == Method::GET;
+        match path.trim_end_matches('/') {
+            "/version" if get => health::version(),
+            "/healthz" | "/livez" | "/readyz" if get => health::check(path.trim_matches('/'), query),
+            p if p.starts_with("/healthz/") || p.starts_with("/livez/") || p.starts_with("/readyz/") => {
+                health::single(p)
+            }
+            "/openapi/v3" if get => self.openapi.index(self, &parts.headers),
+            p if get && p.starts_with("/openapi/v3/") => {
+                self.openapi.document(self, &p["/openapi/v3/".len()..], query, &parts.headers)
+            }
+            "/api" | "/apis" | "" if get => discovery::root(self, path, &parts.headers),
+            p if get && (p.starts_with("/api/") || p.starts_with("/apis/")) => discovery::below(self, p),
+            _ => respond::page_not_found(),
+        }
+    }
+}
+
+async fn dispatch(cx: &Arc<Cx>, body: &[u8]) -> Result<Reply, ApiError> {
+    let resource = &*cx.resource;
+    if cx.path.subresource.is_some() {
+        return subresource::handle(cx, body).await;
+    }
+    if !resource.verbs.contains(&cx.verb.as_str()) {
+        return Err(ApiError::method_not_allowed());
+    }
+    if resource.namespaced && cx.namespace().is_none() && !matches!(cx.verb, Verb::List | Verb::Watch) {
+        return Err(ApiError::method_not_allowed());
+    }
+    match cx.verb {
+        Verb::Create if resource.kind == "Binding" && resource.group.is_empty() => subresource::binding(cx, body).await,
+        Verb::Create if create::is_review(resource) => auth::review(cx, body),
+        Verb::Create => create::create(cx, body).await,
+        Verb::Get => read::get(cx).await,
+        Verb::List => read::list(cx).await,
+        Verb::Watch => watch::watch(cx.clone()),
+        Verb::Update => update::update(cx, body, Part::Main).await,
+        Verb::Patch => patch::patch(cx, body, Part::Main).await,
+        Verb::Delete => delete::delete(cx, body).await,
+        Verb::DeleteCollection => delete::delete_collection(cx, body).await,
+    }
+}

@@ -1,0 +1,83 @@
+//! What is particular to a kind: what a create starts with, defaults, validation (apiserver.md 7, 15, 16).
+
+mod defaults;
+mod validate;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{context::Cx, object, registry::Resource, status::Cause};
+
+/// Events are kept so long after their last write.
+const EVENT_TTL: Duration = Duration::from_secs(3_600);
+
+/// How long objects of this kind are kept without a write; `None`: for good.
+pub(crate) fn time_to_live(resource: &Resource) -> Option<Duration> {
+    (resource.builtin().is_some() && resource.kind == "Event").then_some(EVENT_TTL)
+}
+
+/// Drops or sets what a client can't say of a new object.
+pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    if resource.custom().is_some() {
+        if resource.has_status() {
+            map.remove("status");
+        }
+        return;
+    }
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        // A kubelet registers a node with its status.
+        ("", "Node") => {}
+        ("", "Namespace") => {
+            map.insert("status".into(), json!({"phase": "Active"}));
+            let spec = map.entry("spec").or_insert_with(|| json!({}));
+            spec["finalizers"] = json!(["kubernetes"]);
+        }
+        ("", "Pod") => {
+            map.insert("status".into(), json!({"phase": "Pending"}));
+        }
+        ("", "PersistentVolume" | "PersistentVolumeClaim") => {
+            map.insert("status".into(), json!({"phase": "Pending"}));
+        }
+        _ if resource.has_status() => {
+            map.remove("status");
+        }
+        _ => {}
+    }
+}
+
+/// Carries over what an update of this kind may not leave out.
+pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) {
+    match (resource.custom().is_some(), resource.group.as_str(), resource.kind.as_str()) {
+        (false, "", "Namespace") => {
+            if let Some(finalizers) = old.pointer("/spec/finalizers")
+                && new.pointer("/spec/finalizers").is_none()
+                && !object::terminating(old)
+            {
+                new["spec"]["finalizers"] = finalizers.clone();
+            }
+        }
+        (false, "", "Service") => defaults::service::keep_addresses(old, new),
+        (false, "batch", "Job") => defaults::job::keep_selector(old, new),
+        _ => {}
+    }
+}
+
+/// Fills in defaults; `old` is there for updates.
+pub(crate) fn default(cx: &Cx, object: &mut Value, old: Option<&Value>) {
+    let resource = &*cx.resource;
+    if let Some(custom) = resource.custom() {
+        custom.schema.default(object);
+        return;
+    }
+    defaults::apply(&resource.group, &resource.kind, object, old.is_none());
+}
+
+/// What is wrong with an object of this kind, or with this change of it.
+pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    match resource.custom() {
+        Some(custom) => custom.schema.validate(object, old),
+        None => validate::validate(&resource.group, &resource.kind, object, old),
+    }
+}

@@ -1,0 +1,116 @@
+//! Tables: what `kubectl get` prints (apiserver.md 25).
+
+pub(crate) mod age;
+pub(crate) mod jsonpath;
+mod printers;
+
+use serde_json::{Value, json};
+
+use crate::{context::Cx, crd::CustomVersion, object, respond, status::ApiError};
+
+/// A column of a table.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) format: String,
+    pub(crate) description: String,
+    pub(crate) priority: i64,
+}
+
+impl Column {
+    fn new(name: &str, kind: &str) -> Self {
+        let format = if name == "Name" { "name" } else { "" };
+        Self { name: name.into(), kind: kind.into(), format: format.into(), description: String::new(), priority: 0 }
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "name": self.name, "type": self.kind, "format": self.format, "description": self.description,
+            "priority": self.priority,
+        })
+    }
+}
+
+/// The Table of these objects. Later frames of a watch leave out the column definitions.
+pub(crate) fn table(
+    cx: &Cx,
+    version: &str,
+    metadata: Value,
+    objects: &[Value],
+    with_columns: bool,
+) -> Result<Value, ApiError> {
+    let include = match cx.query.get("includeObject").unwrap_or_default() {
+        "" | "Metadata" => "Metadata",
+        "None" => "None",
+        "Object" => "Object",
+        other => {
+            return Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}")));
+        }
+    };
+    let now = cx.server.seam.clock.wall();
+    let (columns, print): (Vec<Column>, Box<dyn Fn(&Value) -> Vec<Value>>) = match cx.resource.custom() {
+        Some(custom) => (custom_columns(custom), Box::new(|o| custom_cells(custom, o, now))),
+        None => {
+            let printer = printers::printer(&cx.resource.group, &cx.resource.kind);
+            (printer.columns(), Box::new(move |o| printer.cells(o, now)))
+        }
+    };
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|value| {
+            let mut row = json!({"cells": print(value)});
+            match include {
+                "Metadata" => row["object"] = respond::partial(value.clone(), version),
+                "Object" => row["object"] = value.clone(),
+                _ => {}
+            }
+            row
+        })
+        .collect();
+    let columns = if with_columns { columns.iter().map(Column::value).collect() } else { Value::Null };
+    Ok(json!({
+        "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows,
+    }))
+}
+
+fn custom_columns(custom: &CustomVersion) -> Vec<Column> {
+    let mut out = vec![Column::new("Name", "string")];
+    if custom.columns.is_empty() {
+        out.push(Column::new("Age", "date"));
+    }
+    out.extend(custom.columns.iter().map(|c| Column {
+        name: c.name.clone(),
+        kind: c.kind.clone(),
+        format: c.format.clone(),
+        description: c.description.clone(),
+        priority: c.priority,
+    }));
+    out
+}
+
+fn custom_cells(custom: &CustomVersion, value: &Value, now: jiff::Timestamp) -> Vec<Value> {
+    let mut cells = vec![json!(object::meta_str(value, "name"))];
+    if custom.columns.is_empty() {
+        cells.push(json!(age::since(object::meta_str(value, "creationTimestamp"), now)));
+    }
+    for column in &custom.columns {
+        let found = jsonpath::select(value, &column.path);
+        cells.push(match (column.kind.as_str(), found.as_slice()) {
+            (_, []) => Value::Null,
+            ("integer", [one, ..]) if one.is_i64() => (*one).clone(),
+            ("integer", [one, ..]) => one.as_f64().map_or(Value::Null, |f| json!(f as i64)),
+            ("number" | "boolean", [one, ..]) => (*one).clone(),
+            ("date", [one, ..]) => match one.as_str() {
+                Some(text) => json!(age::since(text, now)),
+                None => json!("<invalid>"),
+            },
+            (_, all) => {
+                let texts: Vec<String> =
+                    all.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
+                json!(texts.join(","))
+            }
+        });
+    }
+    cells
+}

@@ -1,0 +1,108 @@
+//! create: a new object from a body (apiserver.md 7, 8).
+
+use ironclad_store::{Compare, Op, TxnResult};
+use serde_json::Value;
+
+use crate::{
+    Server, admission,
+    context::Cx,
+    convert, hooks, meta, object,
+    respond::{self, Reply},
+    status::ApiError,
+    strategy,
+};
+
+use super::{body, options::WriteOptions};
+
+/// Names drawn for generateName before giving up.
+const NAME_TRIES: usize = 8;
+
+/// POST on a collection.
+pub(crate) async fn create(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let options = WriteOptions::parse(&cx.query, "CreateOptions")?;
+    let value = body::object(cx, bytes, options.field_validation)?;
+    let made = create_object(cx, value, &options).await?;
+    respond::object(cx, 201, made)
+}
+
+/// Stores a new object; answers it as stored.
+pub(crate) async fn create_object(cx: &Cx, value: Value, options: &WriteOptions) -> Result<Value, ApiError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match attempt(cx, value.clone(), options).await {
+            Err(e) if e.reason == "AlreadyExists" && drawn(&value) && tries < NAME_TRIES => {}
+            other => return other,
+        }
+    }
+}
+
+/// The name is the server's to draw.
+fn drawn(value: &Value) -> bool {
+    object::meta_str(value, "name").is_empty() && !object::meta_str(value, "generateName").is_empty()
+}
+
+async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Value, ApiError> {
+    let server: &Server = &cx.server;
+    let resource = &*cx.resource;
+    if resource.namespaced && cx.namespace().is_none() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let now = server.now();
+    meta::prepare_create(resource, &mut value, cx.namespace(), server.uid(), &now, || server.suffix())?;
+    strategy::prepare_create(resource, &mut value);
+    for warning in meta::dedup_owners(&mut value) {
+        cx.warn(warning);
+    }
+    admission::create(cx, &mut value)?;
+    strategy::default(cx, &mut value, None);
+    let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
+    let name = object::meta_str(&value, "name").to_owned();
+    if !causes.is_empty() {
+        return Err(ApiError::invalid(&resource.kind, &resource.group, &name, causes));
+    }
+    hooks::before_create(cx, &mut value)?;
+    let key = resource.key(cx.namespace().unwrap_or_default(), &name);
+    let exists = |entry: &ironclad_store::Entry| {
+        let terminating = object::decode(&entry.value, entry.modified).is_ok_and(|o| object::terminating(&o));
+        ApiError::already_exists(&resource.plural, &resource.group, &name, terminating)
+    };
+    if options.dry_run {
+        if let Some(entry) = server.store.get(&key) {
+            return Err(exists(&entry));
+        }
+        object::metadata_mut(&mut value).remove("resourceVersion");
+        return Ok(value);
+    }
+    let mut stored = value.clone();
+    convert::to_storage(resource, &mut stored);
+    let put = server.put(resource, key.clone(), &stored)?;
+    match server.txn(vec![Compare::absent(key)], vec![put]).await? {
+        TxnResult::Done { revision } => {
+            server.set_revision(&mut value, revision);
+            hooks::after_write(cx, None, Some(&value)).await?;
+            Ok(value)
+        }
+        TxnResult::Failed { current, .. } => match current.into_iter().flatten().next() {
+            Some(entry) => Err(exists(&entry)),
+            None => Err(ApiError::internal("the store refused a new key that does not exist")),
+        },
+    }
+}
+
+impl Server {
+    /// The change that stores an object of this resource.
+    pub(crate) fn put(&self, resource: &crate::registry::Resource, key: String, value: &Value) -> Result<Op, ApiError> {
+        let bytes = object::encode(value);
+        let expires = strategy::time_to_live(resource).and_then(|ttl| {
+            let now = u64::try_from(self.seam.clock.wall().as_second()).unwrap_or(0);
+            ironclad_store::Expiry::at_unix_seconds(now + ttl.as_secs())
+        });
+        Ok(Op::Put { key: key.into(), value: bytes, expires })
+    }
+}
+
+/// True for kinds that are answered and never stored.
+pub(crate) fn is_review(resource: &crate::registry::Resource) -> bool {
+    resource.builtin().is_some() && matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
+}

@@ -1,0 +1,230 @@
+//! delete and deletecollection: marking, grace, finalizers by propagation policy, removal (apiserver.md 7).
+
+use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
+use serde_json::{Value, json};
+
+use crate::{
+    context::Cx,
+    convert, hooks, meta, object,
+    respond::{self, Reply},
+    select::Selector,
+    status::{self, ApiError},
+};
+
+use super::options::{DeleteOptions, Propagation};
+
+/// How often a deletion is tried against concurrent writers.
+const TRIES: usize = 64;
+
+/// What became of the object.
+enum Outcome {
+    /// It is gone; the last state.
+    Removed(Value),
+    /// It is gone, and the answer is the object: a pod deleted at once on request.
+    RemovedShown(Value),
+    /// It is marked and waits for finalizers or grace.
+    Marked(Value),
+}
+
+/// DELETE of one object.
+pub(crate) async fn delete(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let options = DeleteOptions::parse(&cx.query, bytes)?;
+    let resource = &*cx.resource;
+    match delete_object(cx, cx.namespace().unwrap_or_default(), cx.name(), &options).await? {
+        Outcome::Removed(old) => {
+            let done = status::success(&resource.plural, &resource.group, cx.name(), object::meta_str(&old, "uid"));
+            Ok(respond::formatted(cx, 200, &done))
+        }
+        Outcome::RemovedShown(value) | Outcome::Marked(value) => respond::object(cx, 200, value),
+    }
+}
+
+/// DELETE of a collection: one by one; answers the list of what was there.
+pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let options = DeleteOptions::parse(&cx.query, bytes)?;
+    let resource = &*cx.resource;
+    if resource.namespaced && cx.namespace().is_none() {
+        return Err(ApiError::method_not_allowed());
+    }
+    let selector = Selector::of(resource, &cx.query)?;
+    let prefix = resource.prefix_of(cx.namespace());
+    let range = cx.server.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
+    let mut deleted: Vec<Entry> = Vec::new();
+    for (_, entry) in range.entries {
+        let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+        convert::from_storage(resource, &mut value);
+        if !selector.matches(&value) {
+            continue;
+        }
+        let (namespace, name) = (object::meta_str(&value, "namespace"), object::meta_str(&value, "name"));
+        match delete_object(cx, namespace, name, &options).await {
+            Ok(_) => deleted.push(entry),
+            Err(e) if e.code == 404 => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let meta = respond::ListMeta { revision: range.revision, next: None, remaining: None };
+    respond::list(cx, &deleted, &meta)
+}
+
+/// Deletes every object of a resource for the server itself: a CRD's instances.
+pub(crate) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
+    let range = cx.server.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
+    for (_, entry) in range.entries {
+        let value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+        let (namespace, name) = (object::meta_str(&value, "namespace"), object::meta_str(&value, "name"));
+        match delete_object(cx, namespace, name, &DeleteOptions::default()).await {
+            Ok(_) => {}
+            Err(e) if e.code == 404 => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+async fn delete_object(cx: &Cx, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Outcome, ApiError> {
+    let resource = &*cx.resource;
+    let key = resource.key(namespace, name);
+    for _ in 0..TRIES {
+        let Some(entry) = cx.server.store.get(&key) else {
+            return Err(ApiError::not_found(&resource.plural, &resource.group, name));
+        };
+        if let Some(outcome) = attempt(cx, &key, name, &entry, options).await? {
+            return Ok(outcome);
+        }
+    }
+    Err(ApiError::modified(&resource.plural, &resource.group, name))
+}
+
+async fn attempt(
+    cx: &Cx,
+    key: &str,
+    name: &str,
+    entry: &Entry,
+    options: &DeleteOptions,
+) -> Result<Option<Outcome>, ApiError> {
+    let resource = &*cx.resource;
+    let mut old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+    convert::from_storage(resource, &mut old);
+    preconditions(cx, name, &old, options)?;
+    hooks::before_delete(cx, &old)?;
+    let mut new = old.clone();
+    set_finalizers(&mut new, options.propagation);
+    let grace = grace(cx, &old, options);
+    let waits = grace > 0 || !object::finalizers(&new).is_empty() || hooks::holds(cx, &new);
+    if waits {
+        mark(cx, &old, &mut new, grace);
+        if new == old || options.dry_run {
+            return Ok(Some(Outcome::Marked(new)));
+        }
+        let mut stored = new.clone();
+        convert::to_storage(resource, &mut stored);
+        let put = cx.server.put(resource, key.to_owned(), &stored)?;
+        return match cx.server.txn(vec![Compare::modified(key, entry.modified)], vec![put]).await? {
+            TxnResult::Failed { .. } => Ok(None),
+            TxnResult::Done { revision } => {
+                cx.server.set_revision(&mut new, revision);
+                hooks::after_write(cx, Some(&old), Some(&new)).await?;
+                Ok(Some(Outcome::Marked(new)))
+            }
+        };
+    }
+    if !options.dry_run {
+        let compare = Compare::modified(key, entry.modified);
+        if let TxnResult::Failed { .. } = cx.server.txn(vec![compare], vec![Op::delete(key)]).await? {
+            return Ok(None);
+        }
+        hooks::after_write(cx, Some(&old), None).await?;
+    }
+    Ok(Some(if resource.is("", "Pod") { Outcome::RemovedShown(new) } else { Outcome::Removed(old) }))
+}
+
+fn preconditions(cx: &Cx, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let resource = &*cx.resource;
+    // Here a kube-apiserver names the kind where it elsewhere names the resource.
+    let conflict = |why: String| {
+        let mut error = ApiError::conflict(&resource.plural, &resource.group, name, &why);
+        error.message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.kind);
+        error
+    };
+    let (uid, revision) = (object::meta_str(old, "uid"), object::meta_str(old, "resourceVersion"));
+    if let Some(wanted) = options.uid.as_deref().filter(|w| *w != uid) {
+        return Err(conflict(format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        )));
+    }
+    if let Some(wanted) = options.revision.as_deref().filter(|w| *w != revision) {
+        return Err(conflict(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+        )));
+    }
+    Ok(())
+}
+
+/// The finalizers that a propagation policy takes away and adds.
+fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
+    let has = |name| object::finalizers(object).contains(&name);
+    // Without a policy, finalizers that ask for one stay in force.
+    let (orphan, foreground) = match propagation {
+        None => (has("orphan"), has("foregroundDeletion")),
+        Some(Propagation::Background) => (false, false),
+        Some(Propagation::Orphan) => (true, false),
+        Some(Propagation::Foreground) => (false, true),
+    };
+    let mut list: Vec<String> = object::finalizers(object).into_iter().map(str::to_owned).collect();
+    let before = list.clone();
+    for (name, wanted) in [("orphan", orphan), ("foregroundDeletion", foreground)] {
+        match (list.iter().position(|f| f == name), wanted) {
+            (Some(at), false) => {
+                list.remove(at);
+            }
+            (None, true) => list.push(name.to_owned()),
+            _ => {}
+        }
+    }
+    if list == before {
+        return;
+    }
+    let metadata = object::metadata_mut(object);
+    if list.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), json!(list));
+    }
+}
+
+/// How many seconds a pod has to end; 0 for everything else.
+fn grace(cx: &Cx, old: &Value, options: &DeleteOptions) -> i64 {
+    if !cx.resource.is("", "Pod") {
+        return 0;
+    }
+    let bound = old.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|n| !n.is_empty());
+    let ended = matches!(old.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
+    if !bound || ended {
+        return 0;
+    }
+    let own = old.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    let wanted = options.grace_seconds.unwrap_or(own);
+    match object::metadata(old).get("deletionGracePeriodSeconds").and_then(Value::as_i64) {
+        // A second deletion can only make it shorter.
+        Some(before) if object::terminating(old) => wanted.min(before),
+        _ => wanted,
+    }
+}
+
+fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
+    let before = object::metadata(old).get("deletionGracePeriodSeconds").and_then(Value::as_i64);
+    if object::terminating(old) && before.is_none_or(|b| b <= grace) {
+        return;
+    }
+    let at = jiff::Timestamp::from_second(cx.server.seam.clock.wall().as_second().saturating_add(grace))
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let first = !object::terminating(old);
+    let metadata = object::metadata_mut(new);
+    metadata.insert("deletionTimestamp".into(), json!(at.to_string()));
+    metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
+    if first {
+        meta::bump_generation(new);
+        hooks::on_mark(cx, new);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the verbs do, from a decoded request to an answer.
+
+pub(crate) mod apply;
+pub(crate) mod body;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod modify;
+pub(crate) mod options;
+pub(crate) mod patch;
+pub(crate) mod read;
+pub(crate) mod subresource;
+pub(crate) mod update;
+pub(crate) mod watch;

@@ -1,0 +1,228 @@
+//! The one road of every change to an existing object: read, make the candidate, keep what may not change, default,
+//! validate, compare, write if nobody wrote in between (apiserver.md 7, 8, 12).
+
+use ironclad_store::{Compare, Entry, Op, TxnResult};
+use serde_json::{Value, json};
+
+use crate::{
+    admission,
+    context::Cx,
+    convert, hooks, meta, object,
+    registry::Resource,
+    status::{ApiError, Cause},
+    strategy,
+};
+
+use super::options::WriteOptions;
+
+/// How often a change without a resourceVersion is tried against concurrent writers.
+const TRIES: usize = 64;
+
+/// Which part of the object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything but status, where that is a subresource.
+    Main,
+    /// Status, and of metadata what apiserver.md 7 says.
+    Status,
+    /// What the caller's candidate changes, unfiltered: scale, binding, approval and their like.
+    Inner,
+    /// `spec.finalizers` of a namespace.
+    Finalize,
+}
+
+/// Makes the candidate of the object as it is.
+pub(crate) type Make<'a> = dyn FnMut(&Value) -> Result<Value, ApiError> + Send + 'a;
+
+/// Changes the object of the request's path; answers it as it is afterwards, in the request's version.
+pub(crate) async fn modify(
+    cx: &Cx,
+    part: Part,
+    options: &WriteOptions,
+    needs_revision: bool,
+    make: &mut Make<'_>,
+) -> Result<Value, ApiError> {
+    let resource = &*cx.resource;
+    let key = cx.key();
+    for _ in 0..TRIES {
+        let Some(entry) = cx.server.store.get(&key) else {
+            return Err(ApiError::not_found(&resource.plural, &resource.group, cx.name()));
+        };
+        match attempt(cx, part, options, needs_revision, &key, &entry, make).await? {
+            Some(value) => return Ok(value),
+            None => continue,
+        }
+    }
+    Err(ApiError::modified(&resource.plural, &resource.group, cx.name()))
+}
+
+/// One try; `None` when somebody else wrote first.
+async fn attempt(
+    cx: &Cx,
+    part: Part,
+    options: &WriteOptions,
+    needs_revision: bool,
+    key: &str,
+    entry: &Entry,
+    make: &mut Make<'_>,
+) -> Result<Option<Value>, ApiError> {
+    let resource = &*cx.resource;
+    let mut old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+    convert::from_storage(resource, &mut old);
+    let candidate = make(&old)?;
+    check_revision(cx, &candidate, entry, needs_revision)?;
+    let new = settle(cx, part, &old, candidate)?;
+    if unchanged(&old, &new) {
+        return Ok(Some(old));
+    }
+    let gone = removable(resource, &old, &new);
+    if options.dry_run {
+        return Ok(Some(new));
+    }
+    let op = if gone {
+        Op::delete(key)
+    } else {
+        let mut stored = new.clone();
+        convert::to_storage(resource, &mut stored);
+        cx.server.put(resource, key.to_owned(), &stored)?
+    };
+    match cx.server.txn(vec![Compare::modified(key, entry.modified)], vec![op]).await? {
+        TxnResult::Failed { .. } => Ok(None),
+        TxnResult::Done { .. } if gone => {
+            hooks::after_write(cx, Some(&old), None).await?;
+            Ok(Some(new))
+        }
+        TxnResult::Done { revision } => {
+            let mut new = new;
+            cx.server.set_revision(&mut new, revision);
+            hooks::after_write(cx, Some(&old), Some(&new)).await?;
+            Ok(Some(new))
+        }
+    }
+}
+
+/// The resourceVersion that the candidate was made from must be the current one, if it names one.
+fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Result<(), ApiError> {
+    let resource = &*cx.resource;
+    match object::meta_str(candidate, "resourceVersion") {
+        "" | "0" if needed => {
+            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+            Err(ApiError::invalid(&resource.plural, &resource.group, cx.name(), vec![cause]))
+        }
+        "" | "0" => Ok(()),
+        given => {
+            let given: u64 = given
+                .parse()
+                .map_err(|_| ApiError::unclassified(format!("strconv.ParseUint: parsing {given:?}: invalid syntax")))?;
+            if given == entry.modified.get() {
+                Ok(())
+            } else {
+                Err(ApiError::modified(&resource.plural, &resource.group, cx.name()))
+            }
+        }
+    }
+}
+
+/// The object to store: what the candidate may change of the old one, defaulted and found valid.
+fn settle(cx: &Cx, part: Part, old: &Value, candidate: Value) -> Result<Value, ApiError> {
+    let resource = &*cx.resource;
+    let mut new = candidate;
+    restrict(resource, part, old, &mut new);
+    meta::prepare_update(resource, old, &mut new, cx.namespace(), cx.name())?;
+    let revision = object::metadata(old).get("resourceVersion").cloned().unwrap_or(Value::Null);
+    object::metadata_mut(&mut new).insert("resourceVersion".into(), revision);
+    for warning in meta::dedup_owners(&mut new) {
+        cx.warn(warning);
+    }
+    strategy::prepare_update(resource, old, &mut new);
+    admission::update(cx, old, &mut new)?;
+    strategy::default(cx, &mut new, Some(old));
+    if matches!(part, Part::Main | Part::Inner) {
+        meta::count_generation(resource, old, &mut new);
+    }
+    let causes = [meta::validate_update(old, &new), strategy::validate(resource, &new, Some(old))].concat();
+    if !causes.is_empty() {
+        return Err(ApiError::invalid(&resource.kind, &resource.group, cx.name(), causes));
+    }
+    hooks::before_update(cx, old, &mut new)?;
+    Ok(new)
+}
+
+/// Puts back what this part of the API may not change.
+fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
+    let keep = |new: &mut Value, key: &str| {
+        if let Some(map) = new.as_object_mut() {
+            match old.get(key) {
+                Some(value) => map.insert(key.to_owned(), value.clone()),
+                None => map.remove(key),
+            };
+        }
+    };
+    match part {
+        Part::Main if resource.has_status() => keep(new, "status"),
+        Part::Main | Part::Inner => {}
+        Part::Status => {
+            let keys: Vec<String> = [&*new, old]
+                .iter()
+                .filter_map(|v| v.as_object())
+                .flat_map(|m| m.keys().cloned())
+                .filter(|k| k != "status" && k != "metadata")
+                .collect();
+            keys.iter().for_each(|key| keep(new, key));
+            if resource.custom().is_some() {
+                keep(new, "metadata");
+            } else if resource.is("apps", "Deployment") {
+                let labels = object::metadata(old).get("labels").cloned();
+                let metadata = object::metadata_mut(new);
+                match labels {
+                    Some(labels) => metadata.insert("labels".into(), labels),
+                    None => metadata.remove("labels"),
+                };
+            }
+        }
+        Part::Finalize => {
+            let finalizers = new.pointer("/spec/finalizers").cloned();
+            *new = old.clone();
+            if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+                match finalizers {
+                    Some(Value::Array(list)) if !list.is_empty() => {
+                        spec.insert("finalizers".into(), Value::Array(list))
+                    }
+                    _ => spec.remove("finalizers"),
+                };
+            }
+        }
+    }
+}
+
+/// A change that changes nothing is not written. The times of managedFields don't count.
+fn unchanged(old: &Value, new: &Value) -> bool {
+    fn fields(value: &Value) -> Vec<(&Value, &Value)> {
+        let list = object::metadata(value).get("managedFields").and_then(Value::as_array);
+        list.into_iter().flatten().map(|e| (&e["manager"], &e["fieldsV1"])).collect()
+    }
+    if old == new {
+        return true;
+    }
+    let (Some(old_map), Some(new_map)) = (old.as_object(), new.as_object()) else { return false };
+    let rest = |m: &serde_json::Map<String, Value>| m.len();
+    if rest(old_map) != rest(new_map) || old_map.iter().any(|(k, v)| k != "metadata" && new_map.get(k) != Some(v)) {
+        return false;
+    }
+    let (old_meta, new_meta) = (object::metadata(old), object::metadata(new));
+    let counts = |m: &serde_json::Map<String, Value>| m.keys().filter(|k| *k != "managedFields").count();
+    counts(old_meta) == counts(new_meta)
+        && old_meta.iter().all(|(k, v)| k == "managedFields" || new_meta.get(k) == Some(v))
+        && fields(old) == fields(new)
+}
+
+/// True when this write takes away the last thing that held a terminating object.
+pub(crate) fn removable(resource: &Resource, old: &Value, new: &Value) -> bool {
+    if !object::terminating(old) || !object::finalizers(new).is_empty() {
+        return false;
+    }
+    if resource.is("", "Namespace") {
+        return new.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    }
+    object::metadata(new).get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+}

@@ -1,0 +1,176 @@
+//! patch: the four kinds of it (apiserver.md 12).
+
+use ironclad_patch::PatchError;
+use serde_json::{Value, json};
+
+use crate::{
+    context::Cx,
+    negotiate::{self, PatchFormat},
+    object,
+    respond::{self, Reply},
+    schema,
+    status::{ApiError, Cause},
+};
+
+use super::{
+    body,
+    modify::{Part, modify},
+    options::{FieldValidation, WriteOptions},
+};
+
+/// A patch that was read, ready to be applied again and again.
+enum Ready {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+}
+
+/// PATCH of an object or of its status.
+pub(crate) async fn patch(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, ApiError> {
+    let options = WriteOptions::parse(&cx.query, "PatchOptions")?;
+    let format = negotiate::patch_format(cx.header(http::header::CONTENT_TYPE), cx.resource.custom().is_some())?;
+    if format == PatchFormat::Apply {
+        return super::apply::apply(cx, bytes, part, &options).await;
+    }
+    if options.force {
+        let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::invalid_option("PatchOptions", cause));
+    }
+    let ready = read(bytes, format)?;
+    let validation = options.field_validation;
+    let done = modify(cx, part, &options, false, &mut |old| candidate(cx, &ready, old, validation)).await?;
+    respond::object(cx, 200, done)
+}
+
+fn read(bytes: &[u8], format: PatchFormat) -> Result<Ready, ApiError> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| match format {
+        PatchFormat::Strategic => ApiError::bad_request(e.to_string()),
+        _ => ApiError::bad_request(format!("error decoding patch: {e}")),
+    })?;
+    Ok(match format {
+        PatchFormat::Json => Ready::Json(value),
+        PatchFormat::Strategic => Ready::Strategic(value),
+        _ => Ready::Merge(value),
+    })
+}
+
+fn candidate(cx: &Cx, ready: &Ready, old: &Value, validation: FieldValidation) -> Result<Value, ApiError> {
+    let mut new = old.clone();
+    match ready {
+        Ready::Json(patch) => ironclad_patch::json_patch(&mut new, patch).map_err(refused)?,
+        Ready::Merge(patch) => ironclad_patch::merge_patch(&mut new, patch),
+        Ready::Strategic(patch) => schema::strategic(&cx.resource, &mut new, patch).map_err(refused)?,
+    }
+    let strategic = matches!(ready, Ready::Strategic(_));
+    typed(cx, old, new, strategic, validation)
+}
+
+/// The patched object must still be one of its kind.
+pub(crate) fn typed(
+    cx: &Cx,
+    old: &Value,
+    mut new: Value,
+    strategic: bool,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    let resource = &*cx.resource;
+    if !new.is_object() {
+        return Err(ApiError::unprocessable());
+    }
+    let given = object::meta_str(&new, "name");
+    if given != cx.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            cx.name()
+        )));
+    }
+    // Another version of the kind is ignored, another kind is refused.
+    new["apiVersion"] = old["apiVersion"].clone();
+    let whole = new.clone();
+    let invalid = |why: String| {
+        let text = Value::String(whole.to_string());
+        ApiError::invalid("", "", "", vec![Cause::invalid("patch", &text, why)])
+    };
+    if new["kind"] != old["kind"] {
+        return Err(match resource.custom() {
+            Some(_) => {
+                let kind = new["kind"].as_str().unwrap_or_default();
+                let cause = Cause::invalid("kind", &json!(kind), format!("must be {}", resource.kind));
+                ApiError::invalid(kind, &resource.group, cx.name(), vec![cause])
+            }
+            None => invalid(format!("no kind {} is registered for this version", new["kind"])),
+        });
+    }
+    let unknown = schema::decode(resource, &mut new).map_err(&invalid)?;
+    let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    match validation {
+        FieldValidation::Strict if !texts.is_empty() => {
+            let why = format!("strict decoding error: {}", texts.join(", "));
+            Err(if strategic { ApiError::bad_request(why) } else { invalid(why) })
+        }
+        FieldValidation::Warn => {
+            texts.into_iter().for_each(|t| cx.warn(t));
+            Ok(new)
+        }
+        _ => Ok(new),
+    }
+}
+
+/// The answer to a patch that can't be applied.
+pub(crate) fn refused(error: PatchError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        PatchError::BadRequest(_) => ApiError::bad_request(message),
+        PatchError::TooLarge(_) => ApiError::too_large(message),
+        PatchError::Unprocessable(_) => ApiError::unprocessable(),
+        PatchError::Invalid { value, message } => {
+            ApiError::invalid("", "", "", vec![Cause::invalid("patch", &Value::String(value), message)])
+        }
+        PatchError::Conflict { message, conflicts } => {
+            let mut out = ApiError::new(409, "Conflict", message);
+            for conflict in conflicts {
+                let text = format!("conflict with {}", conflict.manager);
+                out = out.cause("FieldManagerConflict", &text, &conflict.field);
+            }
+            out
+        }
+        PatchError::Raw(_) => ApiError::unclassified(message),
+    }
+}
+
+/// Reads the YAML or JSON of an apply patch.
+pub(crate) fn read_apply(bytes: &[u8]) -> Result<Value, ApiError> {
+    let undecodable =
+        |e: String| ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
+    match serde_json::from_slice(bytes) {
+        Ok(value) => Ok(value),
+        Err(_) => {
+            let text = std::str::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
+            serde_saphyr::from_str(text).map_err(|e| undecodable(e.to_string()))
+        }
+    }
+}
+
+/// Checks that the body of an apply names what the path names.
+pub(crate) fn check_apply(cx: &Cx, value: &Value) -> Result<(), ApiError> {
+    let (version, kind) =
+        (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
+    if kind != cx.resource.kind || version != cx.resource.api_version() {
+        let gv = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+        return Err(ApiError::bad_request(format!("invalid object type: {gv}, Kind={kind}")));
+    }
+    match object::meta_str(value, "name") {
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            cx.name()
+        ))),
+        given if given != cx.name() => Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({})",
+            cx.name()
+        ))),
+        _ if object::metadata(value).get("managedFields").is_some_and(|m| !m.is_null()) => {
+            Err(ApiError::bad_request("metadata.managedFields must be nil"))
+        }
+        _ => body::identify(&cx.resource, &mut value.clone()),
+    }
+}

@@ -1,0 +1,339 @@
+//! watch: changes as they come, with initial events, selector transitions and bookmarks (apiserver.md 11).
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use ironclad_store::{Entry, Event, Query, Revision, Watch};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::{
+    context::Cx,
+    convert,
+    negotiate::{Format, Shape},
+    object,
+    respond::{self, Reply, ResponseBody, StreamFrame},
+    select::Selector,
+    status::{ApiError, Cause},
+    table,
+};
+
+/// Frames that wait for a reader. Behind it the store's own buffer fills, and then the watch ends with 410.
+const FRAMES_BUFFERED: usize = 64;
+/// A quiet watch says how far it is this often.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The last bookmark comes so long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Without a timeout in the request, a watch lives 30 to 60 minutes.
+const DEFAULT_LIFE_SECONDS: u64 = 1_800;
+
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What the request asks for besides the changes.
+struct Plan {
+    selector: Selector,
+    prefix: String,
+    /// Where the changes start; `None` with initial events.
+    from: Option<Revision>,
+    initial: bool,
+    bookmarks: bool,
+    /// A bookmark marks the end of the initial events.
+    marks_end: bool,
+    /// Initial events show at least this revision.
+    not_older_than: u64,
+    life: Duration,
+}
+
+/// GET of a collection with `watch`.
+pub(crate) fn watch(cx: Arc<Cx>) -> Result<Reply, ApiError> {
+    let plan = plan(&cx)?;
+    if cx.accept.format == Format::Yaml {
+        return Err(ApiError::not_acceptable(
+            "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+        ));
+    }
+    let (frames, body) = mpsc::channel(FRAMES_BUFFERED);
+    let tasks = cx.server.seam.tasks.clone();
+    tasks.spawn("watch", async move {
+        let mut run = Run { out: Encoder::new(cx.clone()), cx, frames };
+        // An error is the reader having gone.
+        let _ = run.all(plan).await;
+    });
+    let mut response = http::Response::new(ResponseBody::stream(body));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn plan(cx: &Cx) -> Result<Plan, ApiError> {
+    let resource = &*cx.resource;
+    let mut selector = Selector::of(resource, &cx.query)?;
+    let mut prefix = resource.prefix_of(cx.namespace());
+    if let Some(name) = cx.path.name.as_deref() {
+        // The legacy path of one object.
+        prefix = cx.key();
+        let text = format!("metadata.name={name}");
+        selector.fields = crate::select::FieldSelector::parse(resource, &text)?;
+    }
+    let text = cx.query.get("resourceVersion").unwrap_or_default();
+    let wanted: u64 = if text.is_empty() {
+        0
+    } else {
+        text.parse()
+            .map_err(|_| ApiError::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax")))?
+    };
+    let matching = cx.query.text("resourceVersionMatch");
+    let send = cx.query.text("sendInitialEvents").map(|v| v != "false" && v != "0");
+    check_matching(matching, send)?;
+    let seconds: Option<u64> = cx.query.text("timeoutSeconds").and_then(|t| t.parse().ok()).filter(|s| *s > 0);
+    let seconds = seconds
+        .unwrap_or_else(|| DEFAULT_LIFE_SECONDS + cx.server.seam.rng.stream("watch").below(DEFAULT_LIFE_SECONDS));
+    let bookmarks = cx.query.flag("allowWatchBookmarks");
+    let initial = send.unwrap_or(wanted == 0);
+    Ok(Plan {
+        selector,
+        prefix,
+        from: if initial { None } else { Some(Revision::new(wanted).unwrap_or_else(|| cx.server.store.revision())) },
+        initial,
+        bookmarks,
+        marks_end: initial && bookmarks,
+        not_older_than: wanted,
+        life: Duration::from_secs(seconds),
+    })
+}
+
+fn check_matching(matching: Option<&str>, send: Option<bool>) -> Result<(), ApiError> {
+    let mut causes = Vec::new();
+    match (matching, send) {
+        (Some("NotOlderThan"), Some(_)) | (None, None) => return Ok(()),
+        (Some(_), None) => {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        }
+        (other, Some(_)) => {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+            if let Some(other) = other {
+                causes.push(Cause::unsupported("resourceVersionMatch", &json!(other), &["NotOlderThan"]));
+            }
+        }
+    }
+    Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", causes))
+}
+
+/// The reader is gone.
+struct Gone;
+
+struct Run {
+    cx: Arc<Cx>,
+    frames: mpsc::Sender<StreamFrame>,
+    out: Encoder,
+}
+
+impl Run {
+    async fn all(&mut self, plan: Plan) -> Result<(), Gone> {
+        let clock = self.cx.server.seam.clock.clone();
+        let end = clock.mono() + plan.life;
+        let from = match plan.from {
+            Some(from) => {
+                // A revision that is yet to come: silent until then.
+                if from > self.cx.server.store.revision() && !self.reach(from, end).await? {
+                    return self.end().await;
+                }
+                from
+            }
+            None => {
+                if let Some(wanted) = Revision::new(plan.not_older_than)
+                    && !self.reach(wanted, end).await?
+                {
+                    return self.end().await;
+                }
+                self.initial(&plan).await?
+            }
+        };
+        let watch = match self.cx.server.store.watch(&plan.prefix, from) {
+            Ok(watch) => watch,
+            Err(_) => return self.expired().await,
+        };
+        if plan.marks_end {
+            self.bookmark(from, true).await?;
+        }
+        self.changes(&plan, watch, end).await
+    }
+
+    /// Waits for a revision until the end; false when the end came first.
+    async fn reach(&mut self, revision: Revision, end: tokio::time::Instant) -> Result<bool, Gone> {
+        let tasks = self.cx.server.seam.tasks.clone();
+        tokio::select! {
+            biased;
+            _ = self.cx.server.store.reached(revision) => Ok(true),
+            () = tasks.stopping() => Ok(false),
+            () = self.frames.closed() => Err(Gone),
+            () = tokio::time::sleep_until(end) => Ok(false),
+        }
+    }
+
+    /// Everything there is, as ADDED.
+    async fn initial(&mut self, plan: &Plan) -> Result<Revision, Gone> {
+        let cx = self.cx.clone();
+        let Ok(range) = cx.server.store.range(&Query::prefix(&plan.prefix)) else { return Err(Gone) };
+        for (_, entry) in &range.entries {
+            if !plan.selector.is_everything() && !self.selects(plan, entry) {
+                continue;
+            }
+            self.send("ADDED", entry, entry.modified).await?;
+        }
+        Ok(range.revision)
+    }
+
+    fn selects(&self, plan: &Plan, entry: &Entry) -> bool {
+        let Ok(mut value) = object::decode(&entry.value, entry.modified) else { return false };
+        convert::from_storage(&self.cx.resource, &mut value);
+        plan.selector.matches(&value)
+    }
+
+    async fn changes(&mut self, plan: &Plan, mut watch: Watch, end: tokio::time::Instant) -> Result<(), Gone> {
+        let cx = self.cx.clone();
+        let clock = cx.server.seam.clock.clone();
+        let mut next_bookmark = clock.mono() + BOOKMARK_EVERY;
+        let last_bookmark = end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(end);
+        let mut last_sent = false;
+        let registry = cx.server.registry_changed.clone();
+        loop {
+            let changed = registry.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if !cx.server.still_served(&cx.resource) {
+                return self.end().await;
+            }
+            let bookmark_at = if last_sent { end } else { next_bookmark.min(last_bookmark) };
+            tokio::select! {
+                biased;
+                () = cx.server.seam.tasks.stopping() => return self.end().await,
+                () = self.frames.closed() => return Err(Gone),
+                batch = watch.next() => match batch {
+                    None => return self.end().await,
+                    Some(Err(_)) => return self.expired().await,
+                    Some(Ok(batch)) => {
+                        for event in batch.events() {
+                            self.event(plan, event, batch.revision()).await?;
+                        }
+                    }
+                },
+                () = changed => {}
+                () = tokio::time::sleep_until(bookmark_at), if bookmark_at < end => {
+                    let now = clock.mono();
+                    next_bookmark = now + BOOKMARK_EVERY;
+                    last_sent = now >= last_bookmark;
+                    if plan.bookmarks {
+                        let revision = watch.progress();
+                        self.bookmark(revision, false).await?;
+                    }
+                }
+                () = tokio::time::sleep_until(end) => return self.end().await,
+            }
+        }
+    }
+
+    async fn event(&mut self, plan: &Plan, event: &Event, revision: Revision) -> Result<(), Gone> {
+        let everything = plan.selector.is_everything();
+        let matches = |entry: &Option<Entry>| entry.as_ref().filter(|e| everything || self.selects(plan, e)).cloned();
+        let (now, before) = (matches(&event.entry), matches(&event.previous));
+        match (now, before) {
+            (Some(now), Some(_)) => self.send("MODIFIED", &now, revision).await,
+            (Some(now), None) => self.send("ADDED", &now, revision).await,
+            // The old state with the revision of what ended it.
+            (None, Some(before)) => self.send("DELETED", &before, revision).await,
+            (None, None) => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Result<(), Gone> {
+        let bytes = self.out.event(kind, entry, revision);
+        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)
+    }
+
+    async fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Result<(), Gone> {
+        let bytes = self.out.bookmark(revision, end_of_initial);
+        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)
+    }
+
+    async fn expired(&mut self) -> Result<(), Gone> {
+        let error = ApiError::expired("The resourceVersion for the provided watch is too old.");
+        let bytes = frame("ERROR", &error.status());
+        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)?;
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<(), Gone> {
+        self.frames.send(StreamFrame::End).await.map_err(|_| Gone)
+    }
+}
+
+fn frame(kind: &str, object: &Value) -> Bytes {
+    let mut out = serde_json::to_vec(&json!({"type": kind, "object": object}))
+        .expect("a JSON value always serialises into memory");
+    out.push(b'\n');
+    out.into()
+}
+
+/// Makes the frames of one watch.
+struct Encoder {
+    cx: Arc<Cx>,
+    /// Objects go out as the bytes that the store holds.
+    plain: bool,
+    /// Column definitions were sent.
+    columns_sent: bool,
+}
+
+impl Encoder {
+    fn new(cx: Arc<Cx>) -> Self {
+        let plain = cx.accept.shape == Shape::Object && !convert::needed(&cx.resource);
+        Self { cx, plain, columns_sent: false }
+    }
+
+    fn event(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Bytes {
+        if self.plain {
+            let mut out = BytesMut::with_capacity(entry.value.len() + 80);
+            out.extend_from_slice(b"{\"type\":\"");
+            out.extend_from_slice(kind.as_bytes());
+            out.extend_from_slice(b"\",\"object\":");
+            object::write_into(&mut out, &entry.value, revision);
+            out.extend_from_slice(b"}\n");
+            return out.freeze();
+        }
+        match object::decode(&entry.value, revision) {
+            Ok(mut value) => {
+                convert::from_storage(&self.cx.resource, &mut value);
+                self.shaped(kind, value)
+            }
+            Err(e) => frame("ERROR", &ApiError::internal(e).status()),
+        }
+    }
+
+    fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Bytes {
+        let resource = &self.cx.resource;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if end_of_initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let object = json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata});
+        self.shaped("BOOKMARK", object)
+    }
+
+    fn shaped(&mut self, kind: &str, value: Value) -> Bytes {
+        let value = match self.cx.accept.shape {
+            Shape::Object => value,
+            Shape::Partial { version, .. } => respond::partial(value, version),
+            Shape::Table { version } => {
+                let revision = object::meta_str(&value, "resourceVersion").to_owned();
+                let first = !std::mem::replace(&mut self.columns_sent, true);
+                let metadata = json!({"resourceVersion": revision});
+                match table::table(&self.cx, version, metadata, std::slice::from_ref(&value), first) {
+                    Ok(table) => table,
+                    Err(e) => return frame("ERROR", &e.status()),
+                }
+            }
+        };
+        frame(kind, &value)
+    }
+}

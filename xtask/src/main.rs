@@ -1,5 +1,7 @@
 //! The project's own tasks. `cargo xtask --help` lists them.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 mod cargo;
@@ -45,7 +47,18 @@ enum Task {
     Licences,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Not by returning it: a backtrace tells nothing about a test that failed.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     let root = cargo::workspace_root();
     match Arguments::parse().task {
         Task::Test(arguments) => test::run(&root, &arguments),

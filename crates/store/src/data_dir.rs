@@ -59,7 +59,6 @@ fn holder(lock: &mut File) -> String {
     // A pid is short; what is longer is none.
     let read = lock.take(20).read_to_string(&mut pid);
     match (read, pid.trim()) {
-        (Ok(_), pid) if pid == std::process::id().to_string() => format!("this one, pid {pid}"),
         (Ok(_), pid) if !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()) => format!("pid {pid}"),
         _ => "its pid is not known".to_owned(),
     }

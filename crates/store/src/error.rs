@@ -1,6 +1,6 @@
 //! What can go wrong, each with what to do about it.
 
-use std::{io, sync::Arc};
+use std::{any::Any, io, sync::Arc};
 
 use crate::{Key, Revision, limits};
 
@@ -150,4 +150,10 @@ pub enum OpenError {
     /// The committer's thread could not be started.
     #[error("starting the thread that commits writes")]
     Thread(#[source] io::Error),
+}
+
+/// What a panic said.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the backend panicked")
 }

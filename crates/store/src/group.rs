@@ -1,7 +1,6 @@
 //! Group commit: takes what is queued, makes it durable together, publishes it, answers.
 
 use std::{
-    any::Any,
     collections::{BTreeMap, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     Backend, BackendError, EngineStats, Loaded, Record, Revision, StoreError, Transaction, TxnResult, engine::Shared,
-    limits, store::Server,
+    error::text_of, limits, store::Server,
 };
 
 /// The backend is told to forget at most so many transactions at once, so that no commit waits long.
@@ -160,11 +159,6 @@ impl Committer {
 
 fn io_error(text: &str) -> BackendError {
     BackendError::Io { path: "(unknown)".into(), source: io::Error::other(text.to_owned()) }
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the backend panicked")
 }
 
 impl Shared {

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,6 +21,7 @@ use crate::{
     Backend, BackendError, BackendStats, Entry, Key, Loaded, LoadedServer, Record, Revision, Transaction,
     codec::{self, ENTRY_HEADER},
     data_dir::{DataDir, classify, private_file},
+    error::text_of,
 };
 
 const HEAD: TableDefinition<'_, (u32, &str), &[u8]> = TableDefinition::new("head");
@@ -41,7 +43,7 @@ const SERVER_KEY: &str = "server/";
 /// Keeps everything in a redb file; see the module for its tables.
 pub struct RedbBackend {
     // Before the directory, so that the file is closed before the lock is given up.
-    database: Database,
+    database: Handle,
     path: String,
     file: Option<PathBuf>,
     servers: BTreeMap<Arc<str>, u32>,
@@ -85,12 +87,16 @@ impl RedbBackend {
     /// # Errors
     /// Damaged, failing, or of a newer format.
     pub fn on(storage: impl StorageBackend, path: &str) -> Result<Self, BackendError> {
+        guarded(path, || Self::open_storage(storage, path))
+    }
+
+    fn open_storage(storage: impl StorageBackend, path: &str) -> Result<Self, BackendError> {
         let database = Builder::new()
             .set_cache_size(CACHE_BYTES)
             .create_with_backend(storage)
             .map_err(|e| of_database(path, e))?;
         let backend = Self {
-            database,
+            database: Handle(Some(database)),
             path: path.to_owned(),
             file: None,
             servers: BTreeMap::new(),
@@ -118,7 +124,7 @@ impl RedbBackend {
     }
 
     fn format(&self) -> Result<Option<Format>, Failure> {
-        let read = self.database.begin_read()?;
+        let read = self.database.get()?.begin_read()?;
         let meta = match read.open_table(META) {
             Ok(meta) => meta,
             Err(TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -133,7 +139,7 @@ impl RedbBackend {
     }
 
     fn initialise(&self) -> Result<(), Failure> {
-        let write = self.database.begin_write()?;
+        let write = self.database.get()?.begin_write()?;
         {
             write.open_table(HEAD)?;
             write.open_table(LOG)?;
@@ -150,7 +156,7 @@ impl RedbBackend {
     }
 
     fn load_servers(&self) -> Result<Vec<(String, u32, Option<Revision>)>, Failure> {
-        let meta = self.database.begin_read()?.open_table(META)?;
+        let meta = self.database.get()?.begin_read()?.open_table(META)?;
         let mut servers = Vec::new();
         for row in meta.range(SERVER_KEY..)? {
             let (key, value) = row?;
@@ -165,9 +171,26 @@ impl RedbBackend {
         Ok(servers)
     }
 
+    fn load_all(&self) -> Result<(Loaded, BTreeMap<Arc<str>, u32>), BackendError> {
+        let fail = |error: Failure| error.of(&self.path);
+        let mut loaded = Loaded::new();
+        let mut ids = BTreeMap::new();
+        for (name, id, revision) in self.load_servers().map_err(fail)? {
+            let damaged = |what: String| self.damaged(format!("{what} of server {name}"));
+            let revision = revision.ok_or_else(|| damaged("the revision".into()))?;
+            let head = self.load_head(id).map_err(fail)?;
+            let head = head.map_err(|key| damaged(format!("the entry {key}")))?;
+            let log = self.load_log(id, revision, &head).map_err(fail)?;
+            let log = log.map_err(|number| damaged(format!("the log record {number}")))?;
+            ids.insert(Arc::from(name.as_str()), id);
+            loaded.insert(name, LoadedServer { revision, head, log });
+        }
+        Ok((loaded, ids))
+    }
+
     /// The newest state of a server; an `Err` inside is the key of a damaged entry.
     fn load_head(&self, id: u32) -> Result<Result<Vec<(Key, Entry)>, String>, Failure> {
-        let table = self.database.begin_read()?.open_table(HEAD)?;
+        let table = self.database.get()?.begin_read()?.open_table(HEAD)?;
         let mut head = Vec::new();
         for row in table.range((id, "")..)? {
             let (key, value) = row?;
@@ -175,7 +198,7 @@ impl RedbBackend {
             if of != id {
                 break;
             }
-            match codec::decode_entry(value.value()) {
+            match codec::decode_entry(key, value.value()) {
                 Some(entry) => head.push((Key::from(key), entry)),
                 None => return Ok(Err(key.to_owned())),
             }
@@ -190,7 +213,7 @@ impl RedbBackend {
         newest: Revision,
         head: &[(Key, Entry)],
     ) -> Result<Result<Vec<Arc<Transaction>>, u64>, Failure> {
-        let table = self.database.begin_read()?.open_table(LOG)?;
+        let table = self.database.get()?.begin_read()?.open_table(LOG)?;
         let mut log = Vec::new();
         // What keys were before the transactions walked so far.
         let mut older: BTreeMap<Key, Option<Entry>> = BTreeMap::new();
@@ -220,7 +243,7 @@ impl RedbBackend {
     }
 
     fn write_group(&mut self, group: &[Record]) -> Result<(), Failure> {
-        let write = self.database.begin_write()?;
+        let write = self.database.get()?.begin_write()?;
         {
             let (mut head, mut log, mut meta) =
                 (write.open_table(HEAD)?, write.open_table(LOG)?, write.open_table(META)?);
@@ -240,7 +263,7 @@ impl RedbBackend {
                 match entry {
                     Some(entry) => {
                         let mut place = head.insert_reserve(key, ENTRY_HEADER + entry.value.len())?;
-                        codec::encode_entry(entry, place.as_mut());
+                        codec::encode_entry(key.1, entry, place.as_mut());
                     }
                     None => {
                         head.remove(key)?;
@@ -259,7 +282,7 @@ impl RedbBackend {
     }
 
     fn forget(&mut self, id: u32, floor: Revision) -> Result<(), Failure> {
-        let write = self.database.begin_write()?;
+        let write = self.database.get()?.begin_write()?;
         write.open_table(LOG)?.retain_in((id, 0)..=(id, floor.get()), |_, _| false)?;
         write.commit()?;
         Ok(())
@@ -268,20 +291,8 @@ impl RedbBackend {
 
 impl Backend for RedbBackend {
     fn load(&mut self) -> Result<Loaded, BackendError> {
-        let fail = |error: Failure| error.of(&self.path);
-        let mut loaded = Loaded::new();
-        let mut ids = BTreeMap::new();
-        for (name, id, revision) in self.load_servers().map_err(fail)? {
-            let damaged = |what: String| self.damaged(format!("{what} of server {name}"));
-            let revision = revision.ok_or_else(|| damaged("the revision".into()))?;
-            let head = self.load_head(id).map_err(fail)?;
-            let head = head.map_err(|key| damaged(format!("the entry {key}")))?;
-            let log = self.load_log(id, revision, &head).map_err(fail)?;
-            let log = log.map_err(|number| damaged(format!("the log record {number}")))?;
-            ids.insert(Arc::from(name.as_str()), id);
-            loaded.insert(name, LoadedServer { revision, head, log });
-        }
-        self.servers = ids;
+        let (loaded, servers) = guarded(&self.path, || self.load_all())?;
+        self.servers = servers;
         Ok(loaded)
     }
 
@@ -356,6 +367,31 @@ impl From<TableError> for Failure {
             other => Self(StorageError::Corrupted(other.to_string())),
         }
     }
+}
+
+/// An open database. Closing it writes, and panics at some damage; there is nothing left to lose then.
+struct Handle(Option<Database>);
+
+impl Handle {
+    fn get(&self) -> Result<&Database, StorageError> {
+        self.0.as_ref().ok_or(StorageError::DatabaseClosed)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(database))) {
+            tracing::error!(error = text_of(&*panic), "the store's file is damaged: restore it from a backup");
+        }
+    }
+}
+
+/// redb panics at some damage that it finds while it opens or reads a file.
+fn guarded<T>(path: &str, f: impl FnOnce() -> Result<T, BackendError>) -> Result<T, BackendError> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        Err(BackendError::Corrupt { path: path.to_owned(), detail: text_of(&*panic).to_owned() })
+    })
 }
 
 fn of_database(path: &str, error: DatabaseError) -> BackendError {

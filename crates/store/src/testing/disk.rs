@@ -106,6 +106,14 @@ impl Disk {
         state.plan = None;
     }
 
+    /// Another disk with the same content, and no faults to come.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let state = self.0.lock();
+        let (synced, live, unsynced) = (state.synced.clone(), state.live.clone(), state.unsynced.clone());
+        Self(Arc::new(Mutex::new(State { synced, live, unsynced, ..State::default() })))
+    }
+
     /// Inverts one bit of what is stored.
     pub fn flip_bit(&self, byte: usize, bit: u8) {
         let mut state = self.0.lock();

@@ -233,3 +233,25 @@ fn an_empty_disk_needs_few_syncs() {
     txn(&engine.store("plane"), vec![], ops(1)).unwrap();
     assert_eq!(disk.syncs() - opened, 1, "and one for a write");
 }
+
+#[test]
+fn a_flipped_bit_is_refused_or_harmless_and_never_served() {
+    let disk = prepared();
+    assert_eq!(work(&disk, 1, WRITES), WRITES);
+    let (mut refused, mut harmless) = (0, 0);
+    for byte in (0..disk.size()).step_by(61) {
+        let damaged = disk.copy();
+        damaged.flip_bit(byte, (byte % 8) as u8);
+        match open(&damaged, Commit::Inline) {
+            Ok(engine) => {
+                assert_eq!(read(&plane(&engine)), state(WRITES), "byte {byte}");
+                harmless += 1;
+            }
+            Err(error) => {
+                assert!(told(&error).contains("(disk)"), "byte {byte}: {}", told(&error));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50 && harmless > 50, "{refused} refused, {harmless} harmless");
+}

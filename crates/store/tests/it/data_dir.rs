@@ -53,7 +53,7 @@ fn a_directory_in_use() {
     assert_eq!(
         told(&error_of(dir.path())),
         format!(
-            "data directory {path} is in use by another process (this one, pid {pid}): \
+            "data directory {path} is in use by another process (pid {pid}): \
              stop that process, or choose another directory"
         )
     );

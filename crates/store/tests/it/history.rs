@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ironclad_seam::Clock;
-use ironclad_store::{Commit, Engine, MemoryBackend, Options, Query, RevisionError, limits};
+use ironclad_store::{
+    Backend, Commit, Engine, MemoryBackend, Options, Query, RedbBackend, RevisionError, limits, testing::Disk,
+};
 
 use crate::support::{delete, inline, memory, put, rev, words};
 
@@ -109,17 +111,24 @@ async fn history_ends_after_five_minutes() {
 
 #[test]
 fn the_backend_forgets_what_the_window_forgot() {
-    let backend = MemoryBackend::default();
-    let engine = inline(backend.clone());
-    let store = engine.store_with("plane", Options { compact_step: 10, ..Options::default() });
-    for i in 0..30 {
-        put(&store, "/a", &i.to_string());
+    let (memory, disk) = (MemoryBackend::default(), Disk::new());
+    let redb = || Box::new(RedbBackend::on(disk.storage(), "(disk)").unwrap());
+    let backends: [&dyn Fn() -> Box<dyn Backend>; 2] = [&|| Box::new(memory.clone()), &|| redb()];
+    for backend in backends {
+        let open = || Engine::open(backend(), Commit::Inline, Clock::system()).unwrap();
+        let engine = open();
+        let store = engine.store_with("plane", Options { compact_step: 10, ..Options::default() });
+        for i in 0..30 {
+            put(&store, "/a", &i.to_string());
+        }
+        store.compact(rev(20));
+        put(&store, "/a", "last");
+        assert_eq!(engine.stats().backend.compactions, 1);
+        drop((engine, store));
+        let engine = open();
+        let store = engine.store("plane");
+        assert_eq!(store.floor(), rev(20), "the log was cut as well");
+        assert_eq!(words(&store, &Query::prefix("")), "/a=last");
+        assert_eq!(words(&store, &Query { at: Some(rev(20)), ..Query::prefix("") }), "/a=18");
     }
-    store.compact(rev(20));
-    put(&store, "/a", "last");
-    assert_eq!(engine.stats().backend.compactions, 1);
-    drop((engine, store));
-    let engine = inline(backend);
-    assert_eq!(engine.store("plane").floor(), rev(20), "the log was cut as well");
-    assert_eq!(words(&engine.store("plane"), &Query::prefix("")), "/a=last");
 }

@@ -147,10 +147,12 @@ pub enum PriorityClassSource {
 /// Scheduling priority as a policy asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+// Required by the schema, which gives it its default first; read leniently, for objects that are older than that.
+#[schemars(extend("required" = ["priorityClassSource"]))]
 pub struct SchedulePriority {
     /// Where the class is looked up.
     #[serde(default)]
-    #[schemars(required, extend("x-ironclad-default" = "KubePriorityClass"))]
+    #[schemars(extend("x-ironclad-default" = "KubePriorityClass"))]
     pub priority_class_source: PriorityClassSource,
     /// The name of the class.
     #[serde(default, skip_serializing_if = "String::is_empty")]

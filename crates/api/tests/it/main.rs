@@ -1,3 +1,7 @@
 //! Tests of the wire contract as a whole.
 
+mod fields;
 mod goldens;
+mod inventory;
+mod reference;
+mod round_trip;

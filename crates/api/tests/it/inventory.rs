@@ -1,0 +1,111 @@
+//! CRDs against the inventory and the printer columns of the reference (api.md 0.1, 0.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::crds;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::reference::{api_md, table_after};
+
+fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
+    let mut crds = crds::crds();
+    crds.push(crds::simulated_cluster_crd());
+    crds.into_iter().map(|crd| (crd.spec.names.kind.clone(), crd)).collect()
+}
+
+#[test]
+fn names_scopes_and_subresources_are_those_of_the_inventory() {
+    let Some(text) = api_md("names_scopes_and_subresources_are_those_of_the_inventory") else { return };
+    let table = table_after(&text, "### 0.1 Inventory");
+    let crds = by_kind();
+    let mut seen = BTreeSet::new();
+    for row in &table.rows {
+        let kind = table.cell(row, "Kind").split(" (").next().unwrap();
+        if !table.cell(row, "Served by").starts_with("CRD") {
+            assert!(!crds.contains_key(kind), "{kind} is no CRD");
+            continue;
+        }
+        let crd = &crds[kind];
+        seen.insert(kind.to_owned());
+        let names = &crd.spec.names;
+        assert_eq!(crd.spec.group, table.cell(row, "Group"), "{kind}");
+        let want = table.cell(row, "Plural");
+        assert_eq!(format!("{} / {}", names.plural, names.singular.as_deref().unwrap()), want, "{kind}");
+        assert_eq!(names.list_kind.as_deref(), Some(format!("{kind}List").as_str()), "{kind}");
+        assert_eq!(
+            names.short_names.as_ref().map_or("–".to_owned(), |short| short.join(" ")),
+            table.cell(row, "Short")
+        );
+        assert_eq!(crd.spec.scope, table.cell(row, "Scope"), "{kind}");
+        let categories = names.categories.clone().unwrap_or_default().join(" ");
+        let want = table.cell(row, "Categories");
+        assert_eq!(categories, if want == "none" || want == "–" { "" } else { want }, "{kind}");
+        let stored = crd.spec.versions.iter().find(|version| version.storage).unwrap();
+        assert!(table.cell(row, "Version").starts_with(&stored.name), "{kind}");
+        let status = stored.subresources.as_ref().is_some_and(|of| of.status.is_some());
+        assert_eq!(status, table.cell(row, "Status").starts_with("yes"), "{kind}");
+    }
+    let made: BTreeSet<_> = crds.keys().cloned().collect();
+    assert_eq!(made, seen, "every CRD is in the inventory");
+}
+
+#[test]
+fn printer_columns_are_those_of_the_reference() {
+    let Some(text) = api_md("printer_columns_are_those_of_the_reference") else { return };
+    let table = table_after(&text, "### 0.2 Printer columns");
+    let crds = by_kind();
+    let mut with_columns = BTreeSet::from(["Cluster".to_owned()]);
+    for row in &table.rows {
+        let kinds = table.cell(row, "Kind").split(" (").next().unwrap();
+        for kind in kinds.split(", ").filter(|kind| crds.contains_key(*kind)) {
+            with_columns.insert(kind.to_owned());
+            let stored = crds[kind].spec.versions.iter().find(|version| version.storage).unwrap();
+            let columns = stored.additional_printer_columns.clone().unwrap_or_default();
+            let got: Vec<_> = columns.iter().map(|column| (column.name.clone(), column.json_path.clone())).collect();
+            let want: Vec<_> = table.cell(row, "Columns").split("; ").map(want_column).collect();
+            assert_eq!(got, want, "{kind}");
+            for column in &columns {
+                let type_ = if column.json_path.ends_with("Timestamp") { "date" } else { &column.type_ };
+                assert_eq!(column.type_, type_, "{kind} {}", column.name);
+                let replicas = column.json_path.ends_with("Replicas");
+                assert_eq!(column.type_ == "integer", replicas, "{kind} {}", column.name);
+            }
+        }
+    }
+    for (kind, crd) in &crds {
+        for version in &crd.spec.versions {
+            let has = version.additional_printer_columns.is_some();
+            assert_eq!(has, version.storage && with_columns.contains(kind), "{kind} {}", version.name);
+        }
+    }
+}
+
+/// `NAME ← .path (type)`, where Age and AGE stand for themselves.
+fn want_column(text: &str) -> (String, String) {
+    let text = text.rsplit_once(" (").map_or(text, |(column, _)| column);
+    match text.split_once(" ← ") {
+        Some((name, path)) => (name.to_owned(), path.trim_matches('`').to_owned()),
+        None => (text.to_owned(), ".metadata.creationTimestamp".to_owned()),
+    }
+}
+
+#[test]
+fn only_cluster_has_rules_and_only_these() {
+    for (kind, crd) in by_kind() {
+        let rules = serde_json::to_string(&crd).unwrap().matches("x-kubernetes-validations").count();
+        assert_eq!(rules, if kind == "Cluster" { 3 } else { 0 }, "{kind}");
+    }
+}
+
+#[test]
+fn empty_subresources_stand_where_karmada_has_them() {
+    for (kind, crd) in by_kind() {
+        let empty = crd
+            .spec
+            .versions
+            .iter()
+            .any(|version| version.subresources.as_ref().is_some_and(|subresources| subresources.status.is_none()));
+        let want = ["PropagationPolicy", "ClusterPropagationPolicy", "ResourceInterpreterCustomization"];
+        assert_eq!(empty, want.contains(&kind.as_str()), "{kind}");
+    }
+}

@@ -12,7 +12,7 @@ mod plan;
 mod status;
 pub mod taint;
 
-pub use because::Because;
+pub use because::{Because, propagation::PolicyKey};
 pub use event::{Event, EventType};
 pub use key::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey};
 pub use patch::merge_patch_between;

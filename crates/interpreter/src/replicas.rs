@@ -1,5 +1,6 @@
 //! Replicas of a template, and how a copy is given its own number (propagation.md 19, 9.2 step 1).
 
+use ironclad_api::work::ReplicaRequirements;
 use serde_json::Value;
 
 use crate::{
@@ -13,8 +14,8 @@ use crate::{
 pub struct Replicas {
     /// Desired replicas.
     pub replicas: i32,
-    /// A `ReplicaRequirements` in JSON (api.md 7.1), if one replica asks for anything.
-    pub requirements: Option<Value>,
+    /// What one replica asks for, if anything.
+    pub requirements: Option<ReplicaRequirements>,
 }
 
 pub(crate) fn replicas(kind: Kind, template: &Value) -> Result<Replicas, ShapeError> {
@@ -26,7 +27,10 @@ pub(crate) fn replicas(kind: Kind, template: &Value) -> Result<Replicas, ShapeEr
         }
         _ => (count(template, "/spec/replicas")?.unwrap_or(0), "/spec/template"),
     };
-    Ok(Replicas { replicas, requirements: pod::requirements(template, pod)? })
+    let requirements = pod::requirements(template, pod)?.map(serde_json::from_value).transpose().map_err(|_| {
+        shape(template, format!("{pod}/spec"), "a pod spec with well-formed nodeSelector, tolerations and affinity")
+    })?;
+    Ok(Replicas { replicas, requirements })
 }
 
 fn count(template: &Value, pointer: &str) -> Result<Option<i32>, ShapeError> {
@@ -86,7 +90,7 @@ mod tests {
             object("batch/v1", "Job", json!({"parallelism": 1, "template": {"spec": pod}})),
             object("v1", "Pod", pod.clone()),
         ] {
-            assert_eq!(replicas(Kind::of(&object).unwrap(), &object).unwrap().requirements, need);
+            assert_eq!(replicas(Kind::of(&object).unwrap(), &object).unwrap().requirements.map(|r| json!(r)), need);
         }
     }
 
@@ -100,6 +104,15 @@ mod tests {
             let object = object("apps/v1", "Deployment", json!({"replicas": value}));
             assert_eq!(replicas(Kind::Deployment, &object).unwrap_err().to_string(), want);
         }
+    }
+
+    #[test]
+    fn a_misshapen_pod_spec_names_it() {
+        let object = object("apps/v1", "Deployment", json!({"template": {"spec": {"tolerations": [{"key": 5}]}}}));
+        assert_eq!(
+            replicas(Kind::Deployment, &object).unwrap_err().to_string(),
+            "Deployment w: /spec/template/spec must be a pod spec with well-formed nodeSelector, tolerations and affinity"
+        );
     }
 
     #[test]

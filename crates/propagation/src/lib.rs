@@ -1,1 +1,16 @@
-//! Decisions from policy to binding to Work to member object and back.
+//! Decisions from policy to binding to Work to member object and back (propagation.md).
+//!
+//! Every decision is a pure function of what was seen; its effects are complete writes (design.md 2). Nothing here
+//! relies on admission webhooks: defaults, permanent ids and finalizers are put in by the decisions themselves.
+
+pub mod binding;
+pub mod choose;
+pub mod claim;
+pub mod content;
+pub mod defaults;
+pub mod detect;
+pub mod selector;
+pub mod template;
+
+#[cfg(test)]
+mod testkit;

@@ -1,10 +1,29 @@
 //! Reasons of the road: policy to binding to Work to member object and back.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use crate::ObjectKey;
+use crate::{BindingKey, ClusterName, ObjectKey, WorkKey};
+
+/// A policy, by what people call it. The namespace is empty for a ClusterPropagationPolicy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct PolicyKey {
+    /// Empty for a ClusterPropagationPolicy.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for PolicyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "ClusterPropagationPolicy {}", self.name)
+        } else {
+            write!(f, "PropagationPolicy {}/{}", self.namespace, self.name)
+        }
+    }
+}
 
 /// Why something on the road was written or left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,6 +34,196 @@ pub enum Reason {
         /// The template.
         template: ObjectKey,
     },
+    /// Another controller owns the template.
+    ClaimedElsewhere {
+        /// Value of the label `resourcetemplate.karmada.io/claimed-by`.
+        by: String,
+    },
+    /// The policy selects the template best.
+    PolicyChosen {
+        /// The winner.
+        policy: PolicyKey,
+        /// How its selector matches: by name, by label, or all of the kind.
+        by: &'static str,
+    },
+    /// A policy selects the template too, and lost.
+    PolicyLost {
+        /// The loser.
+        policy: PolicyKey,
+        /// Why.
+        why: &'static str,
+    },
+    /// The template stays with the policy that claimed it.
+    StaysClaimed {
+        /// Its policy.
+        policy: PolicyKey,
+    },
+    /// The policy that claimed the template is gone: the claim goes too, the copies stay.
+    ClaimantGone {
+        /// The policy that was.
+        policy: PolicyKey,
+    },
+    /// The policy that claimed the template is being deleted.
+    ClaimantDeleting {
+        /// The policy.
+        policy: PolicyKey,
+    },
+    /// The policy that claimed the template does not select it any more.
+    SelectorsLeft {
+        /// The policy.
+        policy: PolicyKey,
+    },
+    /// The policy wants override policies that do not exist yet.
+    OverridesMissing {
+        /// The policy.
+        policy: PolicyKey,
+        /// Their names.
+        missing: Vec<String>,
+    },
+    /// A lazy policy waits for the next edit of the template.
+    LazyWaits {
+        /// The policy.
+        policy: PolicyKey,
+    },
+    /// The binding belongs to a deleted template of the same name and must go first.
+    BindingOfOldTemplate {
+        /// The binding.
+        binding: BindingKey,
+    },
+    /// The name is taken by an object of another group or kind; another name is used.
+    NameTaken {
+        /// The name that is taken.
+        name: String,
+        /// What holds it.
+        by: String,
+    },
+    /// The interpreter found the template misshapen.
+    NotInterpreted {
+        /// What it said.
+        message: String,
+    },
+    /// The policy took the template from another one.
+    Preempts {
+        /// The one that takes it.
+        policy: PolicyKey,
+        /// The one that had it.
+        from: PolicyKey,
+    },
+    /// The policy may not take the template from the one that has it.
+    MayNotPreempt {
+        /// The one that wants it.
+        policy: PolicyKey,
+        /// The one that has it.
+        from: PolicyKey,
+    },
+    /// The binding is being deleted, so its Works go.
+    BindingDeleted {
+        /// The binding.
+        binding: BindingKey,
+    },
+    /// The binding does not want this cluster any more.
+    NotATarget {
+        /// The Work that goes.
+        work: WorkKey,
+    },
+    /// The old copy must be gone before a new one starts (purge mode Directly).
+    OldCopyRemains {
+        /// The cluster that still has it.
+        cluster: ClusterName,
+    },
+    /// The scheduler placed a copy there.
+    PlacedOn {
+        /// Where.
+        cluster: ClusterName,
+    },
+    /// The cluster is named by the binding, but there is no such Cluster.
+    ClusterMissing {
+        /// Its name.
+        cluster: ClusterName,
+    },
+    /// The Work is still being deleted; it is made anew afterwards.
+    WorkTerminating {
+        /// Which one.
+        work: WorkKey,
+    },
+    /// An override could not be applied; the last good Work stays.
+    OverrideFailed {
+        /// For which cluster.
+        cluster: ClusterName,
+        /// What went wrong.
+        message: String,
+    },
+    /// Dispatching is suspended.
+    Suspended {
+        /// The Work.
+        work: WorkKey,
+    },
+    /// The cluster is not Ready: the Work waits, without counting tries.
+    ClusterNotReady {
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// The member does not serve the API.
+    ApiNotInstalled {
+        /// The cluster.
+        cluster: ClusterName,
+        /// `apiVersion Kind`.
+        api: String,
+    },
+    /// The member object is missing.
+    MemberObjectMissing {
+        /// Which one.
+        object: ObjectKey,
+    },
+    /// The member object differs from the manifest.
+    MemberObjectDiffers {
+        /// Which one.
+        object: ObjectKey,
+        /// Where, as a JSON pointer.
+        at: String,
+    },
+    /// The member object exists and is not ours.
+    NotOurs {
+        /// The object.
+        object: ObjectKey,
+        /// Who owns it, if that is known.
+        owner: Option<String>,
+    },
+    /// The member object is being deleted; it is made anew afterwards.
+    MemberObjectTerminating {
+        /// Which one.
+        object: ObjectKey,
+    },
+    /// The namespace exists in the member, which is enough.
+    NamespaceExists {
+        /// Which one.
+        object: ObjectKey,
+    },
+    /// The member object stays, without our marks.
+    Released {
+        /// Which one.
+        object: ObjectKey,
+    },
+    /// The Work goes, so the member object does.
+    MemberObjectDeleted {
+        /// Which one.
+        object: ObjectKey,
+    },
+    /// The cluster leaves and can't be reached: its copies are left behind.
+    LeftBehind {
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// The member reported.
+    Reported {
+        /// Which cluster.
+        cluster: ClusterName,
+    },
+    /// Somebody asked for a fresh placement.
+    RescheduleAsked {
+        /// The binding.
+        binding: BindingKey,
+    },
 }
 
 impl Reason {
@@ -23,6 +232,40 @@ impl Reason {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoPolicyMatches { .. } => "NoPolicyMatches",
+            Self::ClaimedElsewhere { .. } => "ClaimedElsewhere",
+            Self::PolicyChosen { .. } => "PolicyChosen",
+            Self::PolicyLost { .. } => "PolicyLost",
+            Self::StaysClaimed { .. } => "StaysClaimed",
+            Self::ClaimantGone { .. } => "ClaimantGone",
+            Self::ClaimantDeleting { .. } => "ClaimantDeleting",
+            Self::SelectorsLeft { .. } => "SelectorsLeft",
+            Self::OverridesMissing { .. } => "OverridesMissing",
+            Self::LazyWaits { .. } => "LazyWaits",
+            Self::BindingOfOldTemplate { .. } => "BindingOfOldTemplate",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::NotInterpreted { .. } => "NotInterpreted",
+            Self::Preempts { .. } => "Preempts",
+            Self::MayNotPreempt { .. } => "MayNotPreempt",
+            Self::BindingDeleted { .. } => "BindingDeleted",
+            Self::NotATarget { .. } => "NotATarget",
+            Self::OldCopyRemains { .. } => "OldCopyRemains",
+            Self::PlacedOn { .. } => "PlacedOn",
+            Self::ClusterMissing { .. } => "ClusterMissing",
+            Self::WorkTerminating { .. } => "WorkTerminating",
+            Self::OverrideFailed { .. } => "OverrideFailed",
+            Self::Suspended { .. } => "SuspendDispatching",
+            Self::ClusterNotReady { .. } => "ClusterNotReady",
+            Self::ApiNotInstalled { .. } => "APINotInstalled",
+            Self::MemberObjectMissing { .. } => "MemberObjectMissing",
+            Self::MemberObjectDiffers { .. } => "MemberObjectDiffers",
+            Self::NotOurs { .. } => "NotOurs",
+            Self::MemberObjectTerminating { .. } => "Terminating",
+            Self::NamespaceExists { .. } => "AlreadyExists",
+            Self::Released { .. } => "Released",
+            Self::MemberObjectDeleted { .. } => "MemberObjectDeleted",
+            Self::LeftBehind { .. } => "LeftBehind",
+            Self::Reported { .. } => "Reported",
+            Self::RescheduleAsked { .. } => "RescheduleAsked",
         }
     }
 }
@@ -31,6 +274,45 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPolicyMatches { template } => write!(f, "no policy selects {template}"),
+            Self::ClaimedElsewhere { by } => write!(f, "the template belongs to a {by}, policies leave it alone"),
+            Self::PolicyChosen { policy, by } => write!(f, "{policy} selects the template by {by}"),
+            Self::PolicyLost { policy, why } => write!(f, "{policy} selects it too: {why}"),
+            Self::StaysClaimed { policy } => write!(f, "the template is claimed by {policy} and stays with it"),
+            Self::ClaimantGone { policy } => write!(f, "policy removed, propagated copies are kept: {policy}"),
+            Self::ClaimantDeleting { policy } => write!(f, "{policy} is being deleted"),
+            Self::SelectorsLeft { policy } => write!(f, "{policy} does not select the template any more"),
+            Self::OverridesMissing { policy, missing } => {
+                write!(f, "waiting for dependent overrides of {policy}: {}", missing.join(", "))
+            }
+            Self::LazyWaits { policy } => write!(f, "{policy} is lazy and waits for the next edit of the template"),
+            Self::BindingOfOldTemplate { binding } => {
+                write!(f, "binding {binding} belongs to a deleted template of the same name")
+            }
+            Self::NameTaken { name, by } => write!(f, "the name {name} is taken by {by}"),
+            Self::NotInterpreted { message } => f.write_str(message),
+            Self::Preempts { policy, from } => write!(f, "{policy} takes the template from {from}"),
+            Self::MayNotPreempt { policy, from } => write!(f, "{policy} may not take the template from {from}"),
+            Self::BindingDeleted { binding } => write!(f, "binding {binding} is being deleted"),
+            Self::NotATarget { work } => write!(f, "{} is no target any more", work.cluster),
+            Self::OldCopyRemains { cluster } => write!(f, "the copy in cluster {cluster} must be gone first"),
+            Self::PlacedOn { cluster } => write!(f, "the binding places a copy on cluster {cluster}"),
+            Self::ClusterMissing { cluster } => write!(f, "there is no cluster {cluster}"),
+            Self::WorkTerminating { work } => write!(f, "Work {work} is still being deleted"),
+            Self::OverrideFailed { cluster, message } => write!(f, "override for cluster {cluster}: {message}"),
+            Self::Suspended { .. } => f.write_str("Work dispatching is in a suspended state."),
+            Self::ClusterNotReady { cluster } => write!(f, "cluster {cluster} is not ready"),
+            Self::ApiNotInstalled { cluster, api } => write!(f, "cluster {cluster} does not serve {api}"),
+            Self::MemberObjectMissing { object } => write!(f, "{object} is missing in the member"),
+            Self::MemberObjectDiffers { object, at } => write!(f, "{object} differs from the manifest at {at}"),
+            Self::NotOurs { object, owner: Some(owner) } => write!(f, "{object} belongs to {owner}"),
+            Self::NotOurs { object, owner: None } => write!(f, "{object} is not managed by this control plane"),
+            Self::MemberObjectTerminating { object } => write!(f, "{object} is being deleted in the member"),
+            Self::NamespaceExists { object } => write!(f, "{object} exists in the member, which is enough"),
+            Self::Released { object } => write!(f, "{object} stays in the member without our marks"),
+            Self::MemberObjectDeleted { object } => write!(f, "{object} goes with its Work"),
+            Self::LeftBehind { cluster } => write!(f, "cluster {cluster} leaves and can't be reached: copies stay"),
+            Self::Reported { cluster } => write!(f, "cluster {cluster} reported"),
+            Self::RescheduleAsked { binding } => write!(f, "a fresh placement of {binding} was asked for"),
         }
     }
 }

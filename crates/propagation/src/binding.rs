@@ -1,0 +1,423 @@
+//! The binding that a claimed template should have, and how it is merged into the one that stands (propagation.md 7, 5.3).
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    ObjectMeta, OwnerReference, annotations, finalizers, labels, names,
+    policy::{ActivationPreference, PropagationSpec, Suspension},
+    work::{
+        BindingSuspension, ClusterResourceBinding, ResolvedPriority, ResourceBinding, ResourceBindingSpec,
+        ResourceBindingStatus, WorkloadAffinityGroups,
+    },
+};
+use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, merge_patch_between};
+use ironclad_interpreter::{InterpretError, Interpreter, Operation, Step};
+use serde_json::{Value, json};
+
+use crate::{
+    choose::Policy,
+    claim::Claim,
+    content::{APPLIED_TEMPLATE, Content},
+    defaults,
+    template::{self, Identity},
+};
+
+/// A binding of either kind.
+#[derive(Debug, Clone, Copy)]
+pub enum Binding<'a> {
+    /// Of a namespaced template.
+    Namespaced(&'a ResourceBinding),
+    /// Of a cluster-scoped one.
+    Cluster(&'a ClusterResourceBinding),
+}
+
+impl<'a> From<&'a ResourceBinding> for Binding<'a> {
+    fn from(binding: &'a ResourceBinding) -> Self {
+        Self::Namespaced(binding)
+    }
+}
+
+impl<'a> From<&'a ClusterResourceBinding> for Binding<'a> {
+    fn from(binding: &'a ClusterResourceBinding) -> Self {
+        Self::Cluster(binding)
+    }
+}
+
+impl<'a> Binding<'a> {
+    /// Its metadata.
+    #[must_use]
+    pub fn metadata(self) -> &'a ObjectMeta {
+        match self {
+            Self::Namespaced(binding) => &binding.metadata,
+            Self::Cluster(binding) => &binding.metadata,
+        }
+    }
+
+    /// Its spec.
+    #[must_use]
+    pub fn spec(self) -> &'a ResourceBindingSpec {
+        match self {
+            Self::Namespaced(binding) => &binding.spec,
+            Self::Cluster(binding) => &binding.spec,
+        }
+    }
+
+    /// Its status, if it has one.
+    #[must_use]
+    pub fn status(self) -> Option<&'a ResourceBindingStatus> {
+        match self {
+            Self::Namespaced(binding) => binding.status.as_ref(),
+            Self::Cluster(binding) => binding.status.as_ref(),
+        }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(self) -> BindingKey {
+        let of = |text: &Option<String>| -> Arc<str> { text.as_deref().unwrap_or("").into() };
+        BindingKey { namespace: of(&self.metadata().namespace), name: of(&self.metadata().name) }
+    }
+
+    /// The label that carries the permanent id of this kind of binding.
+    #[must_use]
+    pub fn id_label(self) -> &'static str {
+        match self {
+            Self::Namespaced(_) => labels::RESOURCE_BINDING_PERMANENT_ID,
+            Self::Cluster(_) => labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID,
+        }
+    }
+
+    /// The finalizer of this kind of binding.
+    #[must_use]
+    pub fn finalizer(self) -> &'static str {
+        match self {
+            Self::Namespaced(_) => finalizers::BINDING_CONTROLLER,
+            Self::Cluster(_) => finalizers::CLUSTER_RESOURCE_BINDING_CONTROLLER,
+        }
+    }
+
+    /// Its permanent id, if it has been given one.
+    #[must_use]
+    pub fn permanent_id(self) -> Option<&'a str> {
+        let id = self.metadata().labels.as_ref()?.get(self.id_label())?;
+        (!id.is_empty()).then_some(id)
+    }
+
+    /// Whether it is being deleted.
+    #[must_use]
+    pub fn is_deleting(self) -> bool {
+        self.metadata().deletion_timestamp.is_some()
+    }
+
+    /// A reference to it, for events.
+    #[must_use]
+    pub fn reference(self) -> ironclad_api::work::ObjectReference {
+        let metadata = self.metadata();
+        ironclad_api::work::ObjectReference {
+            api_version: "work.karmada.io/v1alpha2".into(),
+            kind: match self {
+                Self::Namespaced(_) => "ResourceBinding".into(),
+                Self::Cluster(_) => "ClusterResourceBinding".into(),
+            },
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: String::new(),
+        }
+    }
+
+    /// Whether it is the binding of this template: group, kind, namespace and name of `spec.resource` (31.1 row 1).
+    #[must_use]
+    pub fn binds(self, template: &Identity<'_>) -> bool {
+        let resource = &self.spec().resource;
+        template::group(&resource.api_version) == template.group()
+            && resource.kind == template.kind
+            && resource.namespace == template.namespace
+            && resource.name == template.name
+    }
+}
+
+/// Gates and values that the binding depends on beside policy and template.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Gate `WorkloadAffinity`.
+    pub workload_affinity: bool,
+    /// Gate `ResourceQuotaEstimate`.
+    pub resource_quota_estimate: bool,
+}
+
+/// What the binding is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The template, claimed by `policy`.
+    pub template: &'a Value,
+    /// The policy that claimed it.
+    pub policy: Policy<'a>,
+    /// The policy's permanent id, which may be fresher than the policy.
+    pub claim: &'a Claim,
+    /// The template's binding, found by `spec.resource`, whatever its name.
+    pub binding: Option<Binding<'a>>,
+    /// What stands under the binding's first name; may be the same object.
+    pub named: Option<Binding<'a>>,
+    /// The resolved `schedulePriority` of the policy (scheduling.md 14.3), if it has one and the gate is on.
+    pub schedule_priority: Option<&'a ResolvedPriority>,
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+    /// Gates.
+    pub options: &'a Options,
+}
+
+/// A write of the binding.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A new binding of a namespaced template.
+    Create(Box<ResourceBinding>),
+    /// A new binding of a cluster-scoped template.
+    CreateCluster(Box<ClusterResourceBinding>),
+    /// A merge patch of the one that stands.
+    Patch {
+        /// Which one.
+        key: BindingKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Nothing can be done until something else has happened: try again later.
+    Retry,
+}
+
+/// Creates or updates the binding, so that it says what policy and template say. Quiet when it does.
+///
+/// # Errors
+/// If the interpreter can't read the template: the binding is left as it is.
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Result<Plan<Effect>, InterpretError> {
+    let mut plan = Plan::default();
+    let identity = Identity::of(seen.template);
+    let existing = seen.binding.or(seen.named.filter(|named| named.binds(&identity)));
+    if let Some(existing) = existing
+        && let Some(owner) = existing.metadata().owner_references.iter().flatten().find(|o| o.controller == Some(true))
+        && owner.uid != identity.uid
+    {
+        plan.push(Effect::Retry, Reason::BindingOfOldTemplate { binding: existing.key() }.into());
+        return Ok(plan);
+    }
+    if let Some(existing) = existing.filter(|existing| existing.is_deleting()) {
+        // Its finalizer runs; the template lives on and gets a new one afterwards.
+        plan.push(Effect::Retry, Reason::BindingDeleted { binding: existing.key() }.into());
+        return Ok(plan);
+    }
+    let content = Content::of(seen.template);
+    let mut draft = Draft::of(existing, &identity);
+    if existing.is_none() {
+        let name = names::binding_name(identity.kind, identity.name);
+        draft.metadata.name = Some(match seen.named {
+            Some(other) => {
+                let resource = &other.spec().resource;
+                let by = format!("the binding of {} {}", resource.kind, resource.api_version);
+                plan.note(Reason::NameTaken { name: name.clone(), by }.into());
+                format!("{name}-{}", names::hash(identity.group()))
+            }
+            None => name,
+        });
+    }
+    draft.write(seen, &identity, content, &mut uid)?;
+    match existing {
+        None => plan.push(draft.into_create(), Reason::StaysClaimed { policy: seen.policy.key() }.into()),
+        Some(existing) => {
+            let old = json!({"metadata": metadata_json(existing.metadata()), "spec": existing.spec()});
+            match merge_patch_between(&old, &draft.to_json()) {
+                Some(patch) => plan.push(
+                    Effect::Patch { key: existing.key(), patch },
+                    Reason::StaysClaimed { policy: seen.policy.key() }.into(),
+                ),
+                None => plan.note(ironclad_fleet::Because::UpToDate),
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// The parts of metadata that we write.
+fn metadata_json(metadata: &ObjectMeta) -> Value {
+    json!({
+        "labels": metadata.labels,
+        "annotations": metadata.annotations,
+        "finalizers": metadata.finalizers,
+        "ownerReferences": metadata.owner_references,
+    })
+}
+
+/// A binding in the making.
+struct Draft {
+    namespaced: bool,
+    metadata: ObjectMeta,
+    spec: ResourceBindingSpec,
+}
+
+impl Draft {
+    fn of(existing: Option<Binding<'_>>, identity: &Identity<'_>) -> Self {
+        let namespaced = !identity.namespace.is_empty();
+        match existing {
+            Some(existing) => Self { namespaced, metadata: existing.metadata().clone(), spec: existing.spec().clone() },
+            None => {
+                let namespace = namespaced.then(|| identity.namespace.to_owned());
+                let metadata = ObjectMeta { namespace, ..ObjectMeta::default() };
+                Self { namespaced, metadata, spec: ResourceBindingSpec::default() }
+            }
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"metadata": metadata_json(&self.metadata), "spec": self.spec})
+    }
+
+    fn into_create(self) -> Effect {
+        let name = self.metadata.name.clone().unwrap_or_default();
+        if self.namespaced {
+            let mut binding = ResourceBinding::new(&name, self.spec);
+            binding.metadata = self.metadata;
+            Effect::Create(Box::new(binding))
+        } else {
+            let mut binding = ClusterResourceBinding::new(&name, self.spec);
+            binding.metadata = self.metadata;
+            Effect::CreateCluster(Box::new(binding))
+        }
+    }
+
+    fn write(
+        &mut self,
+        seen: &Seen<'_>,
+        identity: &Identity<'_>,
+        content: Content,
+        uid: &mut impl FnMut() -> String,
+    ) -> Result<(), InterpretError> {
+        let lazy = seen.policy.spec().activation_preference == Some(ActivationPreference::Lazy);
+        let mut spec = seen.policy.spec().clone();
+        defaults::policy(&mut spec, seen.policy.metadata().namespace.as_deref());
+        let recorded = self.metadata.annotations.as_ref().and_then(|a| Content::parse(a.get(APPLIED_TEMPLATE)?));
+
+        self.write_metadata(seen, identity, content, lazy, uid);
+        self.write_resource(identity, seen.template, recorded.is_some_and(|recorded| recorded.whole == content.whole));
+        self.write_policy(spec, seen.schedule_priority);
+        self.write_replicas(seen, identity)?;
+        if self.namespaced {
+            self.spec.workload_affinity_groups =
+                if seen.options.workload_affinity { affinity_groups(seen.policy.spec(), identity) } else { None };
+        }
+        Ok(())
+    }
+
+    fn write_metadata(
+        &mut self,
+        seen: &Seen<'_>,
+        identity: &Identity<'_>,
+        content: Content,
+        lazy: bool,
+        uid: &mut impl FnMut() -> String,
+    ) {
+        let (id_label, finalizer) = if self.namespaced {
+            (labels::RESOURCE_BINDING_PERMANENT_ID, finalizers::BINDING_CONTROLLER)
+        } else {
+            (labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID, finalizers::CLUSTER_RESOURCE_BINDING_CONTROLLER)
+        };
+        let label_map = self.metadata.labels.get_or_insert_default();
+        if label_map.get(id_label).is_none_or(String::is_empty) {
+            label_map.insert(id_label.into(), uid());
+        }
+        let annotation_map = self.metadata.annotations.get_or_insert_default();
+        seen.claim.put_on(label_map, annotation_map);
+        annotation_map.insert(APPLIED_TEMPLATE.into(), content.to_text());
+        if lazy {
+            let generation = seen.policy.metadata().generation.unwrap_or(0);
+            annotation_map.insert(annotations::APPLIED_GENERATION.into(), generation.to_string());
+        } else {
+            annotation_map.remove(annotations::APPLIED_GENERATION);
+        }
+        let list = self.metadata.finalizers.get_or_insert_default();
+        if !list.iter().any(|f| f == finalizer) {
+            list.push(finalizer.into());
+        }
+        self.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: identity.api_version.into(),
+            kind: identity.kind.into(),
+            name: identity.name.into(),
+            uid: identity.uid.into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]);
+    }
+
+    /// The reference to the template. Its resourceVersion is refreshed by every write of the template but a status
+    /// write, which would otherwise cost a binding write, a generation and a pass of everybody (7.2).
+    fn write_resource(&mut self, identity: &Identity<'_>, template: &Value, unchanged: bool) {
+        let mut resource = identity.reference();
+        resource.resource_version = if unchanged && !self.spec.resource.resource_version.is_empty() {
+            self.spec.resource.resource_version.clone()
+        } else {
+            template::text(template, "/metadata/resourceVersion").into()
+        };
+        self.spec.resource = resource;
+    }
+
+    fn write_policy(&mut self, policy: PropagationSpec, priority: Option<&ResolvedPriority>) {
+        let created = self.metadata.creation_timestamp.is_none();
+        if self.namespaced || created {
+            self.spec.propagate_deps = policy.propagate_deps;
+        }
+        self.spec.scheduler_name = policy.scheduler_name;
+        self.spec.placement = Some(policy.placement);
+        self.spec.failover = policy.failover;
+        self.spec.conflict_resolution = policy.conflict_resolution;
+        self.spec.preserve_resources_on_deletion = policy.preserve_resources_on_deletion;
+        self.spec.suspension = merged_suspension(self.spec.suspension.take(), policy.suspension);
+        self.spec.schedule_priority = priority.map(|priority| ResolvedPriority {
+            preemption_policy: Some(priority.preemption_policy.unwrap_or_default()),
+            ..priority.clone()
+        });
+    }
+
+    fn write_replicas(&mut self, seen: &Seen<'_>, identity: &Identity<'_>) -> Result<(), InterpretError> {
+        if !seen.interpreter.implements(&identity.gvk(), Operation::InterpretReplica) {
+            (self.spec.replicas, self.spec.replica_requirements) = (0, None);
+            return Ok(());
+        }
+        let Step::Done(found) = seen.interpreter.replicas(seen.template)?;
+        self.spec.replicas = found.replicas;
+        self.spec.replica_requirements = found.requirements;
+        if let Some(requirements) = &mut self.spec.replica_requirements
+            && seen.options.resource_quota_estimate
+            && requirements.namespace.is_empty()
+        {
+            requirements.namespace = identity.namespace.into();
+        }
+        Ok(())
+    }
+}
+
+/// Policy's part replaced, the scheduling part kept (7.3).
+fn merged_suspension(old: Option<BindingSuspension>, policy: Option<Suspension>) -> Option<BindingSuspension> {
+    let scheduling = old.and_then(|old| old.scheduling);
+    match policy {
+        Some(policy) => Some(BindingSuspension {
+            dispatching: policy.dispatching,
+            dispatching_on_clusters: policy.dispatching_on_clusters,
+            scheduling,
+        }),
+        None => scheduling.map(|scheduling| BindingSuspension { scheduling: Some(scheduling), ..Default::default() }),
+    }
+}
+
+fn affinity_groups(policy: &PropagationSpec, template: &Identity<'_>) -> Option<WorkloadAffinityGroups> {
+    let affinity = policy.placement.workload_affinity.as_ref()?;
+    let group = |key: Option<&str>| {
+        let value = key.and_then(|key| Some((key, template.labels.get(key)?)));
+        value.map_or_else(String::new, |(key, value)| names::affinity_group(key, value))
+    };
+    let groups = WorkloadAffinityGroups {
+        affinity_group: group(affinity.affinity.as_ref().map(|term| term.group_by_label_key.as_str())),
+        anti_affinity_group: group(affinity.anti_affinity.as_ref().map(|term| term.group_by_label_key.as_str())),
+    };
+    (groups != WorkloadAffinityGroups::default()).then_some(groups)
+}

@@ -1,0 +1,311 @@
+//! Who owns a template: the claim on it, and the decision for one template (propagation.md 5).
+
+mod metadata;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    events, finalizers, labels,
+    work::{ClusterResourceBinding, ResolvedPriority, ResourceBinding},
+};
+use ironclad_fleet::{Because, BindingKey, Event, Plan, PolicyKey, because::propagation::Reason};
+use ironclad_interpreter::Interpreter;
+use serde_json::{Value, json};
+
+pub use self::metadata::{Claim, ClaimScope};
+use crate::{
+    binding::{self, Binding},
+    choose::{self, Choice, Policy},
+    content::Content,
+    template::{self, Identity},
+};
+
+/// What a template waits for. The set of waiting templates is in memory and rebuilt by the first listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// For a policy that selects it.
+    ForPolicy,
+    /// For the user's next edit, as its policy is lazy: until what the user wrote differs from this.
+    ForEdit {
+        /// [`Content::users`] when the wait began.
+        since: u64,
+    },
+}
+
+/// What is seen of one template.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The template as a whole.
+    pub template: &'a Value,
+    /// All policies of its namespace and of the cluster, or any superset of those that matter.
+    pub policies: &'a [Policy<'a>],
+    /// Its binding, found by `spec.resource`, whatever its name.
+    pub binding: Option<Binding<'a>>,
+    /// What stands under its binding's first name (`names::binding_name`), if anything.
+    pub named: Option<Binding<'a>>,
+    /// Whether it waits, and for what.
+    pub waiting: Option<Waiting>,
+    /// Names of the OverridePolicies of its namespace (only policies with `dependentOverrides` ask).
+    pub overrides: &'a BTreeSet<String>,
+    /// Names of the ClusterOverridePolicies.
+    pub cluster_overrides: &'a BTreeSet<String>,
+    /// The resolved `schedulePriority` of the policy that has or gets the template, if any.
+    pub schedule_priority: Option<&'a ResolvedPriority>,
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+    /// Gates of the binding.
+    pub options: &'a binding::Options,
+}
+
+/// One write, or a change of what is remembered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Merge patch of a policy: its permanent id and finalizer.
+    PatchPolicy {
+        /// Which one.
+        policy: PolicyKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Merge patch of the template. Its echo brings the next pass, which builds the binding from what was returned.
+    PatchTemplate {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// A new binding.
+    CreateBinding(Box<ResourceBinding>),
+    /// A new binding of a cluster-scoped template.
+    CreateClusterBinding(Box<ClusterResourceBinding>),
+    /// Merge patch of a binding.
+    PatchBinding {
+        /// Which one.
+        key: BindingKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Remember that the template waits.
+    Wait(Waiting),
+    /// Forget that it waits.
+    StopWaiting,
+    /// Come again with back-off: something else must happen first.
+    Retry,
+    /// Tell people.
+    Event(Event),
+}
+
+/// Claims the template for the policy that should have it, and keeps its binding as policy and template say (5.2).
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let identity = Identity::of(seen.template);
+    if let Some(by) = identity.labels.get(labels::CLAIMED_BY).filter(|by| !by.is_empty()) {
+        stop_waiting(&mut plan, seen);
+        plan.note(Reason::ClaimedElsewhere { by: by.clone() }.into());
+        return plan;
+    }
+    if template::is_deleting(seen.template) {
+        // The garbage collector takes the binding along; nothing is claimed or built any more.
+        stop_waiting(&mut plan, seen);
+        plan.note(Because::Gone { object: identity.key() });
+        return plan;
+    }
+    match Claim::of_template(seen.template) {
+        Some(claim) => claimed(&mut plan, seen, &identity, &claim, &mut uid),
+        None => unclaimed(&mut plan, seen, &identity, &mut uid),
+    }
+    plan
+}
+
+/// A claimed template is sticky: only its own policy is looked at (5.2 step 3, 4).
+fn claimed(
+    plan: &mut Plan<Effect>,
+    seen: &Seen<'_>,
+    identity: &Identity<'_>,
+    claim: &Claim,
+    uid: &mut impl FnMut() -> String,
+) {
+    let key = claim.policy();
+    let Some(policy) = seen.policies.iter().copied().find(|policy| policy.key() == key) else {
+        // Heals a clean-up that raced with a claim. The template comes last: it is the index by which this is found.
+        if let Some(binding) = seen.binding
+            && let Some(patch) = claim.removal(binding.metadata())
+        {
+            plan.effects.push(Effect::PatchBinding { key: binding.key(), patch });
+        }
+        if let Some(patch) = claim.removal_from_template(seen.template) {
+            plan.effects.push(Effect::PatchTemplate { patch });
+        }
+        plan.note(Reason::ClaimantGone { policy: key }.into());
+        return;
+    };
+    if policy.is_deleting() {
+        plan.push(Effect::Retry, Reason::ClaimantDeleting { policy: key }.into());
+        return;
+    }
+    if policy.matches(identity).is_none() {
+        plan.note(Reason::SelectorsLeft { policy: key }.into());
+        return;
+    }
+    if !gate(plan, seen, policy) {
+        return;
+    }
+    let claim = stamped(plan, policy, uid);
+    if let Some(patch) = claim.patch_of_template(seen.template) {
+        plan.push(Effect::PatchTemplate { patch }, Reason::StaysClaimed { policy: key }.into());
+        return;
+    }
+    if policy.is_lazy() && lazy_waits(plan, seen, policy) {
+        return;
+    }
+    stop_waiting(plan, seen);
+    bind(plan, seen, policy, &claim, uid);
+}
+
+/// Whether a lazy policy leaves the binding alone, since the user changed nothing (6.5, row 9 of 31).
+fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
+    let content = Content::of(seen.template);
+    let unchanged = match (seen.waiting, seen.binding) {
+        (Some(Waiting::ForEdit { since }), None) => since == content.users,
+        (_, Some(binding)) => {
+            let annotations = binding.metadata().annotations.as_ref();
+            let recorded = annotations.and_then(|a| a.get(crate::content::APPLIED_TEMPLATE));
+            recorded.and_then(|text| Content::parse(text)).is_some_and(|recorded| recorded.users == content.users)
+        }
+        _ => false,
+    };
+    if unchanged {
+        plan.note(Reason::LazyWaits { policy: policy.key() }.into());
+    }
+    unchanged
+}
+
+fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Claim, uid: &mut impl FnMut() -> String) {
+    let about = Identity::of(seen.template).reference();
+    let binding = binding::Seen {
+        template: seen.template,
+        policy,
+        claim,
+        binding: seen.binding,
+        named: seen.named,
+        schedule_priority: seen.schedule_priority,
+        interpreter: seen.interpreter,
+        options: seen.options,
+    };
+    match binding::decide(&binding, uid) {
+        Ok(made) => {
+            for because in &made.because {
+                if let Because::Propagation(Reason::NameTaken { .. }) = because {
+                    let event = Event::warning(about.clone(), events::APPLY_POLICY_FAILED, because.to_string());
+                    plan.effects.push(Effect::Event(event));
+                }
+            }
+            plan.because.extend(made.because);
+            plan.effects.extend(made.effects.into_iter().map(|effect| match effect {
+                binding::Effect::Create(binding) => Effect::CreateBinding(binding),
+                binding::Effect::CreateCluster(binding) => Effect::CreateClusterBinding(binding),
+                binding::Effect::Patch { key, patch } => Effect::PatchBinding { key, patch },
+                binding::Effect::Retry => Effect::Retry,
+            }));
+        }
+        Err(error) => {
+            let message = error.to_string();
+            plan.effects.push(Effect::Event(Event::warning(about, events::APPLY_POLICY_FAILED, message.clone())));
+            plan.push(Effect::Retry, Reason::NotInterpreted { message }.into());
+        }
+    }
+}
+
+/// Looks for a policy (5.2 step 5, 6).
+fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, uid: &mut impl FnMut() -> String) {
+    let Some(choice) = choose::choose(seen.policies.iter().copied(), identity) else {
+        plan.note(Reason::NoPolicyMatches { template: identity.key() }.into());
+        if seen.waiting != Some(Waiting::ForPolicy) {
+            plan.effects.push(Effect::Wait(Waiting::ForPolicy));
+            // Once, soon: a policy that was created together with the template may be on its way.
+            plan.effects.push(Effect::Retry);
+        }
+        return;
+    };
+    let policy = choice.policy;
+    tell_choice(plan, identity, &choice);
+    if !gate(plan, seen, policy) {
+        return;
+    }
+    let claim = stamped(plan, policy, uid);
+    plan.effects.extend(claim.patch_of_template(seen.template).map(|patch| Effect::PatchTemplate { patch }));
+    if seen.waiting.is_some() && policy.is_lazy() {
+        // It was there before the policy: claimed at once, bound at the user's next edit.
+        plan.effects.push(Effect::Wait(Waiting::ForEdit { since: Content::of(seen.template).users }));
+    } else {
+        stop_waiting(plan, seen);
+    }
+}
+
+/// Says who won and, where others matched too, why they lost (row 20 of 31).
+fn tell_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice<'_>) {
+    let chosen = Reason::PolicyChosen { policy: choice.policy.key(), by: choice.by.as_str() };
+    let lost: Vec<Reason> =
+        choice.losers.iter().map(|(policy, why)| Reason::PolicyLost { policy: policy.key(), why }).collect();
+    if !lost.is_empty() {
+        let told: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        let message = format!("{chosen}. {}", told.join("; "));
+        plan.effects.push(Effect::Event(Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, message)));
+    }
+    plan.note(chosen.into());
+    plan.because.extend(lost.into_iter().map(Because::from));
+}
+
+/// Whether all override policies that the policy depends on exist (4.5).
+fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
+    let names = match policy {
+        Policy::Namespaced(_) => seen.overrides,
+        Policy::Cluster(_) => seen.cluster_overrides,
+    };
+    let missing: Vec<String> =
+        policy.spec().dependent_overrides.iter().filter(|name| !names.contains(*name)).cloned().collect();
+    if missing.is_empty() {
+        return true;
+    }
+    plan.push(Effect::Retry, Reason::OverridesMissing { policy: policy.key(), missing }.into());
+    false
+}
+
+/// The policy's claim; where the policy has no permanent id or finalizer yet, it gets them first.
+fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, uid: &mut impl FnMut() -> String) -> Claim {
+    let (id, patch) = stamp(policy, uid);
+    if let Some(patch) = patch {
+        plan.effects.push(Effect::PatchPolicy { policy: policy.key(), patch });
+    }
+    Claim::new(policy, id)
+}
+
+/// The permanent id of a policy, and the merge patch that gives it one and its finalizer where they are missing.
+#[must_use]
+pub fn stamp(policy: Policy<'_>, mut uid: impl FnMut() -> String) -> (String, Option<Value>) {
+    let finalizer = match policy {
+        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
+        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
+    };
+    let mut metadata = serde_json::Map::new();
+    let id = match policy.permanent_id() {
+        Some(id) => id.to_owned(),
+        None => {
+            let id = uid();
+            metadata.insert("labels".into(), json!({policy.id_label(): id}));
+            id
+        }
+    };
+    let mut list = policy.metadata().finalizers.clone().unwrap_or_default();
+    if !list.iter().any(|f| f == finalizer) {
+        list.push(finalizer.into());
+        metadata.insert("finalizers".into(), json!(list));
+    }
+    (id, (!metadata.is_empty()).then(|| json!({"metadata": metadata})))
+}
+
+fn stop_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    if seen.waiting.is_some() {
+        plan.effects.push(Effect::StopWaiting);
+    }
+}

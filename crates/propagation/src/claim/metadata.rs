@@ -1,0 +1,167 @@
+//! The labels and annotations by which a template and its binding belong to a policy (propagation.md 5.1).
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{ObjectMeta, annotations, labels};
+use ironclad_fleet::PolicyKey;
+use serde_json::{Map, Value, json};
+
+use crate::{choose::Policy, template};
+
+/// Which kind of policy holds a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimScope {
+    /// A PropagationPolicy.
+    Namespaced,
+    /// A ClusterPropagationPolicy.
+    Cluster,
+}
+
+/// One policy's claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// By which kind of policy.
+    pub scope: ClaimScope,
+    /// Its namespace, empty for a ClusterPropagationPolicy.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its permanent id.
+    pub id: String,
+}
+
+/// Keys of one kind of claim.
+struct Keys {
+    label: &'static str,
+    namespace: Option<&'static str>,
+    name: &'static str,
+}
+
+const NAMESPACED: Keys = Keys {
+    label: labels::PROPAGATION_POLICY_PERMANENT_ID,
+    namespace: Some(annotations::PROPAGATION_POLICY_NAMESPACE),
+    name: annotations::PROPAGATION_POLICY_NAME,
+};
+const CLUSTER: Keys = Keys {
+    label: labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
+    namespace: None,
+    name: annotations::CLUSTER_PROPAGATION_POLICY_NAME,
+};
+
+impl ClaimScope {
+    fn keys(self) -> &'static Keys {
+        match self {
+            Self::Namespaced => &NAMESPACED,
+            Self::Cluster => &CLUSTER,
+        }
+    }
+}
+
+impl Claim {
+    /// The claim of a policy with this permanent id.
+    #[must_use]
+    pub fn new(policy: Policy<'_>, id: String) -> Self {
+        let key = policy.key();
+        let scope = match policy {
+            Policy::Namespaced(_) => ClaimScope::Namespaced,
+            Policy::Cluster(_) => ClaimScope::Cluster,
+        };
+        Self { scope, namespace: key.namespace.to_string(), name: key.name.to_string(), id }
+    }
+
+    /// The claim on a template; one by a namespaced policy counts first. Incomplete metadata is no claim.
+    #[must_use]
+    pub fn of_template(object: &Value) -> Option<Self> {
+        Self::read(|label| template::label(object, label), |annotation| template::annotation(object, annotation))
+    }
+
+    /// The claim on a typed object, such as a binding.
+    #[must_use]
+    pub fn of_metadata(metadata: &ObjectMeta) -> Option<Self> {
+        let value = |map: &'_ Option<BTreeMap<String, String>>, key: &str| {
+            map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default()
+        };
+        Self::read(|key| value(&metadata.labels, key), |key| value(&metadata.annotations, key))
+    }
+
+    fn read<S: Into<String>>(label: impl Fn(&str) -> S, annotation: impl Fn(&str) -> S) -> Option<Self> {
+        [ClaimScope::Namespaced, ClaimScope::Cluster].into_iter().find_map(|scope| {
+            let keys = scope.keys();
+            let claim = Self {
+                scope,
+                namespace: keys.namespace.map(|key| annotation(key).into()).unwrap_or_default(),
+                name: annotation(keys.name).into(),
+                id: label(keys.label).into(),
+            };
+            let complete = !claim.name.is_empty() && !claim.id.is_empty();
+            (complete && (scope == ClaimScope::Cluster || !claim.namespace.is_empty())).then_some(claim)
+        })
+    }
+
+    /// The policy that holds it.
+    #[must_use]
+    pub fn policy(&self) -> PolicyKey {
+        PolicyKey { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
+    }
+
+    /// Puts it on, and takes the other kind of claim off if this is a namespaced policy's.
+    pub fn put_on(&self, labels: &mut BTreeMap<String, String>, annotations: &mut BTreeMap<String, String>) {
+        if self.scope == ClaimScope::Namespaced {
+            labels.remove(CLUSTER.label);
+            annotations.remove(CLUSTER.name);
+        }
+        let keys = self.scope.keys();
+        labels.insert(keys.label.into(), self.id.clone());
+        annotations.insert(keys.name.into(), self.name.clone());
+        if let Some(namespace) = keys.namespace {
+            annotations.insert(namespace.into(), self.namespace.clone());
+        }
+    }
+
+    /// The merge patch that claims a template; `None` if it is claimed so already.
+    #[must_use]
+    pub fn patch_of_template(&self, object: &Value) -> Option<Value> {
+        let old_labels = template::map(object, "/metadata/labels");
+        let old_annotations = template::map(object, "/metadata/annotations");
+        let (mut new_labels, mut new_annotations) = (old_labels.clone(), old_annotations.clone());
+        self.put_on(&mut new_labels, &mut new_annotations);
+        patch(&[("labels", &old_labels, &new_labels), ("annotations", &old_annotations, &new_annotations)])
+    }
+
+    /// The merge patch that takes this claim off a template; `None` if its id is not on it.
+    #[must_use]
+    pub fn removal_from_template(&self, object: &Value) -> Option<Value> {
+        self.removal_of(&template::map(object, "/metadata/labels"), &template::map(object, "/metadata/annotations"))
+    }
+
+    /// The merge patch that takes this claim off a binding; `None` if its id is not on it.
+    #[must_use]
+    pub fn removal(&self, metadata: &ObjectMeta) -> Option<Value> {
+        let none = BTreeMap::new();
+        self.removal_of(metadata.labels.as_ref().unwrap_or(&none), metadata.annotations.as_ref().unwrap_or(&none))
+    }
+
+    fn removal_of(&self, labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Option<Value> {
+        let keys = self.scope.keys();
+        if labels.get(keys.label) != Some(&self.id) {
+            return None;
+        }
+        let (mut new_labels, mut new_annotations) = (labels.clone(), annotations.clone());
+        new_labels.remove(keys.label);
+        new_annotations.remove(keys.name);
+        if let Some(namespace) = keys.namespace {
+            new_annotations.remove(namespace);
+        }
+        patch(&[("labels", labels, &new_labels), ("annotations", annotations, &new_annotations)])
+    }
+}
+
+fn patch(maps: &[(&str, &BTreeMap<String, String>, &BTreeMap<String, String>)]) -> Option<Value> {
+    let mut metadata = Map::new();
+    for (name, old, new) in maps {
+        if let Some(patch) = ironclad_fleet::merge_patch_between(&json!(old), &json!(new)) {
+            metadata.insert((*name).to_owned(), patch);
+        }
+    }
+    (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
+}

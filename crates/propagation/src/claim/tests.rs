@@ -1,0 +1,363 @@
+use ironclad_api::policy::{ActivationPreference, ClusterPropagationPolicy, PropagationPolicy};
+
+use super::*;
+use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
+
+/// The part of a fleet that concerns one template; effects are applied to it as the reconciler would.
+struct Road {
+    template: Value,
+    policies: Vec<PropagationPolicy>,
+    cluster_policies: Vec<ClusterPropagationPolicy>,
+    binding: Option<ResourceBinding>,
+    waiting: Option<Waiting>,
+    overrides: BTreeSet<String>,
+    version: u32,
+}
+
+impl Road {
+    fn new(policies: Vec<PropagationPolicy>) -> Self {
+        Self {
+            template: deployment(),
+            policies,
+            cluster_policies: Vec::new(),
+            binding: None,
+            waiting: None,
+            overrides: BTreeSet::new(),
+            version: 10,
+        }
+    }
+
+    fn pass(&mut self) -> Plan<Effect> {
+        let policies: Vec<Policy<'_>> = self
+            .policies
+            .iter()
+            .map(Policy::Namespaced)
+            .chain(self.cluster_policies.iter().map(Policy::Cluster))
+            .collect();
+        let binding = self.binding.as_ref().map(Binding::from);
+        let plan = decide(
+            &Seen {
+                template: &self.template,
+                policies: &policies,
+                binding,
+                named: binding,
+                waiting: self.waiting,
+                overrides: &self.overrides,
+                cluster_overrides: &self.overrides,
+                schedule_priority: None,
+                interpreter: &Interpreter::default(),
+                options: &binding::Options::default(),
+            },
+            ids("new"),
+        );
+        for effect in &plan.effects {
+            self.apply(effect);
+        }
+        plan
+    }
+
+    fn apply(&mut self, effect: &Effect) {
+        match effect {
+            Effect::PatchPolicy { policy, patch } => {
+                for p in self.policies.iter_mut().filter(|p| Policy::Namespaced(p).key() == *policy) {
+                    *p = patched(p, patch);
+                }
+                for p in self.cluster_policies.iter_mut().filter(|p| Policy::Cluster(p).key() == *policy) {
+                    *p = patched(p, patch);
+                }
+            }
+            Effect::PatchTemplate { patch } => self.edit(patch.clone()),
+            Effect::CreateBinding(binding) => {
+                let created = json!({"metadata": {"uid": "uid-rb", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}});
+                self.binding = Some(patched(&**binding, &created));
+            }
+            Effect::CreateClusterBinding(_) => panic!("the template is namespaced"),
+            Effect::PatchBinding { patch, .. } => self.binding = Some(patched(self.binding.as_ref().unwrap(), patch)),
+            Effect::Wait(waiting) => self.waiting = Some(*waiting),
+            Effect::StopWaiting => self.waiting = None,
+            Effect::Retry | Effect::Event(_) => {}
+        }
+    }
+
+    /// A write of the template by anybody.
+    fn edit(&mut self, patch: Value) {
+        merge(&mut self.template, &patch);
+        self.version += 1;
+        self.template["metadata"]["resourceVersion"] = json!(self.version.to_string());
+    }
+
+    /// Passes until one has nothing to do.
+    fn settle(&mut self) -> usize {
+        for n in 0..6 {
+            if self.pass().is_quiet() {
+                return n;
+            }
+        }
+        panic!("never quiet: {:?}", self.pass());
+    }
+
+    fn claimant(&self) -> Option<String> {
+        Claim::of_template(&self.template).map(|claim| claim.name)
+    }
+
+    fn placed(&self) -> Vec<String> {
+        let placement = self.binding.as_ref().and_then(|b| b.spec.placement.clone()).unwrap_or_default();
+        placement.cluster_affinity.map(|a| a.cluster_names).unwrap_or_default()
+    }
+}
+
+fn lazy(name: &str) -> PropagationPolicy {
+    let mut policy = policy(name, json!({}));
+    policy.spec.activation_preference = Some(ActivationPreference::Lazy);
+    policy
+}
+
+fn place(policy: &mut PropagationPolicy, cluster: &str) {
+    policy.spec.placement.cluster_affinity.as_mut().unwrap().cluster_names = vec![cluster.into()];
+    policy.metadata.generation = policy.metadata.generation.map(|g| g + 1);
+}
+
+#[test]
+fn a_template_is_claimed_then_bound_then_left_alone() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    let first = road.pass();
+    assert_eq!(
+        first.effects,
+        [Effect::PatchTemplate {
+            patch: json!({"metadata": {
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "id-p"},
+                "annotations": {"propagationpolicy.karmada.io/namespace": "shop", "propagationpolicy.karmada.io/name": "p"}}})
+        }]
+    );
+    let second = road.pass();
+    let [Effect::CreateBinding(binding)] = second.effects.as_slice() else { panic!("{second:?}") };
+    assert_eq!(binding.spec.resource.resource_version, "11", "as the claim's write returned it");
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_policy_without_id_and_finalizer_gets_them_first() {
+    let mut bare = policy("p", json!({}));
+    bare.metadata.labels = None;
+    bare.metadata.finalizers = None;
+    let mut road = Road::new(vec![bare]);
+    let plan = road.pass();
+    assert_eq!(
+        plan.effects[0],
+        Effect::PatchPolicy {
+            policy: PolicyKey { namespace: "shop".into(), name: "p".into() },
+            patch: json!({"metadata": {"labels": {"propagationpolicy.karmada.io/permanent-id": "new-1"}, "finalizers": ["karmada.io/propagation-policy-controller"]}}),
+        }
+    );
+    assert_eq!(Claim::of_template(&road.template).unwrap().id, "new-1");
+    assert!(road.settle() <= 2);
+}
+
+#[test]
+fn an_object_of_another_controller_is_left_alone() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.template["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"] = json!("MultiClusterService");
+    road.waiting = Some(Waiting::ForPolicy);
+    assert_eq!(road.pass().effects, [Effect::StopWaiting]);
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_template_being_deleted_is_not_bound_again() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.template["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn no_policy_waits_and_tries_once_more() {
+    let mut road = Road::new(vec![policy("p", json!({"name": "other"}))]);
+    assert_eq!(road.pass().effects, [Effect::Wait(Waiting::ForPolicy), Effect::Retry]);
+    assert!(road.pass().is_quiet(), "silently from then on");
+    road.policies.push(policy("q", json!({})));
+    road.settle();
+    assert_eq!((road.claimant().as_deref(), road.waiting), (Some("q"), None));
+}
+
+#[test]
+fn a_claimed_template_is_sticky() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.settle();
+    let mut better = policy("a", json!({"name": "web"}));
+    better.spec.priority = Some(9);
+    road.policies.push(better);
+    assert!(road.pass().is_quiet());
+    assert_eq!(road.claimant().as_deref(), Some("p"));
+}
+
+#[test]
+fn what_becomes_of_a_claim() {
+    for (name, change, want_claim, want_effects) in [
+        (
+            "the policy is gone: the claim goes, binding first",
+            (|road: &mut Road| road.policies.clear()) as fn(&mut Road),
+            None,
+            2,
+        ),
+        (
+            "the policy is being deleted: later",
+            |road| {
+                road.policies[0].metadata.deletion_timestamp =
+                    serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap()
+            },
+            Some("p"),
+            1,
+        ),
+        (
+            "its selectors left: nothing, without error",
+            |road| road.policies[0].spec.resource_selectors[0].name = "x".into(),
+            Some("p"),
+            0,
+        ),
+        (
+            "an override that it needs is missing: later",
+            |road| road.policies[0].spec.dependent_overrides = vec!["o".into()],
+            Some("p"),
+            1,
+        ),
+    ] {
+        let mut road = Road::new(vec![policy("p", json!({}))]);
+        road.settle();
+        change(&mut road);
+        let plan = road.pass();
+        assert_eq!(plan.effects.len(), want_effects, "{name}: {plan:?}");
+        assert_eq!(road.claimant().as_deref(), want_claim, "{name}");
+        match want_effects {
+            2 => {
+                assert!(matches!(plan.effects[0], Effect::PatchBinding { .. }), "{name}");
+                assert!(road.binding.is_some(), "{name}: the binding stays");
+                assert_eq!(Claim::of_metadata(&road.binding.as_ref().unwrap().metadata), None, "{name}");
+            }
+            1 => assert_eq!(plan.effects, [Effect::Retry], "{name}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_policy_made_anew_under_the_same_name_renews_the_claim() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.settle();
+    road.policies[0]
+        .metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .insert("propagationpolicy.karmada.io/permanent-id".into(), "id-2".into());
+    road.settle();
+    assert_eq!(Claim::of_template(&road.template).unwrap().id, "id-2");
+    assert_eq!(Claim::of_metadata(&road.binding.unwrap().metadata).unwrap().id, "id-2");
+}
+
+#[test]
+fn a_namespaced_claim_replaces_a_clusters() {
+    let mut road = Road::new(vec![]);
+    road.cluster_policies.push(cluster_policy("c", json!({})));
+    road.settle();
+    assert_eq!(Claim::of_metadata(&road.binding.as_ref().unwrap().metadata).unwrap().scope, ClaimScope::Cluster);
+    let claim = Claim { scope: ClaimScope::Namespaced, namespace: "shop".into(), name: "p".into(), id: "id-p".into() };
+    road.policies.push(policy("p", json!({})));
+    let patch = claim.patch_of_template(&road.template).unwrap();
+    road.edit(patch);
+    road.settle();
+    let metadata = road.binding.unwrap().metadata;
+    assert_eq!(Claim::of_metadata(&metadata), Some(claim));
+    assert!(!metadata.labels.unwrap().contains_key("clusterpropagationpolicy.karmada.io/permanent-id"));
+    assert!(!metadata.annotations.unwrap().contains_key("clusterpropagationpolicy.karmada.io/name"));
+}
+
+#[test]
+fn an_incomplete_claim_is_none() {
+    let keys = [
+        ("labels", "propagationpolicy.karmada.io/permanent-id"),
+        ("annotations", "propagationpolicy.karmada.io/namespace"),
+        ("annotations", "propagationpolicy.karmada.io/name"),
+    ];
+    for missing in 0..keys.len() {
+        let mut template = deployment();
+        for (i, (map, key)) in keys.iter().enumerate().filter(|(i, _)| *i != missing) {
+            template["metadata"][*map][*key] = json!(format!("v{i}"));
+        }
+        assert_eq!(Claim::of_template(&template), None, "without {}", keys[missing].1);
+    }
+    let mut template = deployment();
+    template["metadata"]["labels"]["clusterpropagationpolicy.karmada.io/permanent-id"] = json!("i");
+    assert_eq!(Claim::of_template(&template), None);
+    template["metadata"]["annotations"] = json!({"clusterpropagationpolicy.karmada.io/name": "c"});
+    assert_eq!(Claim::of_template(&template).unwrap().scope, ClaimScope::Cluster);
+}
+
+#[test]
+fn losers_are_told_in_one_event() {
+    let mut road = Road::new(vec![policy("b", json!({})), policy("a", json!({}))]);
+    let plan = road.pass();
+    let Effect::Event(event) = &plan.effects[0] else { panic!("{plan:?}") };
+    assert_eq!(
+        event.message,
+        "PropagationPolicy shop/a selects the template by kind. PropagationPolicy shop/b selects it too: its name comes later"
+    );
+    let mut road = Road::new(vec![policy("a", json!({}))]);
+    assert!(!road.pass().effects.iter().any(|e| matches!(e, Effect::Event(_))), "no event where nobody lost");
+}
+
+#[test]
+fn a_lazy_policy() {
+    // The template was there first: claimed at once, bound at the next edit.
+    let mut road = Road::new(vec![]);
+    road.settle();
+    road.policies.push(lazy("p"));
+    road.settle();
+    assert_eq!((road.claimant().as_deref(), road.binding.is_none()), (Some("p"), true), "claimed, not bound");
+    road.edit(json!({"metadata": {"labels": {"propagationpolicy.karmada.io/other": "x"}}}));
+    assert!(road.pass().is_quiet(), "our own labels are no edit");
+    road.edit(json!({"spec": {"replicas": 4}}));
+    road.settle();
+    assert_eq!((road.placed(), road.waiting), (vec!["m1".to_owned()], None), "the user's edit binds");
+
+    // A new placement waits for the next edit, over a restart too: what is remembered stands on the binding.
+    place(&mut road.policies[0], "m2");
+    assert!(road.pass().is_quiet());
+    assert_eq!(road.placed(), ["m1"]);
+    road.edit(json!({"status": {"replicas": 4}}));
+    assert!(road.pass().is_quiet(), "a status write is no edit");
+    road.edit(json!({"metadata": {"labels": {"tier": "front"}}}));
+    road.settle();
+    assert_eq!(road.placed(), ["m2"], "the user's label is one");
+
+    // Not lazy any more: at once.
+    place(&mut road.policies[0], "m3");
+    road.policies[0].spec.activation_preference = None;
+    road.settle();
+    assert_eq!(road.placed(), ["m3"]);
+}
+
+#[test]
+fn a_template_created_after_its_lazy_policy_is_bound_at_once() {
+    let mut road = Road::new(vec![lazy("p")]);
+    road.settle();
+    assert_eq!(road.placed(), ["m1"]);
+    let annotations = road.binding.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations["policy.ironclad.io/applied-generation"], "1");
+}
+
+#[test]
+fn preempted_by_a_lazy_policy_the_old_placement_stays() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.settle();
+    let mut other = lazy("q");
+    place(&mut other, "m2");
+    road.policies.push(other);
+    let claim = Claim { scope: ClaimScope::Namespaced, namespace: "shop".into(), name: "q".into(), id: "id-q".into() };
+    let patch = claim.patch_of_template(&road.template).unwrap();
+    road.edit(patch);
+    assert!(road.pass().is_quiet());
+    assert_eq!(road.placed(), ["m1"]);
+    road.edit(json!({"spec": {"replicas": 1}}));
+    road.settle();
+    assert_eq!(road.placed(), ["m2"]);
+}

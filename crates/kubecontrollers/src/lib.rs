@@ -3,9 +3,32 @@
 //! They run in the embedded control plane (the first few) and in simulated members (all), over any `kube::Client`. Each is
 //! a pure decision with a table of cases beside it and a thin loop.
 
+mod caches;
 mod deployment;
+mod gc;
+mod kinds;
+mod namespace;
 mod owner;
+mod pace;
 mod pods;
 mod replicaset;
+mod start;
 #[cfg(test)]
 mod testkit;
+
+use ironclad_seam::Seam;
+use kube::Client;
+
+pub use caches::{BY_NODE, Caches};
+pub use start::{Controller, Options, start};
+
+/// One cluster as its controllers see it. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Its server.
+    pub client: Client,
+    /// The informers that its controllers share.
+    pub caches: Caches,
+    /// Time, chance and the owner of the controllers' tasks.
+    pub seam: Seam,
+}

@@ -1,9 +1,128 @@
 //! Deployments: ReplicaSets for their templates, rolled, scaled and forgotten.
 
+mod apply;
 mod decide;
+mod observe;
 mod revision;
 mod rolling;
 mod status;
 mod strategy;
 #[cfg(test)]
 mod testkit;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::Pod,
+};
+use kube::core::SelectorExt as _;
+
+use self::decide::decide;
+use crate::{
+    Cluster,
+    owner::{controller_of, selector},
+    pace::{Pace, Turn},
+    pods::labels,
+    replicaset::next,
+};
+
+/// Deployments that are worked on at once.
+const WORKERS: usize = 8;
+const KIND: &str = "Deployment";
+
+struct Controller {
+    cluster: Cluster,
+    deployments: Informer<Deployment>,
+    sets: Informer<ReplicaSet>,
+    pods: Informer<Pod>,
+    writer: Writer,
+    pace: Pace,
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let caches = &cluster.caches;
+    let controller = Arc::new(Controller {
+        cluster: cluster.clone(),
+        deployments: caches.deployments(),
+        sets: caches.replica_sets(),
+        pods: caches.pods(),
+        writer: Writer::new("deployment-controller"),
+        pace: Pace::default(),
+    });
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/deployment"));
+    let to = queue.clone();
+    controller.deployments.on_change(move |change| {
+        if let Some(deployment) = change.new.as_ref().or(change.old.as_ref()) {
+            to.add(Key::of(&**deployment));
+        }
+    });
+    let (to, of) = (queue.clone(), controller.clone());
+    controller.sets.on_change(move |change| {
+        let keys: BTreeSet<Key> = change.old.iter().chain(&change.new).flat_map(|set| of.of_set(set)).collect();
+        keys.into_iter().for_each(|key| to.add(key));
+    });
+    let (to, of) = (queue.clone(), controller.clone());
+    controller.pods.on_change(move |change| {
+        let keys: BTreeSet<Key> = change.old.iter().chain(&change.new).filter_map(|pod| of.of_pod(pod)).collect();
+        keys.into_iter().for_each(|key| to.add(key));
+    });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("deployment-start", async move {
+        controller.deployments.synced().await;
+        controller.sets.synced().await;
+        controller.pods.synced().await;
+        run_workers("deployment", &tasks, &queue, WORKERS, move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(&key).await }
+        });
+    });
+}
+
+impl Controller {
+    /// The Deployments that a set's change may concern: its own, or those that could take it.
+    fn of_set(&self, set: &ReplicaSet) -> Vec<Key> {
+        let namespace = set.metadata.namespace.as_deref().unwrap_or("");
+        match controller_of(&set.metadata) {
+            Some(owner) if owner.kind == KIND => vec![Key::new(namespace, &owner.name)],
+            Some(_) => Vec::new(),
+            None => {
+                let wants = |d: &Arc<Deployment>| {
+                    selector(d.spec.as_ref().map(|s| &s.selector)).is_some_and(|s| s.matches(labels(&set.metadata)))
+                };
+                self.deployments.namespace(namespace).iter().filter(|d| wants(d)).map(|d| Key::of(&**d)).collect()
+            }
+        }
+    }
+
+    fn of_pod(&self, pod: &Pod) -> Option<Key> {
+        let owner = controller_of(&pod.metadata).filter(|r| r.kind == "ReplicaSet")?;
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+        let set = self.sets.get(namespace, &owner.name)?;
+        let owner = controller_of(&set.metadata).filter(|r| r.kind == KIND)?;
+        Some(Key::new(namespace, &owner.name))
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let now = self.cluster.seam.clock.wall_seconds();
+        let Some(seen) = self.observe(key, now) else {
+            self.pace.done(key);
+            return Ok(Next::Forget);
+        };
+        let plan = decide(&seen, now);
+        let changes = seen.deployment.status.as_ref() != Some(&plan.status) || plan.revision.is_some();
+        let turn = self.pace.turn(key, changes, plan.settled, self.cluster.seam.clock.mono());
+        if turn == Turn::Write {
+            self.write_status(&seen.deployment, &plan).await?;
+            self.pace.done(key);
+        }
+        self.apply(&seen.deployment, &plan).await?;
+        let wait = match turn {
+            Turn::Wait(wait) => Some(wait),
+            Turn::Keep | Turn::Write => None,
+        };
+        Ok(next(wait, plan.look_again, now))
+    }
+}

@@ -88,11 +88,6 @@ pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     hash.to_string().bytes().map(|d| char::from(SAFE_LETTERS[usize::from(d) % SAFE_LETTERS.len()])).collect()
 }
 
-/// The template of a Deployment, with an empty one for a Deployment without a spec.
-pub(crate) fn template_of(deployment: &Deployment) -> PodTemplateSpec {
-    deployment.spec.as_ref().map(|s| s.template.clone()).unwrap_or_default()
-}
-
 /// The place of the set that makes the pods which the Deployment wants: of several the oldest.
 pub(crate) fn new_set_among<'a>(
     deployment: &Deployment,
@@ -237,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_collision_changes_the_name() {
-        let template = template_of(&deployment(1).build());
+        let template = deployment(1).build().spec.unwrap().template;
         assert_ne!(hash(&template, 0), hash(&template, 1));
     }
 
     #[test]
     fn empty_lists_make_no_difference() {
-        let template = template_of(&deployment(1).build());
+        let template = deployment(1).build().spec.unwrap().template;
         let mut with_empty = template.clone();
         with_empty.spec.as_mut().unwrap().volumes = Some(vec![]);
         assert!(same_template(&template, &with_empty));

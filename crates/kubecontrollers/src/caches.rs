@@ -1,0 +1,140 @@
+//! The informers that the controllers of one cluster share: one watch for each kind that anybody needs.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ironclad_runtime::{Indexer, Informer, WatchScope};
+use ironclad_seam::Seam;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount},
+};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    owner::{BY_CONTROLLER, ORPHANS, index_by_controller, index_orphans},
+    pods::node_of,
+};
+
+/// The index of pods by the node that they run on.
+pub const BY_NODE: &str = "node";
+
+/// The informers of one cluster. Cheap to clone. Whoever needs a kind takes its informer, adds handlers, and only then
+/// [`Caches::start`] is called: no event is missed.
+#[derive(Clone)]
+pub struct Caches(Arc<Kinds>);
+
+struct Kinds {
+    pods: Lazy<Pod>,
+    nodes: Lazy<Node>,
+    namespaces: Lazy<Namespace>,
+    service_accounts: Lazy<ServiceAccount>,
+    root_cas: Lazy<ConfigMap>,
+    replica_sets: Lazy<ReplicaSet>,
+    deployments: Lazy<Deployment>,
+}
+
+struct Lazy<K> {
+    name: &'static str,
+    informer: Informer<K>,
+    scope: WatchScope,
+    wanted: AtomicBool,
+}
+
+impl<K> Lazy<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    fn new(name: &'static str, indexes: &[Indexer<K>]) -> Self {
+        let scope = WatchScope::default();
+        Self { name, informer: Informer::new(indexes), scope, wanted: AtomicBool::new(false) }
+    }
+
+    /// Only objects of this name.
+    fn named(name: &'static str, object: &str) -> Self {
+        let scope = WatchScope { fields: Some(format!("metadata.name={object}")), labels: None };
+        Self { scope, ..Self::new(name, &[]) }
+    }
+
+    fn want(&self) -> Informer<K> {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.informer.clone()
+    }
+
+    fn start(&self, client: &Client, seam: &Seam) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.informer.start(self.name, seam, &seam.tasks, Api::all(client.clone()), &self.scope);
+        }
+    }
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self(Arc::new(Kinds {
+            pods: Lazy::new(
+                "pods",
+                &[
+                    (BY_CONTROLLER, index_by_controller),
+                    (ORPHANS, index_orphans),
+                    (BY_NODE, |pod| {
+                        Some(node_of(pod)).filter(|n| !n.is_empty()).map(str::to_owned).into_iter().collect()
+                    }),
+                ],
+            ),
+            nodes: Lazy::new("nodes", &[]),
+            namespaces: Lazy::new("namespaces", &[]),
+            service_accounts: Lazy::named("serviceaccounts", crate::namespace::DEFAULT_SERVICE_ACCOUNT),
+            root_cas: Lazy::named("configmaps", crate::namespace::ROOT_CA),
+            replica_sets: Lazy::new("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]),
+            deployments: Lazy::new("deployments", &[]),
+        }))
+    }
+}
+
+impl Caches {
+    /// Pods, also [`BY_NODE`].
+    #[must_use]
+    pub fn pods(&self) -> Informer<Pod> {
+        self.0.pods.want()
+    }
+
+    /// Nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Informer<Node> {
+        self.0.nodes.want()
+    }
+
+    pub(crate) fn namespaces(&self) -> Informer<Namespace> {
+        self.0.namespaces.want()
+    }
+
+    pub(crate) fn service_accounts(&self) -> Informer<ServiceAccount> {
+        self.0.service_accounts.want()
+    }
+
+    pub(crate) fn root_cas(&self) -> Informer<ConfigMap> {
+        self.0.root_cas.want()
+    }
+
+    pub(crate) fn replica_sets(&self) -> Informer<ReplicaSet> {
+        self.0.replica_sets.want()
+    }
+
+    pub(crate) fn deployments(&self) -> Informer<Deployment> {
+        self.0.deployments.want()
+    }
+
+    /// Starts the watches of all kinds that were asked for, as tasks of this seam.
+    pub fn start(&self, client: &Client, seam: &Seam) {
+        self.0.pods.start(client, seam);
+        self.0.nodes.start(client, seam);
+        self.0.namespaces.start(client, seam);
+        self.0.service_accounts.start(client, seam);
+        self.0.root_cas.start(client, seam);
+        self.0.replica_sets.start(client, seam);
+        self.0.deployments.start(client, seam);
+    }
+}

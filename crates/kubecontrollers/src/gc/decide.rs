@@ -1,0 +1,273 @@
+//! What becomes of one object whose owners changed, or which waits for its dependents.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::graph::{FOREGROUND, Graph, Node, ORPHAN, Phase, Uid};
+
+/// How the object is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cascade {
+    /// Its dependents after it.
+    Background,
+    /// Its dependents before it.
+    Foreground,
+}
+
+/// What to do about the object.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub(crate) enum Step {
+    /// Nothing, until something changes.
+    Leave,
+    /// The cache does not know these owners: the server must say whether they exist.
+    Ask(Vec<OwnerReference>),
+    /// No owner is left.
+    Delete(Cascade),
+    /// All its owners wait for it and its dependents wait for it: first it must no longer block them.
+    Unblock,
+    /// Some owner lives: only the references to these go.
+    Release(Vec<Uid>),
+    /// These dependents lose their reference, then the finalizer `orphan` goes.
+    Orphan(Vec<Uid>),
+    /// No dependent blocks it any more: this finalizer goes.
+    Finish(&'static str),
+}
+
+/// What is known of an owner.
+enum Standing {
+    Lives,
+    /// It is being deleted and waits for its dependents.
+    Waits,
+    Gone,
+    Unknown,
+}
+
+/// The next step for the object with this uid.
+pub(crate) fn decide(graph: &Graph, uid: &str) -> Step {
+    let Some(node) = graph.get(uid) else { return Step::Leave };
+    match node.phase {
+        Phase::Going => Step::Leave,
+        Phase::Foreground if graph.blocking(uid).next().is_none() => Step::Finish(FOREGROUND),
+        Phase::Foreground => Step::Leave,
+        Phase::Orphaning => {
+            let dependents: Vec<Uid> = graph.dependents(uid).map(|n| n.uid.clone()).collect();
+            if dependents.is_empty() { Step::Finish(ORPHAN) } else { Step::Orphan(dependents) }
+        }
+        Phase::Alive if node.owners.is_empty() => Step::Leave,
+        Phase::Alive => by_owners(graph, node),
+    }
+}
+
+fn by_owners(graph: &Graph, node: &Node) -> Step {
+    let (mut lives, mut lost, mut waits, mut unknown) = (false, Vec::new(), Vec::new(), Vec::new());
+    for owner in &node.owners {
+        match standing(graph, node, owner) {
+            Standing::Lives => lives = true,
+            Standing::Gone => lost.push(Uid::from(owner.uid.as_str())),
+            Standing::Waits => waits.push(Uid::from(owner.uid.as_str())),
+            Standing::Unknown => unknown.push(owner.clone()),
+        }
+    }
+    if !unknown.is_empty() {
+        return Step::Ask(unknown);
+    }
+    if lives {
+        lost.extend(waits);
+        return if lost.is_empty() { Step::Leave } else { Step::Release(lost) };
+    }
+    let mut dependents = graph.dependents(&node.uid).peekable();
+    if waits.is_empty() || dependents.peek().is_none() {
+        return Step::Delete(Cascade::Background);
+    }
+    // An owner that waits in the foreground extends the wait to the dependents of its dependents. One of those that in
+    // turn waits for this object would close the circle.
+    if dependents.any(|d| d.phase == Phase::Foreground)
+        && node.owners.iter().any(|r| r.block_owner_deletion == Some(true))
+    {
+        return Step::Unblock;
+    }
+    Step::Delete(Cascade::Foreground)
+}
+
+fn standing(graph: &Graph, node: &Node, owner: &OwnerReference) -> Standing {
+    match graph.get(&owner.uid) {
+        // A cluster-scoped object can't name an owner in a namespace: nothing can be said, so nothing is done.
+        Some(found) if found.kind.namespaced && !node.kind.namespaced => Standing::Lives,
+        // An owner must stand in the namespace of its dependent.
+        Some(found) if found.kind.namespaced && found.namespace != node.namespace => Standing::Gone,
+        // The reference is wrong in something: the server knows whether there is such an object.
+        Some(found) if *found.name != *owner.name || found.kind.resource.kind != owner.kind => {
+            if graph.is_gone(&asked(owner, &node.namespace)) { Standing::Gone } else { Standing::Unknown }
+        }
+        Some(found) if found.phase == Phase::Foreground => Standing::Waits,
+        Some(_) => Standing::Lives,
+        None if graph.is_gone(&owner.uid) || graph.is_gone(&asked(owner, &node.namespace)) => Standing::Gone,
+        None => Standing::Unknown,
+    }
+}
+
+/// The name under which a negative answer about a reference is remembered: of another namespace, kind or name the same
+/// uid may still be found.
+pub(crate) fn asked(owner: &OwnerReference, namespace: &str) -> Uid {
+    format!("{}/{}/{namespace}/{}/{}", owner.api_version, owner.kind, owner.name, owner.uid).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::{api::ObjectMeta, core::ApiResource};
+
+    use super::*;
+    use crate::{kinds::Kind, testkit::at};
+
+    fn kind(namespaced: bool) -> Arc<Kind> {
+        let kind = if namespaced { "ConfigMap" } else { "Node" };
+        Arc::new(Kind {
+            resource: ApiResource {
+                group: String::new(),
+                version: "v1".into(),
+                api_version: "v1".into(),
+                kind: kind.into(),
+                plural: kind.to_lowercase() + "s",
+            },
+            namespaced,
+            verbs: vec![],
+        })
+    }
+
+    /// `name[@namespace][!phase][ <owner[*]...]`: an object, `*` blocks its owner; namespace `-` is cluster-scoped.
+    fn world(objects: &[&str]) -> Graph {
+        let mut graph = Graph::default();
+        for text in objects {
+            put(&mut graph, text);
+        }
+        graph
+    }
+
+    fn put(graph: &mut Graph, text: &str) -> Vec<Uid> {
+        let mut words = text.split(" <");
+        let head = words.next().unwrap();
+        let (head, phase) = head.split_once('!').unwrap_or((head, ""));
+        let (name, namespace) = head.split_once('@').unwrap_or((head, "d"));
+        let namespaced = namespace != "-";
+        let owners = words.map(|w| {
+            let owner = w.trim_end_matches('*');
+            let cluster = owner.starts_with("node");
+            OwnerReference {
+                api_version: "v1".into(),
+                kind: if cluster { "Node" } else { "ConfigMap" }.into(),
+                name: owner.into(),
+                uid: owner.into(),
+                block_owner_deletion: Some(w.ends_with('*')),
+                controller: None,
+            }
+        });
+        let meta = ObjectMeta {
+            name: Some(name.into()),
+            uid: Some(name.into()),
+            owner_references: Some(owners.collect()),
+            deletion_timestamp: (!phase.is_empty()).then(|| Time(at(1))),
+            finalizers: match phase {
+                "foreground" => Some(vec![FOREGROUND.into()]),
+                "orphan" => Some(vec![ORPHAN.into()]),
+                _ => None,
+            },
+            ..ObjectMeta::default()
+        };
+        let namespace = graph.namespace(if namespaced { namespace } else { "" });
+        graph.applied(Node::of(&kind(namespaced), namespace, meta).unwrap())
+    }
+
+    fn uids(names: &[&str]) -> Vec<Uid> {
+        names.iter().map(|n| (*n).into()).collect()
+    }
+
+    #[test]
+    fn steps() {
+        for (name, objects, gone, of, want) in [
+            ("no owner: leave it", vec!["a"], vec![], "a", Step::Leave),
+            ("the owner lives", vec!["o", "a <o"], vec![], "a", Step::Leave),
+            ("the owner went", vec!["a <o"], vec!["o"], "a", Step::Delete(Cascade::Background)),
+            ("one of two owners went", vec!["p", "a <o <p"], vec!["o"], "a", Step::Release(uids(&["o"]))),
+            ("both went", vec!["a <o <p"], vec!["o", "p"], "a", Step::Delete(Cascade::Background)),
+            ("an owner that merely goes still lives", vec!["o!going", "a <o"], vec![], "a", Step::Leave),
+            ("what goes already is left", vec!["a!going <o"], vec!["o"], "a", Step::Leave),
+            (
+                "an owner in another namespace is none",
+                vec!["o@x", "a <o"],
+                vec![],
+                "a",
+                Step::Delete(Cascade::Background),
+            ),
+            ("a cluster-scoped owner lives", vec!["node@-", "a <node"], vec![], "a", Step::Leave),
+            ("a cluster-scoped object can't be owned from a namespace", vec!["o", "n@- <o"], vec![], "n", Step::Leave),
+            (
+                "foreground: dependents of the owner go",
+                vec!["o!foreground", "a <o*"],
+                vec![],
+                "a",
+                Step::Delete(Cascade::Background),
+            ),
+            (
+                "foreground goes on downwards",
+                vec!["o!foreground", "a <o*", "b <a"],
+                vec![],
+                "a",
+                Step::Delete(Cascade::Foreground),
+            ),
+            (
+                "foreground with another living owner: only the reference goes",
+                vec!["o!foreground", "p", "a <o* <p"],
+                vec![],
+                "a",
+                Step::Release(uids(&["o"])),
+            ),
+            ("foreground waits for what blocks", vec!["o!foreground", "a <o*"], vec![], "o", Step::Leave),
+            ("and not for what does not", vec!["o!foreground", "a <o"], vec![], "o", Step::Finish(FOREGROUND)),
+            ("foreground without dependents ends", vec!["o!foreground"], vec![], "o", Step::Finish(FOREGROUND)),
+            ("a circle is cut", vec!["o!foreground <a*", "a <o*"], vec![], "a", Step::Unblock),
+            (
+                "orphaning strips the dependents",
+                vec!["o!orphan", "a <o", "b <o"],
+                vec![],
+                "o",
+                Step::Orphan(uids(&["a", "b"])),
+            ),
+            ("and ends when none is left", vec!["o!orphan", "a"], vec![], "o", Step::Finish(ORPHAN)),
+        ] {
+            let mut graph = world(&objects);
+            for uid in gone {
+                graph.remember_gone(uid.into());
+            }
+            assert_eq!(decide(&graph, of), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_owner_that_nobody_knows_is_asked_for_first() {
+        let mut graph = world(&["a <o"]);
+        let Step::Ask(owners) = decide(&graph, "a") else { panic!("asks") };
+        assert_eq!(owners[0].uid, "o");
+        graph.remember_gone(asked(&owners[0], "d"));
+        assert_eq!(decide(&graph, "a"), Step::Delete(Cascade::Background));
+        put(&mut graph, "o");
+        assert_eq!(decide(&graph, "a"), Step::Leave, "it exists after all: the cache was late");
+    }
+
+    #[test]
+    fn who_is_looked_at() {
+        let mut graph = Graph::default();
+        assert_eq!(put(&mut graph, "o"), uids(&[]), "nothing to do for a plain object");
+        assert_eq!(put(&mut graph, "a <o*"), uids(&["a"]), "a new dependent");
+        assert_eq!(put(&mut graph, "a <o*"), uids(&[]), "nothing changed");
+        assert_eq!(put(&mut graph, "o!foreground"), uids(&["o", "a"]), "the owner waits: it and its dependents");
+        assert_eq!(put(&mut graph, "a!going <o*"), uids(&["a"]));
+        assert_eq!(graph.deleted("a"), uids(&["o"]), "the owner waited for it");
+        put(&mut graph, "b <o");
+        assert_eq!(graph.deleted("o"), uids(&["b"]), "its dependents");
+        assert_eq!(put(&mut graph, "b"), uids(&["b"]), "a reference went");
+        assert!(graph.is_gone("o"));
+    }
+}

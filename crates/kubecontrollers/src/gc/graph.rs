@@ -1,0 +1,211 @@
+//! Who owns whom in one cluster: of every object its place, its owners, and whether it waits on the collector.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+
+use crate::kinds::Kind;
+
+/// So many uids of objects that went are remembered: a dependent that comes later needs no question to the server.
+const GONE_MAX: usize = 10_000;
+/// The finalizer of foreground deletion.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of orphaning deletion.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// The uid of an object.
+pub(crate) type Uid = Arc<str>;
+
+/// What an object that is being deleted waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is not being deleted.
+    Alive,
+    /// Its dependents go first.
+    Foreground,
+    /// Its dependents lose it first.
+    Orphaning,
+    /// Others hold it, or time.
+    Going,
+}
+
+/// One object.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Uid,
+    /// The version, for objects that have owners: a write about them is conditional on it.
+    pub(crate) version: Box<str>,
+    pub(crate) owners: Box<[OwnerReference]>,
+    pub(crate) phase: Phase,
+}
+
+impl Node {
+    /// The node of an object; `None` without a uid, which no server sends.
+    pub(crate) fn of(kind: &Arc<Kind>, namespace: Arc<str>, meta: ObjectMeta) -> Option<Self> {
+        let has = |f: &str| meta.finalizers.iter().flatten().any(|g| g == f);
+        let phase = match meta.deletion_timestamp {
+            None => Phase::Alive,
+            Some(_) if has(FOREGROUND) => Phase::Foreground,
+            Some(_) if has(ORPHAN) => Phase::Orphaning,
+            Some(_) => Phase::Going,
+        };
+        let owners = meta.owner_references.unwrap_or_default().into_boxed_slice();
+        let version = if owners.is_empty() { Box::default() } else { meta.resource_version.unwrap_or_default().into() };
+        Some(Self {
+            kind: kind.clone(),
+            namespace,
+            name: meta.name?.into(),
+            uid: meta.uid?.into(),
+            version,
+            owners,
+            phase,
+        })
+    }
+
+    /// It can't go before this dependent went.
+    fn blocks(&self, owner: &str) -> bool {
+        self.owners.iter().any(|r| r.uid == owner && r.block_owner_deletion == Some(true))
+    }
+}
+
+/// The objects by uid and the dependents of each owner.
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    nodes: BTreeMap<Uid, Node>,
+    dependents: BTreeMap<Uid, BTreeSet<Uid>>,
+    namespaces: BTreeSet<Arc<str>>,
+    gone: BTreeSet<Uid>,
+    gone_order: VecDeque<Uid>,
+}
+
+impl Graph {
+    /// The shared name of a namespace.
+    pub(crate) fn namespace(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.namespaces.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.namespaces.insert(name.clone());
+        name
+    }
+
+    pub(crate) fn get(&self, uid: &str) -> Option<&Node> {
+        self.nodes.get(uid)
+    }
+
+    /// The objects that name this one as an owner, in order of their uids.
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Node> {
+        self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid))
+    }
+
+    /// The dependents that the foreground deletion of this one waits for.
+    pub(crate) fn blocking(&self, uid: &str) -> impl Iterator<Item = &Node> {
+        self.dependents(uid).filter(move |n| n.blocks(uid))
+    }
+
+    /// The object of this uid is known to have gone for good.
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
+    }
+
+    /// The server says that no object has this uid any more.
+    pub(crate) fn remember_gone(&mut self, uid: Uid) {
+        if self.gone.insert(uid.clone()) {
+            self.gone_order.push_back(uid);
+        }
+        if self.gone_order.len() > GONE_MAX
+            && let Some(oldest) = self.gone_order.pop_front()
+        {
+            self.gone.remove(&oldest);
+        }
+    }
+
+    /// The object is like this now. Returns whom to look at because of it.
+    pub(crate) fn applied(&mut self, node: Node) -> Vec<Uid> {
+        let uid = node.uid.clone();
+        let (owners, phase) = (node.owners.clone(), node.phase);
+        let old = self.nodes.insert(uid.clone(), node);
+        let (old_owners, old_phase) = old.map_or_else(Default::default, |n| (n.owners, Some(n.phase)));
+        let mut look = Vec::new();
+        if old_owners != owners {
+            for owner in old_owners.iter().filter(|r| !owners.iter().any(|o| o.uid == r.uid)) {
+                self.strike(&owner.uid, &uid);
+            }
+            for owner in &owners {
+                let owner: Uid = self
+                    .nodes
+                    .get_key_value(owner.uid.as_str())
+                    .map_or_else(|| owner.uid.as_str().into(), |(k, _)| k.clone());
+                self.dependents.entry(owner).or_default().insert(uid.clone());
+            }
+            look.push(uid.clone());
+            // An owner may have waited for the reference that is no more, or no longer blocks.
+            look.extend(self.waiting(&old_owners));
+        }
+        if old_phase != Some(phase) && phase != Phase::Alive {
+            look.push(uid.clone());
+            if phase == Phase::Foreground {
+                look.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+            }
+        }
+        look
+    }
+
+    /// The object is gone. Returns whom to look at because of it.
+    pub(crate) fn deleted(&mut self, uid: &str) -> Vec<Uid> {
+        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
+        self.remember_gone(node.uid.clone());
+        for owner in &node.owners {
+            self.strike(&owner.uid, uid);
+        }
+        let mut look: Vec<Uid> = self.dependents.get(uid).into_iter().flatten().cloned().collect();
+        look.extend(self.waiting(&node.owners));
+        look
+    }
+
+    /// The objects of a kind that the server no longer has: nothing is concluded from their absence.
+    pub(crate) fn forget_kind(&mut self, kind: &Kind) {
+        let uids: Vec<Uid> = self.of_kind(kind).collect();
+        for uid in uids {
+            if let Some(node) = self.nodes.remove(&uid) {
+                for owner in &node.owners {
+                    self.strike(&owner.uid, &uid);
+                }
+            }
+        }
+    }
+
+    /// The uids of the objects of a kind.
+    pub(crate) fn of_kind(&self, kind: &Kind) -> impl Iterator<Item = Uid> {
+        self.nodes.values().filter(move |n| *n.kind == *kind).map(|n| n.uid.clone())
+    }
+
+    /// The objects that have an owner whose kind the server did not have, or which was not found.
+    pub(crate) fn with_unknown_owners(&self) -> Vec<Uid> {
+        let unknown = |n: &&Node| n.owners.iter().any(|r| !self.nodes.contains_key(r.uid.as_str()));
+        self.nodes.values().filter(unknown).map(|n| n.uid.clone()).collect()
+    }
+
+    fn waiting(&self, owners: &[OwnerReference]) -> Vec<Uid> {
+        let waits = |r: &&OwnerReference| {
+            self.get(&r.uid).is_some_and(|n| matches!(n.phase, Phase::Foreground | Phase::Orphaning))
+        };
+        owners.iter().filter(waits).map(|r| r.uid.as_str().into()).collect()
+    }
+
+    fn strike(&mut self, owner: &str, dependent: &str) {
+        if let Some(of) = self.dependents.get_mut(owner) {
+            of.remove(dependent);
+            if of.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One watch of the metadata of each kind, told to the graph.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use ironclad_seam::Seam;
+use kube::{
+    Api,
+    api::{DynamicObject, PartialObjectMeta},
+    runtime::watcher::{self, Event},
+};
+
+use super::{
+    Collector,
+    graph::{Node, Uid},
+};
+use crate::kinds::Kind;
+
+/// The first wait after a watch that broke.
+const BACKOFF_BASE: Duration = Duration::from_millis(200);
+/// The longest wait between two tries.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long the server keeps one watch, seconds: an idle kind costs a request in half an hour.
+const WATCH_SECONDS: u32 = 1_800;
+
+/// Follows one kind until the task is ended.
+pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Seam) {
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(collector.client.clone(), &kind.resource);
+    let config = watcher::Config::default().streaming_lists().timeout(WATCH_SECONDS);
+    let mut stream = Box::pin(watcher::watcher(api, config));
+    let jitter = seam.rng.stream("garbage-collector");
+    let mut known: BTreeSet<Uid> = BTreeSet::new();
+    let mut listed: BTreeSet<Uid> = BTreeSet::new();
+    let mut failures = 0u32;
+    while let Some(event) = stream.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+                failures = failures.saturating_add(1);
+                tracing::debug!(kind = %kind.group_resource(), %error, ?wait, "watch broke");
+                // A kind that can't be watched must not hold the others up.
+                collector.synced(&kind);
+                seam.clock.sleep(wait + jitter.duration_up_to(wait / 2)).await;
+                continue;
+            }
+        };
+        failures = 0;
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) => listed.extend(apply(&collector, &kind, object)),
+            Event::InitDone => {
+                for uid in known.difference(&listed) {
+                    collector.deleted(&kind, uid);
+                }
+                known = std::mem::take(&mut listed);
+                collector.synced(&kind);
+            }
+            Event::Apply(object) => known.extend(apply(&collector, &kind, object)),
+            Event::Delete(object) => {
+                if let Some(uid) = object.metadata.uid {
+                    known.remove(uid.as_str());
+                    collector.deleted(&kind, &uid);
+                }
+            }
+        }
+    }
+}
+
+fn apply(collector: &Collector, kind: &Arc<Kind>, object: PartialObjectMeta<DynamicObject>) -> Option<Uid> {
+    let node = {
+        let mut graph = collector.graph.lock();
+        let namespace = graph.namespace(object.metadata.namespace.as_deref().unwrap_or(""));
+        Node::of(kind, namespace, object.metadata)?
+    };
+    let uid = node.uid.clone();
+    collector.applied(kind, node);
+    Some(uid)
+}

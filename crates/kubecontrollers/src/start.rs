@@ -1,0 +1,84 @@
+//! Which controllers run, by the names that kube-controller-manager gives them.
+
+use std::fmt;
+
+use crate::{Cluster, deployment, gc, namespace, replicaset};
+
+/// A built-in controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Controller {
+    /// Deletes what no owner is left of, and ends foreground and orphaning deletions.
+    GarbageCollector,
+    /// Empties namespaces that are being deleted.
+    Namespace,
+    /// Keeps the ServiceAccount `default` in each namespace.
+    ServiceAccount,
+    /// Keeps the root certificate in each namespace.
+    RootCertificate,
+    /// ReplicaSets for Deployments.
+    Deployment,
+    /// Pods for ReplicaSets.
+    ReplicaSet,
+}
+
+impl Controller {
+    /// All of them, in the order in which they start.
+    pub const ALL: [Self; 6] = [
+        Self::GarbageCollector,
+        Self::Namespace,
+        Self::ServiceAccount,
+        Self::RootCertificate,
+        Self::Deployment,
+        Self::ReplicaSet,
+    ];
+
+    /// Those of the control plane: what stands there are templates, and nothing must start them.
+    pub const PLANE: [Self; 4] = [Self::GarbageCollector, Self::Namespace, Self::ServiceAccount, Self::RootCertificate];
+
+    /// The name in kube-controller-manager's `--controllers`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GarbageCollector => "garbage-collector-controller",
+            Self::Namespace => "namespace-controller",
+            Self::ServiceAccount => "serviceaccount-controller",
+            Self::RootCertificate => "root-ca-certificate-publisher-controller",
+            Self::Deployment => "deployment-controller",
+            Self::ReplicaSet => "replicaset-controller",
+        }
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the controllers are told.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Which ones run.
+    pub controllers: Vec<Controller>,
+    /// The certificate (PEM) that [`Controller::RootCertificate`] publishes; without it, it does nothing.
+    pub root_certificate: Option<String>,
+}
+
+/// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for the
+/// caches, which the caller starts with [`crate::Caches::start`] once everybody who shares them is prepared.
+pub fn start(cluster: &Cluster, options: &Options) {
+    for controller in Controller::ALL.into_iter().filter(|c| options.controllers.contains(c)) {
+        match controller {
+            Controller::GarbageCollector => gc::start(&cluster.client, &cluster.seam),
+            Controller::Namespace => namespace::start(cluster),
+            Controller::ServiceAccount => namespace::start_service_account(cluster),
+            Controller::RootCertificate => {
+                if let Some(certificate) = &options.root_certificate {
+                    namespace::start_root_ca(cluster, certificate);
+                }
+            }
+            Controller::Deployment => deployment::start(cluster),
+            Controller::ReplicaSet => replicaset::start(cluster),
+        }
+    }
+}

@@ -1,6 +1,11 @@
 //! The schemas of kinds, as crate `patch` reads them: types, unknown fields, defaults.
 
-use ironclad_patch::PatchError;
+use ironclad_patch::{
+    PatchError, builtin,
+    decode::{self, DecodeError, Decoded},
+    schema::SchemaId,
+    strategic,
+};
 use serde_json::Value;
 
 use crate::{registry::Resource, status::Cause};
@@ -31,24 +36,55 @@ impl CustomSchema {
     }
 }
 
-/// Checks types and drops unknown fields; answers their paths, or what can't be read.
-pub(crate) fn decode(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
-    match resource.custom() {
-        Some(custom) => Ok(custom.schema.prune(object)),
-        None => Ok(vec![]),
+/// The schema of a built-in resource's kind.
+fn of_kind(resource: &Resource) -> Option<SchemaId> {
+    builtin::table().kind(&resource.group, &resource.version, &resource.kind)
+}
+
+/// Reads a JSON body as an object of the resource's kind: without what its schema doesn't know, which is reported as
+/// `unknown field "a"`, `duplicate field "b"`.
+pub(crate) fn read(resource: &Resource, bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    match (resource.custom(), of_kind(resource)) {
+        (Some(custom), _) => {
+            let mut decoded = decode::untyped(bytes)?;
+            let unknown = custom.schema.prune(&mut decoded.value);
+            decoded.strict.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+            Ok(decoded)
+        }
+        (None, Some(schema)) => decode::json(bytes, builtin::table(), schema),
+        (None, None) => decode::untyped(bytes),
     }
 }
 
-/// Applies a strategic merge patch.
-pub(crate) fn strategic(_resource: &Resource, object: &mut Value, patch: &Value) -> Result<(), PatchError> {
-    ironclad_patch::merge_patch(object, patch);
-    Ok(())
+/// The same for what was parsed or patched before.
+pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, DecodeError> {
+    match (resource.custom(), of_kind(resource)) {
+        (Some(custom), _) => {
+            let unknown = custom.schema.prune(&mut value);
+            Ok(Decoded { value, strict: unknown.iter().map(|path| format!("unknown field {path:?}")).collect() })
+        }
+        (None, Some(schema)) => decode::value(value, builtin::table(), schema),
+        (None, None) => Ok(Decoded { value, strict: vec![] }),
+    }
 }
 
-/// Merges what an apply names into the live object.
-pub(crate) fn merge_applied(_resource: &Resource, object: &mut Value, applied: &Value) -> Result<(), PatchError> {
-    ironclad_patch::merge_patch(object, applied);
-    Ok(())
+/// Adds what a kube-apiserver prints of a built-in kind although it is empty.
+pub(crate) fn complete(resource: &Resource, value: &mut Value) {
+    if let Some(schema) = of_kind(resource) {
+        decode::complete(value, builtin::table(), schema);
+    }
+}
+
+/// Applies a strategic merge patch and reads the result. Custom resources know none: lists are replaced.
+pub(crate) fn strategic(resource: &Resource, object: Value, patch: &Value) -> Result<Decoded, PatchError> {
+    match of_kind(resource).filter(|_| resource.custom().is_none()) {
+        Some(schema) => strategic::patched(object, patch, builtin::table(), schema),
+        None => {
+            let mut value = object;
+            ironclad_patch::merge_patch(&mut value, patch);
+            check(resource, value).map_err(|e| PatchError::Invalid { value: patch.to_string(), message: e.to_string() })
+        }
+    }
 }
 
 /// The `components.schemas` of an OpenAPI document.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{context::Cx, object, registry::Resource, status::Cause};
+use crate::{context::Cx, object, registry::Resource, schema, status::Cause};
 
 /// Events are kept so long after their last write.
 const EVENT_TTL: Duration = Duration::from_secs(3_600);
@@ -72,6 +72,7 @@ pub(crate) fn default(cx: &Cx, object: &mut Value, old: Option<&Value>) {
         return;
     }
     defaults::apply(&resource.group, &resource.kind, object, old.is_none());
+    schema::complete(resource, object);
 }
 
 /// What is wrong with an object of this kind, or with this change of it.

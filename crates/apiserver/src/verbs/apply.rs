@@ -30,11 +30,7 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
     patch::check_apply(cx, &value)?;
     for _ in 0..TRIES {
         if cx.server.store.get(&cx.key()).is_some() {
-            let mut make = |old: &Value| {
-                let mut new = old.clone();
-                schema::merge_applied(&cx.resource, &mut new, &value).map_err(patch::refused)?;
-                patch::typed(cx, old, new, false, options.field_validation)
-            };
+            let mut make = |old: &Value| patch::strategic(cx, old, &value, options.field_validation);
             match modify(cx, part, options, false, &mut make).await {
                 Err(e) if e.code == 404 && part == Part::Main => continue,
                 done => return respond::object(cx, 200, done?),
@@ -51,7 +47,18 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
         }
         let mut fresh = value.clone();
         object::metadata_mut(&mut fresh).remove("resourceVersion");
-        super::body::check_fields(cx, &cx.resource, &mut fresh, options.field_validation)?;
+        let decoded = schema::check(&cx.resource, fresh).map_err(|e| {
+            let version = &cx.resource.api_version();
+            let gv = if version.contains('/') { version.clone() } else { format!("/{version}") };
+            ApiError::unclassified(format!(
+                "failed to create typed patch object ({}/{}; {gv}, Kind={}): {e}",
+                cx.namespace().unwrap_or_default(),
+                cx.name(),
+                cx.resource.kind
+            ))
+        })?;
+        super::body::report(cx, &cx.resource, &decoded.strict, options.field_validation)?;
+        let fresh = decoded.value;
         match create::create_object(cx, fresh, options).await {
             Err(e) if e.reason == "AlreadyExists" => continue,
             made => return respond::object(cx, 201, made?),

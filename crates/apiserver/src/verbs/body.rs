@@ -1,5 +1,6 @@
 //! Reading the objects that clients send: format, type, unknown fields (apiserver.md 2, 14).
 
+use ironclad_patch::decode::{self, DecodeError};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,20 +26,69 @@ pub(crate) fn object_of(
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let format = negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
-    let mut object = parse(&resource.kind, body, format)?;
-    identify(resource, &mut object)?;
-    check_fields(cx, resource, &mut object, validation)?;
-    Ok(object)
+    let decoded = if format == BodyFormat::Json {
+        let mut head = parse_head(&resource.kind, body)?;
+        identify(resource, &mut head)?;
+        schema::read(resource, body)
+    } else {
+        let mut value = parse(&resource.kind, body, format)?;
+        identify(resource, &mut value)?;
+        schema::check(resource, value)
+    };
+    let mut decoded = decoded.map_err(|e| match e {
+        DecodeError::Syntax(detail) => unreadable(&resource.kind, body, &detail),
+        DecodeError::Type(why) => cannot(resource, &why),
+    })?;
+    report(cx, resource, &decoded.strict, validation)?;
+    if !decoded.value.is_object() {
+        decoded.value = json!({});
+    }
+    decoded.value["apiVersion"] = json!(resource.api_version());
+    decoded.value["kind"] = json!(resource.kind);
+    Ok(decoded.value)
+}
+
+/// apiVersion and kind alone, without building the rest.
+fn parse_head(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        api_version: Option<String>,
+        kind: Option<String>,
+        metadata: Option<Name>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Name {
+        name: Option<String>,
+    }
+    let head: Option<Head> = match serde_json::from_slice(body) {
+        Ok(head) => head,
+        Err(e) if e.is_data() && body.trim_ascii_start().first() == Some(&b'{') => {
+            // A type error somewhere in the head: the whole value tells where.
+            return parse(kind, body, BodyFormat::Json);
+        }
+        Err(e) => return Err(unreadable(kind, body, &e.to_string())),
+    };
+    let Some(head) = head else { return Ok(json!({})) };
+    let name = head.metadata.and_then(|m| m.name);
+    Ok(json!({"apiVersion": head.api_version, "kind": head.kind, "metadata": {"name": name}}))
+}
+
+fn unreadable(kind: &str, body: &[u8], detail: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {detail} ({})",
+        excerpt(body)
+    ))
+}
+
+fn cannot(resource: &Resource, why: &str) -> ApiError {
+    let (kind, version) = (&resource.kind, &resource.version);
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
 /// The value of a body.
 pub(crate) fn parse(kind: &str, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
-    let unreadable = |detail: String| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {detail} ({})",
-            excerpt(body)
-        ))
-    };
+    let unreadable = |detail: String| unreadable(kind, body, &detail);
     let value: Value = match format {
         BodyFormat::Json => serde_json::from_slice(body).map_err(|e| unreadable(e.to_string()))?,
         BodyFormat::Yaml => {
@@ -114,26 +164,18 @@ pub(crate) fn identify(resource: &Resource, object: &mut Value) -> Result<(), Ap
     Ok(())
 }
 
-/// Types and unknown fields, by the field validation that was asked for.
-pub(crate) fn check_fields(
+/// Unknown and duplicate fields, by the field validation that was asked for.
+pub(crate) fn report(
     cx: &Cx,
     resource: &Resource,
-    object: &mut Value,
+    strict: &[String],
     validation: FieldValidation,
 ) -> Result<(), ApiError> {
-    let version = &resource.version;
-    let cannot = |why: String| {
-        ApiError::bad_request(format!("{0} in version {version:?} cannot be handled as a {0}: {why}", resource.kind))
-    };
-    let unknown = schema::decode(resource, object).map_err(cannot)?;
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     match validation {
-        FieldValidation::Strict => Err(cannot(format!("strict decoding error: {}", texts.join(", ")))),
+        _ if strict.is_empty() => Ok(()),
+        FieldValidation::Strict => Err(cannot(resource, &decode::strict_message(strict))),
         FieldValidation::Warn => {
-            texts.into_iter().for_each(|t| cx.warn(t));
+            strict.iter().for_each(|text| cx.warn(text));
             Ok(())
         }
         FieldValidation::Ignore => Ok(()),

@@ -1,6 +1,6 @@
 //! patch: the four kinds of it (apiserver.md 12).
 
-use ironclad_patch::PatchError;
+use ironclad_patch::{PatchError, decode};
 use serde_json::{Value, json};
 
 use crate::{
@@ -59,25 +59,37 @@ fn candidate(cx: &Cx, ready: &Ready, old: &Value, validation: FieldValidation) -
     match ready {
         Ready::Json(patch) => ironclad_patch::json_patch(&mut new, patch).map_err(refused)?,
         Ready::Merge(patch) => ironclad_patch::merge_patch(&mut new, patch),
-        Ready::Strategic(patch) => schema::strategic(&cx.resource, &mut new, patch).map_err(refused)?,
+        Ready::Strategic(patch) => return strategic(cx, old, patch, validation),
     }
-    let strategic = matches!(ready, Ready::Strategic(_));
-    typed(cx, old, new, strategic, validation)
+    typed(cx, old, new, validation)
 }
 
-/// The patched object must still be one of its kind.
-pub(crate) fn typed(
-    cx: &Cx,
-    old: &Value,
-    mut new: Value,
-    strategic: bool,
-    validation: FieldValidation,
-) -> Result<Value, ApiError> {
-    let resource = &*cx.resource;
+/// The object that a strategic merge patch makes of the old one.
+pub(crate) fn strategic(cx: &Cx, old: &Value, patch: &Value, validation: FieldValidation) -> Result<Value, ApiError> {
+    let decoded = schema::strategic(&cx.resource, old.clone(), patch).map_err(refused)?;
+    let mut new = decoded.value;
+    same_object(cx, old, &mut new, &|why| {
+        let text = Value::String(patch.to_string());
+        ApiError::invalid("", "", "", vec![Cause::invalid("patch", &text, why)])
+    })?;
+    match validation {
+        FieldValidation::Strict if !decoded.strict.is_empty() => {
+            Err(ApiError::bad_request(decode::strict_message(&decoded.strict)))
+        }
+        FieldValidation::Warn => {
+            decoded.strict.iter().for_each(|t| cx.warn(t));
+            Ok(new)
+        }
+        _ => Ok(new),
+    }
+}
+
+/// The patched object must still be the same one, of the same kind.
+fn same_object(cx: &Cx, old: &Value, new: &mut Value, invalid: &dyn Fn(String) -> ApiError) -> Result<(), ApiError> {
     if !new.is_object() {
         return Err(ApiError::unprocessable());
     }
-    let given = object::meta_str(&new, "name");
+    let given = object::meta_str(new, "name");
     if given != cx.name() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({})",
@@ -86,33 +98,36 @@ pub(crate) fn typed(
     }
     // Another version of the kind is ignored, another kind is refused.
     new["apiVersion"] = old["apiVersion"].clone();
+    if new["kind"] == old["kind"] {
+        return Ok(());
+    }
+    let resource = &*cx.resource;
+    Err(match resource.custom() {
+        Some(_) => {
+            let kind = new["kind"].as_str().unwrap_or_default();
+            let cause = Cause::invalid("kind", &json!(kind), format!("must be {}", resource.kind));
+            ApiError::invalid(kind, &resource.group, cx.name(), vec![cause])
+        }
+        None => invalid(format!("no kind {} is registered for this version", new["kind"])),
+    })
+}
+
+/// Reads a patched object as one of its kind.
+pub(crate) fn typed(cx: &Cx, old: &Value, mut new: Value, validation: FieldValidation) -> Result<Value, ApiError> {
     let whole = new.clone();
     let invalid = |why: String| {
         let text = Value::String(whole.to_string());
         ApiError::invalid("", "", "", vec![Cause::invalid("patch", &text, why)])
     };
-    if new["kind"] != old["kind"] {
-        return Err(match resource.custom() {
-            Some(_) => {
-                let kind = new["kind"].as_str().unwrap_or_default();
-                let cause = Cause::invalid("kind", &json!(kind), format!("must be {}", resource.kind));
-                ApiError::invalid(kind, &resource.group, cx.name(), vec![cause])
-            }
-            None => invalid(format!("no kind {} is registered for this version", new["kind"])),
-        });
-    }
-    let unknown = schema::decode(resource, &mut new).map_err(&invalid)?;
-    let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    same_object(cx, old, &mut new, &invalid)?;
+    let decoded = schema::check(&cx.resource, new).map_err(|e| invalid(e.to_string()))?;
     match validation {
-        FieldValidation::Strict if !texts.is_empty() => {
-            let why = format!("strict decoding error: {}", texts.join(", "));
-            Err(if strategic { ApiError::bad_request(why) } else { invalid(why) })
-        }
+        FieldValidation::Strict if !decoded.strict.is_empty() => Err(invalid(decode::strict_message(&decoded.strict))),
         FieldValidation::Warn => {
-            texts.into_iter().for_each(|t| cx.warn(t));
-            Ok(new)
+            decoded.strict.iter().for_each(|t| cx.warn(t));
+            Ok(decoded.value)
         }
-        _ => Ok(new),
+        _ => Ok(decoded.value),
     }
 }
 

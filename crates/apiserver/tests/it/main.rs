@@ -1,0 +1,7 @@
+//! The server as its clients see it: in-process through `kube::Client` and raw requests, and over TLS.
+
+mod support;
+
+mod crud;
+mod custom;
+mod watching;

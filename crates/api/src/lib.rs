@@ -13,6 +13,7 @@ pub mod crds;
 pub mod events;
 pub mod eviction;
 pub mod finalizers;
+pub mod gates;
 pub mod kind;
 pub mod labels;
 pub mod multicluster;

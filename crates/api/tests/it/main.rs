@@ -5,3 +5,5 @@ mod goldens;
 mod inventory;
 mod reference;
 mod round_trip;
+mod shape;
+mod well_known;

@@ -8,6 +8,7 @@
 //! | [`merge`], [`json`], [`strategic`] | what does this patch make of that object (apiserver.md 12) |
 //! | [`schema`], [`builtin`] | which fields has a kind, and how do its lists merge (28) |
 //! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
+//! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
 //! | [`quantity`] | amounts of resources: reading, printing, sums, order |
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub mod merge;
 pub mod quantity;
 pub mod schema;
 pub mod strategic;
+pub mod structural;
 
 pub use error::{FieldError, PatchError, Reason};
 pub use json::{JsonPatch, json_patch};

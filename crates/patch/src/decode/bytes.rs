@@ -31,7 +31,7 @@ pub(super) fn normal(text: &str) -> Result<String, String> {
         };
     }
     // Go names the start of the last, unfinished group of four.
-    if out.len() % 4 == 0 { Ok(out) } else { wrong(text.len() - out.len() % 4) }
+    if out.len().is_multiple_of(4) { Ok(out) } else { wrong(text.len() - out.len() % 4) }
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl Checker<'_> {
             let root_members = ["apiVersion", "kind", "metadata"];
             let is_root = self.place.ends_with(' ') && path.is_empty();
             let is_named =
-                |name: &&String| !names.contains(*name) && !(is_root && root_members.contains(&name.as_str()));
+                |name: &&String| !(names.contains(*name) || is_root && root_members.contains(&name.as_str()));
             let extra: Vec<_> =
                 inside(schema)["properties"].as_object().into_iter().flat_map(|p| p.keys()).filter(is_named).collect();
             if !extra.is_empty() {

@@ -1,5 +1,7 @@
 //! Tests of the wire contract as a whole.
 
+#![allow(clippy::unwrap_used, reason = "the whole file is tests, the makers between them too")]
+
 mod fields;
 mod goldens;
 mod inventory;

@@ -27,10 +27,13 @@ fn back<T: DeserializeOwned + Serialize>(value: &Value) -> Value {
     serde_json::to_value(&typed).unwrap()
 }
 
+/// What it shows, the type to read and write it with, the object.
+type Row = (&'static str, fn(&Value) -> Value, Value);
+
 #[test]
 fn what_comes_in_goes_out() {
     let resource = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-    let rows: Vec<(&str, fn(&Value) -> Value, Value)> = vec![
+    let rows: Vec<Row> = vec![
         (
             "pointers keep zero and false",
             back::<PropagationPolicy>,

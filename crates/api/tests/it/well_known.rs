@@ -15,7 +15,7 @@ fn keys_have_constants() {
     let Some(text) = api_md("keys_have_constants") else { return };
     for (anchor, source, known) in [
         ("### 12.1", include_str!("../../src/labels.rs"), 26),
-        ("### 12.2", include_str!("../../src/annotations.rs"), 35),
+        ("### 12.2", include_str!("../../src/annotations.rs"), 32),
         ("### 12.3", include_str!("../../src/finalizers.rs"), 10),
     ] {
         let table = table_after(&text, anchor);

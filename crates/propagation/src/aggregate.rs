@@ -1,0 +1,333 @@
+//! What the Works' status adds up to: on the binding, and on the template (propagation.md 16, 17; rows 5 and 6 of 31).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::{
+    conditions::{self, FALSE, TRUE, binding::FULLY_APPLIED, work::APPLIED},
+    events, names,
+    policy::PurgeMode,
+    reasons,
+    work::{AggregatedStatusItem, ManifestStatus, ResourceBindingSpec, ResourceHealth, Work},
+};
+use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
+use ironclad_interpreter::{Interpreter, Item, Operation, Step};
+use serde_json::{Map, Value, json};
+
+use crate::{binding::Binding, template::Identity};
+
+/// The clusters that should hold a copy: targets, those of referrers, and those being left other than `Directly` (9.1).
+#[must_use]
+pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
+    let targets = spec.clusters.iter().map(|target| target.name.as_str());
+    let required = spec.required_by.iter().flat_map(|by| by.clusters.iter().map(|target| target.name.as_str()));
+    let leaving = spec
+        .graceful_eviction_tasks
+        .iter()
+        .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
+        .map(|task| task.from_cluster.as_str());
+    targets.chain(required).chain(leaving).map(ClusterName::from).collect()
+}
+
+/// What is seen of one binding.
+#[derive(Debug, Clone)]
+pub struct Seen<'a> {
+    /// The binding, with its status as it will stand.
+    pub binding: Binding<'a>,
+    /// All Works with its permanent id.
+    pub works: &'a [&'a Work],
+    /// The clusters among those of the Works whose Ready condition is not True.
+    pub not_ready: &'a BTreeSet<ClusterName>,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A part of the binding's or the template's status.
+    Status(StatusPart),
+    /// Tell people.
+    Event(Event),
+}
+
+/// `aggregatedStatus` and the condition `FullyApplied` of a binding (16). `now` is in whole seconds.
+pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    if seen.binding.is_deleting() {
+        return Plan::nothing(Reason::BindingDeleted { binding: seen.binding.key() }.into());
+    }
+    let old = seen.binding.status();
+    let before: BTreeMap<&str, &AggregatedStatusItem> = old
+        .map(|status| status.aggregated_status.iter().map(|item| (item.cluster_name.as_str(), item)).collect())
+        .unwrap_or_default();
+    let mut items = BTreeMap::new();
+    for work in seen.works.iter().filter(|work| work.metadata.deletion_timestamp.is_none()) {
+        let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
+        let Ok(cluster) = names::cluster_of_execution_namespace(namespace) else { continue };
+        let ready = !seen.not_ready.contains(&ClusterName::from(cluster));
+        items.insert(cluster.to_owned(), item(cluster, work, ready, before.get(cluster).copied()));
+    }
+    let items: Vec<AggregatedStatusItem> = items.into_values().collect();
+    let expected = expected_clusters(seen.binding.spec());
+    let all = !expected.is_empty()
+        && items.len() == expected.len()
+        && items.iter().all(|item| item.applied && expected.contains(&ClusterName::from(item.cluster_name.as_str())));
+    let mut part = StatusPart::default();
+    if old.map(|status| status.aggregated_status.as_slice()).unwrap_or_default() != items {
+        let value = if items.is_empty() { Value::Null } else { json!(items) };
+        part.fields = Map::from_iter([("aggregatedStatus".to_owned(), value)]);
+    }
+    let (status, reason, message) = if all {
+        (TRUE, reasons::binding::FULLY_APPLIED_SUCCESS, "All works have been successfully applied")
+    } else {
+        let message = "Failed to apply all works, see status.aggregatedStatus for details";
+        (FALSE, reasons::binding::FULLY_APPLIED_FAILED, message)
+    };
+    let standing = old.and_then(|status| conditions::get(&status.conditions, FULLY_APPLIED));
+    if standing.is_none_or(|c| (&*c.status, &*c.reason, &*c.message) != (status, reason, message)) {
+        let mut condition = conditions::condition(FULLY_APPLIED, status, reason, message);
+        condition.last_transition_time = ironclad_api::Time(now);
+        part.conditions.push(condition);
+    }
+    if part.is_empty() {
+        plan.note(Because::UpToDate);
+    } else {
+        plan.effects.push(Effect::Status(part));
+    }
+    plan
+}
+
+/// One cluster's line. A copy that is refused, or whose cluster is not ready, keeps the last status known of it: numbers
+/// are never invented, and never hidden (row 6).
+fn item(cluster: &str, work: &Work, ready: bool, before: Option<&AggregatedStatusItem>) -> AggregatedStatusItem {
+    let status = work.status.as_ref();
+    let applied = status.and_then(|s| conditions::get(&s.conditions, APPLIED));
+    let told: Option<&ManifestStatus> = status.and_then(|s| s.manifest_statuses.first());
+    let is_applied = applied.is_some_and(|condition| condition.status == TRUE);
+    AggregatedStatusItem {
+        cluster_name: cluster.to_owned(),
+        status: told.and_then(|t| t.status.clone()).or_else(|| before.filter(|_| told.is_none())?.status.clone()),
+        applied: is_applied,
+        applied_message: match applied {
+            Some(condition) if !is_applied => condition.message.clone(),
+            _ => String::new(),
+        },
+        health: Some(match told {
+            Some(told) if is_applied && ready => told.health.unwrap_or_default(),
+            _ => ResourceHealth::Unknown,
+        }),
+    }
+}
+
+/// What is seen of one template.
+#[derive(Debug, Clone, Copy)]
+pub struct SeenTemplate<'a> {
+    /// The template, with its status as it will stand.
+    pub template: &'a Value,
+    /// Its binding, with its status as it will stand.
+    pub binding: Binding<'a>,
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+}
+
+/// The status of a template from the lines of its binding (17). `now` is in whole seconds.
+pub fn template(seen: &SeenTemplate<'_>, now: jiff::Timestamp) -> Plan<Effect> {
+    let identity = Identity::of(seen.template);
+    if !seen.interpreter.implements(&identity.gvk(), Operation::AggregateStatus) {
+        return Plan::nothing(Because::UpToDate);
+    }
+    let lines = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
+    let items: Vec<Item<'_>> =
+        lines.iter().map(|line| Item { cluster: &line.cluster_name, status: line.status.as_ref() }).collect();
+    let expected = expected_clusters(seen.binding.spec());
+    match seen.interpreter.aggregate_status(seen.template, &items, &expected, &now.to_string()) {
+        Ok(Step::Done(status)) => {
+            let part = StatusPart::replacing(seen.template.get("status").unwrap_or(&Value::Null), &status);
+            if part.is_empty() {
+                Plan::nothing(Because::UpToDate)
+            } else {
+                Plan::one(Effect::Status(part), Because::UpToDate)
+            }
+        }
+        Err(error) => {
+            let message = error.to_string();
+            let event = Event::warning(identity.reference(), events::AGGREGATE_STATUS_FAILED, message.clone());
+            Plan::one(Effect::Event(event), Reason::NotInterpreted { message }.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::{
+        Time,
+        work::{
+            BindingSnapshot, GracefulEvictionTask, ResourceBinding, ResourceBindingStatus, ResourceIdentifier,
+            TargetCluster, WorkSpec, WorkStatus,
+        },
+    };
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn binding_to(clusters: &[&str]) -> ResourceBinding {
+        let targets = clusters.iter().map(|name| TargetCluster { name: (*name).into(), ..TargetCluster::default() });
+        ResourceBinding::new(
+            "web-deployment",
+            ResourceBindingSpec { clusters: targets.collect(), ..Default::default() },
+        )
+    }
+
+    fn work(cluster: &str, applied: Option<(&str, &str)>, ready: Option<i64>) -> Work {
+        let mut work = Work::new("web-x", WorkSpec::default());
+        work.metadata.namespace = Some(names::execution_namespace(cluster));
+        let conditions = applied.map(|(status, message)| {
+            let mut c = conditions::condition(APPLIED, status, "AppliedFailed", message);
+            c.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+            c
+        });
+        let told = ready.map(|ready| ManifestStatus {
+            identifier: ResourceIdentifier::default(),
+            status: Some(json!({"readyReplicas": ready})),
+            health: Some(ResourceHealth::Healthy),
+        });
+        work.status = Some(WorkStatus {
+            conditions: conditions.into_iter().collect(),
+            manifest_statuses: told.into_iter().collect(),
+        });
+        work
+    }
+
+    fn after(binding: &ResourceBinding, works: &[Work], not_ready: &[&str]) -> ResourceBinding {
+        let works: Vec<&Work> = works.iter().collect();
+        let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
+        let seen = Seen { binding: binding.into(), works: &works, not_ready: &not_ready };
+        let plan = super::binding(&seen, Timestamp::UNIX_EPOCH);
+        let mut object = serde_json::to_value(binding).unwrap();
+        for effect in &plan.effects {
+            if let Effect::Status(part) = effect {
+                object["status"] = StatusPart::applied(&object["status"], &[part]);
+            }
+        }
+        let after: ResourceBinding = serde_json::from_value(object).unwrap();
+        let again = Seen { binding: (&after).into(), works: &works, not_ready: &not_ready };
+        assert!(super::binding(&again, Timestamp::UNIX_EPOCH).is_quiet(), "the second time nothing is new");
+        after
+    }
+
+    fn lines(binding: &ResourceBinding) -> Vec<(String, bool, String, Option<i64>, ResourceHealth)> {
+        let status = binding.status.as_ref().unwrap();
+        let line = |i: &AggregatedStatusItem| {
+            let ready = i.status.as_ref().and_then(|s| s["readyReplicas"].as_i64());
+            (i.cluster_name.clone(), i.applied, i.applied_message.clone(), ready, i.health.unwrap())
+        };
+        status.aggregated_status.iter().map(line).collect()
+    }
+
+    fn fully_applied(binding: &ResourceBinding) -> bool {
+        conditions::is_true(&binding.status.as_ref().unwrap().conditions, FULLY_APPLIED)
+    }
+
+    #[test]
+    fn lines_of_a_binding() {
+        use ResourceHealth::{Healthy, Unknown};
+        let ok = Some((TRUE, ""));
+        for (name, work, not_ready, want) in [
+            ("applied and told", work("m1", ok, Some(2)), &[][..], (true, "", Some(2), Healthy)),
+            ("applied, not told yet", work("m1", ok, None), &[], (true, "", None, Unknown)),
+            (
+                "refused: its message",
+                work("m1", Some((FALSE, "no such kind")), None),
+                &[],
+                (false, "no such kind", None, Unknown),
+            ),
+            (
+                "refused later: the last status stays",
+                work("m1", Some((FALSE, "no")), Some(2)),
+                &[],
+                (false, "no", Some(2), Unknown),
+            ),
+            ("not tried yet", work("m1", None, None), &[], (false, "", None, Unknown)),
+            (
+                "cluster not ready: numbers stay, health is unknown",
+                work("m1", ok, Some(2)),
+                &["m1"],
+                (true, "", Some(2), Unknown),
+            ),
+        ] {
+            let after = after(&binding_to(&["m1"]), &[work], not_ready);
+            let (applied, message, ready, health) = want;
+            assert_eq!(lines(&after), [("m1".to_owned(), applied, message.to_owned(), ready, health)], "{name}");
+        }
+    }
+
+    #[test]
+    fn fully_applied_counts_expected_clusters() {
+        let ok = |cluster: &str| work(cluster, Some((TRUE, "")), None);
+        let no = |cluster: &str| work(cluster, Some((FALSE, "no")), None);
+        for (name, clusters, works, want) in [
+            ("all applied", &["m1", "m2"][..], vec![ok("m1"), ok("m2")], true),
+            ("one refused", &["m1", "m2"], vec![ok("m1"), no("m2")], false),
+            ("one missing", &["m1", "m2"], vec![ok("m1")], false),
+            ("one too many", &["m1"], vec![ok("m1"), ok("m2")], false),
+            ("none expected", &[], vec![], false),
+            ("as many, but others", &["m1"], vec![ok("m2")], false),
+        ] {
+            assert_eq!(fully_applied(&after(&binding_to(clusters), &works, &[])), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn works_that_go_are_not_counted_and_lines_are_in_order() {
+        let mut going = work("m3", Some((TRUE, "")), Some(1));
+        going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let works = [work("m2", Some((TRUE, "")), Some(2)), going, work("m1", Some((TRUE, "")), Some(1))];
+        let after = after(&binding_to(&["m1", "m2"]), &works, &[]);
+        let names: Vec<_> = lines(&after).into_iter().map(|line| line.0).collect();
+        assert_eq!(names, ["m1", "m2"]);
+    }
+
+    #[test]
+    fn expected_are_targets_referrers_and_what_is_left_gracefully() {
+        let mut spec = binding_to(&["a"]).spec;
+        let snapshot = |name: &str| TargetCluster { name: name.into(), ..TargetCluster::default() };
+        spec.required_by = vec![BindingSnapshot { clusters: vec![snapshot("b")], ..BindingSnapshot::default() }];
+        let task = |from: &str, purge_mode| GracefulEvictionTask {
+            from_cluster: from.into(),
+            purge_mode,
+            ..GracefulEvictionTask::default()
+        };
+        spec.graceful_eviction_tasks =
+            vec![task("c", Some(PurgeMode::Gracefully)), task("d", Some(PurgeMode::Directly)), task("e", None)];
+        let names: Vec<String> = expected_clusters(&spec).iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a", "b", "c", "e"]);
+    }
+
+    #[test]
+    fn a_template_sums_its_lines_and_is_observed_when_all_are_up_to_date() {
+        let mut binding = binding_to(&["m1", "m2"]);
+        let line = |cluster: &str, template_generation: i64| AggregatedStatusItem {
+            cluster_name: cluster.into(),
+            applied: true,
+            status: Some(json!({
+                "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+                "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": template_generation,
+            })),
+            ..AggregatedStatusItem::default()
+        };
+        let template = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "d", "generation": 4}});
+        for (name, second, observed) in [("both at generation 4", 4, json!(4)), ("one still at 3", 3, Value::Null)] {
+            let aggregated_status = vec![line("m1", 4), line("m2", second)];
+            binding.status = Some(ResourceBindingStatus { aggregated_status, ..ResourceBindingStatus::default() });
+            let interpreter = Interpreter::default();
+            let seen = SeenTemplate { template: &template, binding: (&binding).into(), interpreter: &interpreter };
+            let plan = super::template(&seen, Timestamp::UNIX_EPOCH);
+            let [Effect::Status(part)] = &plan.effects[..] else { panic!("{name}: {plan:?}") };
+            let status = StatusPart::applied(&Value::Null, &[part]);
+            assert_eq!(status["readyReplicas"], 4, "{name}");
+            assert_eq!(status.get("observedGeneration").cloned().unwrap_or_default(), observed, "{name}");
+            let mut told = template.clone();
+            told["status"] = status;
+            let seen = SeenTemplate { template: &told, ..seen };
+            assert!(super::template(&seen, Timestamp::UNIX_EPOCH).is_quiet(), "{name}: the second time nothing is new");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What a member object's status makes of its Work's (propagation.md 15.2).
+
+use ironclad_api::{
+    annotations, events,
+    work::{ManifestStatus, ResourceHealth, ResourceIdentifier, Work},
+};
+use ironclad_fleet::{Because, Event, Plan, StatusPart, because::propagation::Reason};
+use ironclad_interpreter::{Health, Interpreter, Step};
+use serde_json::{Map, Value, json};
+
+use crate::template::{self, Identity, annotation};
+
+/// What is seen of one applied object.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The Work that its annotations name.
+    pub work: &'a Work,
+    /// The object in the member.
+    pub object: &'a Value,
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A part of the Work's status.
+    Status(StatusPart),
+    /// Tell people.
+    Event(Event),
+}
+
+/// The namespace and name of the Work that an object in a member was applied for, if its annotations say so.
+#[must_use]
+pub fn work_of(object: &Value) -> Option<(&str, &str)> {
+    let (namespace, name) =
+        (annotation(object, annotations::WORK_NAMESPACE), annotation(object, annotations::WORK_NAME));
+    (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name))
+}
+
+/// Reflects status and health of the object into the Work. Quiet when they stand there already.
+pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let (work, object) = (seen.work, seen.object);
+    if work.metadata.deletion_timestamp.is_some() {
+        return Plan::nothing(Because::Gone { object: Identity::of(object).key() });
+    }
+    let identity = Identity::of(object);
+    let manifests = &work.spec.workload.manifests;
+    let Some(ordinal) = manifests.iter().position(|manifest| same(&Identity::of(manifest), &identity)) else {
+        let message = format!("the Work has no manifest of {}", identity.key());
+        plan.push(
+            Effect::Event(Event::warning(reference(work), events::REFLECT_STATUS_FAILED, message.clone())),
+            Reason::NotInterpreted { message }.into(),
+        );
+        return plan;
+    };
+    let status = match seen.interpreter.reflect_status(object) {
+        Ok(Step::Done(status)) => status,
+        Err(error) => {
+            let message = error.to_string();
+            plan.push(
+                Effect::Event(Event::warning(reference(work), events::REFLECT_STATUS_FAILED, message.clone())),
+                Reason::NotInterpreted { message }.into(),
+            );
+            return plan;
+        }
+    };
+    let health = match seen.interpreter.health(object) {
+        Ok(Step::Done(None | Some(Health::Healthy))) => ResourceHealth::Healthy,
+        Ok(Step::Done(Some(Health::Unhealthy))) => ResourceHealth::Unhealthy,
+        Err(error) => {
+            let message = error.to_string();
+            let event = Event::warning(reference(work), events::INTERPRET_HEALTH_FAILED, message.clone());
+            plan.push(Effect::Event(event), Reason::NotInterpreted { message }.into());
+            ResourceHealth::Unknown
+        }
+    };
+    let gvk = identity.gvk();
+    let wanted = ManifestStatus {
+        identifier: ResourceIdentifier {
+            ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
+            group: gvk.group.to_string(),
+            version: gvk.version.to_string(),
+            kind: gvk.kind.to_string(),
+            namespace: identity.namespace.to_owned(),
+            name: identity.name.to_owned(),
+            ..ResourceIdentifier::default()
+        },
+        status,
+        health: Some(health),
+    };
+    let standing = work.status.as_ref().map(|status| status.manifest_statuses.as_slice()).unwrap_or_default();
+    if standing == std::slice::from_ref(&wanted) {
+        plan.note(Because::UpToDate);
+    } else {
+        let fields = Map::from_iter([("manifestStatuses".to_owned(), json!([wanted]))]);
+        plan.effects.push(Effect::Status(StatusPart { fields, conditions: Vec::new() }));
+    }
+    plan
+}
+
+fn same(manifest: &Identity<'_>, object: &Identity<'_>) -> bool {
+    // The member may serve the object in another version than the manifest's.
+    template::group(manifest.api_version) == template::group(object.api_version)
+        && (manifest.kind, manifest.namespace, manifest.name) == (object.kind, object.namespace, object.name)
+}
+
+fn reference(work: &Work) -> ironclad_api::work::ObjectReference {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ironclad_api::work::ObjectReference {
+        api_version: "work.karmada.io/v1alpha1".into(),
+        kind: "Work".into(),
+        namespace: text(&work.metadata.namespace),
+        name: text(&work.metadata.name),
+        uid: text(&work.metadata.uid),
+        resource_version: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::work::{WorkSpec, WorkloadTemplate};
+
+    use super::*;
+
+    fn object(ready: i64) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "web", "namespace": "shop", "generation": 3,
+                "annotations": {
+                    "resourcetemplate.karmada.io/generation": "7",
+                    "work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "web-x",
+                },
+            },
+            "spec": {"replicas": 2},
+            "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": ready, "availableReplicas": ready},
+        })
+    }
+
+    fn work() -> Work {
+        let manifest =
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}});
+        let mut work = Work::new(
+            "web-x",
+            WorkSpec { workload: WorkloadTemplate { manifests: vec![manifest] }, ..WorkSpec::default() },
+        );
+        work.metadata.namespace = Some("karmada-es-m1".into());
+        work
+    }
+
+    fn decided(work: &Work, object: &Value) -> Plan<Effect> {
+        decide(&Seen { work, object, interpreter: &Interpreter::default() })
+    }
+
+    fn applied(work: &Work, plan: &Plan<Effect>) -> Work {
+        let mut json = serde_json::to_value(work).unwrap();
+        for effect in &plan.effects {
+            if let Effect::Status(part) = effect {
+                json["status"] = StatusPart::applied(&json["status"], &[part]);
+            }
+        }
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn status_and_health_are_reflected_once() {
+        for (name, ready, health) in
+            [("all ready", 2, ResourceHealth::Healthy), ("one short", 1, ResourceHealth::Unhealthy)]
+        {
+            let (work, object) = (work(), object(ready));
+            let after = applied(&work, &decided(&work, &object));
+            let item = &after.status.as_ref().unwrap().manifest_statuses[0];
+            assert_eq!(item.health, Some(health), "{name}");
+            assert_eq!(item.identifier.kind, "Deployment", "{name}");
+            let status = item.status.as_ref().unwrap();
+            assert_eq!(status["readyReplicas"], ready, "{name}");
+            assert_eq!(status["resourceTemplateGeneration"], 7, "{name}");
+            assert!(decided(&after, &object).is_quiet(), "{name}: the second time nothing is new");
+        }
+    }
+
+    #[test]
+    fn what_does_not_belong_is_told_and_not_written() {
+        let mut other = object(2);
+        other["metadata"]["name"] = json!("other");
+        let plan = decided(&work(), &other);
+        assert!(matches!(&plan.effects[..], [Effect::Event(event)] if event.message.contains("shop/other")));
+        let mut odd = object(2);
+        odd["metadata"]["annotations"]["resourcetemplate.karmada.io/generation"] = json!("seven");
+        assert!(matches!(&decided(&work(), &odd).effects[..], [Effect::Event(_)]));
+        let mut leaving = work();
+        leaving.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH));
+        assert!(decided(&leaving, &object(2)).is_quiet());
+    }
+
+    #[test]
+    fn the_work_is_named_by_both_annotations() {
+        assert_eq!(work_of(&object(1)), Some(("karmada-es-m1", "web-x")));
+        assert_eq!(work_of(&json!({"metadata": {"annotations": {"work.karmada.io/name": "x"}}})), None);
+        assert_eq!(work_of(&json!({})), None);
+    }
+}

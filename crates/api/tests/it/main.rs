@@ -5,6 +5,7 @@
 mod fields;
 mod goldens;
 mod inventory;
+mod prose;
 mod reference;
 mod round_trip;
 mod shape;

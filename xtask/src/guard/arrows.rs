@@ -18,7 +18,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of ours, its side, and the crates of ours that it stands on.
-const CRATES: [(&str, Side, &[&str]); 24] = [
+const CRATES: [(&str, Side, &[&str]); 22] = [
     ("ironclad-api", Core, &[]),
     ("ironclad-patch", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
@@ -40,8 +40,6 @@ const CRATES: [(&str, Side, &[&str]); 24] = [
     ("ironclad-cli", Edge, &[ALL_OF_THE_CORE, "ironclad-runtime"]),
     ("ironclad", Edge, &[EVERYTHING]),
     ("ironclad-testkit", Edge, &[EVERYTHING]),
-    ("ironclad-fuzz", Edge, &[EVERYTHING]),
-    ("ironclad-estimator", Edge, &["ironclad-seam"]),
     ("xtask", Edge, &[]),
 ];
 

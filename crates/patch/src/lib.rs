@@ -9,6 +9,7 @@
 //! | [`schema`], [`builtin`] | which fields has a kind, and how do its lists merge (28) |
 //! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
 //! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
+//! | [`selector`], [`names`] | label and field selectors (10); which texts are names and labels (7) |
 //! | [`quantity`] | amounts of resources: reading, printing, sums, order |
 
 #[cfg(test)]
@@ -18,8 +19,10 @@ pub mod decode;
 pub mod error;
 pub mod json;
 pub mod merge;
+pub mod names;
 pub mod quantity;
 pub mod schema;
+pub mod selector;
 pub mod strategic;
 pub mod structural;
 

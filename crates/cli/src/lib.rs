@@ -1,1 +1,18 @@
-//! The verbs of the command line that are clients of the API.
+//! The verbs of the command line that are clients of the API (operations.md 2).
+//!
+//! Each verb is a library first (`join::register`, `unjoin::remove`, `crds::install`: functions over kube clients, which
+//! tests and `up` call too) and a thin command over it. Results go to stdout, everything else to stderr.
+
+pub mod completion;
+pub mod connect;
+pub mod crds;
+mod duration;
+pub mod join;
+pub mod print;
+pub mod report;
+pub mod unjoin;
+pub mod version;
+mod write;
+
+pub use duration::duration;
+pub use write::Outcome;

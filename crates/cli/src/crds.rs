@@ -1,0 +1,181 @@
+//! `ironclad crds`: prints our CustomResourceDefinitions, or installs them and waits until they are served.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ironclad_seam::Clock;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, PostParams},
+    core::{ApiResource, DynamicObject},
+};
+use serde_json::Value;
+
+use crate::{
+    connect::Plane,
+    print::{self, Output},
+    write::{FIELD_MANAGER, Outcome},
+};
+
+/// Requests that are under way at a time.
+const AT_ONCE: usize = 8;
+/// How often the server is asked whether a kind is served.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Print the CustomResourceDefinitions, or install them and wait until they are served.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad crds > crds.yaml
+  ironclad crds --install --kubeconfig plane.kubeconfig
+  ironclad crds --install --dry-run")]
+pub struct Command {
+    /// Install them in the control plane
+    #[arg(long)]
+    pub install: bool,
+    /// Only say what --install would do; the server checks it
+    #[arg(long, requires = "install")]
+    pub dry_run: bool,
+    /// How long to wait until every kind is served
+    #[arg(long, default_value = "60s", value_parser = crate::duration, value_name = "DURATION")]
+    pub timeout: Duration,
+    /// How to print them [default: yaml documents]
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If a definition is refused, or not served in time.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let crds = ironclad_api::crds::crds();
+    if command.install {
+        let client = command.plane.client().await?;
+        let done = install(&client, clock, crds, command.timeout, command.dry_run).await?;
+        let dry_run = if command.dry_run { " (server dry run)" } else { "" };
+        let lines = done.iter().map(|(name, outcome)| {
+            let outcome = match outcome {
+                Outcome::Created => "created",
+                Outcome::Updated => "configured",
+                Outcome::Unchanged => "unchanged",
+            };
+            format!("customresourcedefinition.apiextensions.k8s.io/{name} {outcome}{dry_run}\n")
+        });
+        return print::out(&lines.collect::<String>());
+    }
+    let objects: Vec<Value> = crds.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    let text = match command.output {
+        None => print::documents(&objects)?,
+        Some(output) if output.is_objects() => print::objects(output, &objects)?,
+        Some(Output::Name) => objects.iter().map(|object| print::name(object) + "\n").collect(),
+        Some(_) => print::table(&["NAME", "KIND", "SCOPE", "VERSIONS"], &crds.iter().map(row).collect::<Vec<_>>()),
+    };
+    print::out(&text)
+}
+
+fn row(crd: &CustomResourceDefinition) -> Vec<String> {
+    let versions: Vec<_> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+    vec![crd.name_any(), crd.spec.names.kind.clone(), crd.spec.scope.clone(), versions.join(",")]
+}
+
+/// Installs definitions, replacing older ones, and waits until a list of every kind is answered: then a watch can begin.
+///
+/// # Errors
+/// If a definition is refused, or a kind is not served in time.
+pub async fn install(
+    client: &Client,
+    clock: &Clock,
+    crds: Vec<CustomResourceDefinition>,
+    timeout: Duration,
+    dry_run: bool,
+) -> anyhow::Result<Vec<(String, Outcome)>> {
+    let installed: Vec<_> = stream::iter(crds.clone())
+        .map(|crd| async move {
+            let name = crd.name_any();
+            let outcome = put(client, crd, dry_run).await.with_context(|| {
+                format!(
+                    "CustomResourceDefinition {name} was not installed\n  try: a kubeconfig of a cluster administrator"
+                )
+            })?;
+            anyhow::Ok((name, outcome))
+        })
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    if !dry_run {
+        let deadline = clock.mono() + timeout;
+        stream::iter(crds)
+            .map(|crd| served(client, clock, crd, deadline, timeout))
+            .buffered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+    }
+    Ok(installed)
+}
+
+/// A definition is replaced whole: merged, fields that a newer version dropped would stay.
+async fn put(client: &Client, mut crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let name = crd.name_any();
+    loop {
+        let Some(present) = api.get_opt(&name).await? else {
+            match api.create(&params, &crd).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => continue,
+                created => return created.map(|_| Outcome::Created),
+            }
+        };
+        crd.metadata.resource_version = present.resource_version();
+        match api.replace(&name, &params, &crd).await {
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            replaced => {
+                let unchanged = replaced?.resource_version() == present.resource_version();
+                return Ok(if unchanged { Outcome::Unchanged } else { Outcome::Updated });
+            }
+        }
+    }
+}
+
+async fn served(
+    client: &Client,
+    clock: &Clock,
+    crd: CustomResourceDefinition,
+    deadline: tokio::time::Instant,
+    timeout: Duration,
+) -> anyhow::Result<()> {
+    let name = crd.name_any();
+    for version in crd.spec.versions.iter().filter(|version| version.served) {
+        let resource = ApiResource {
+            group: crd.spec.group.clone(),
+            version: version.name.clone(),
+            api_version: format!("{}/{}", crd.spec.group, version.name),
+            kind: crd.spec.names.kind.clone(),
+            plural: crd.spec.names.plural.clone(),
+        };
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let mut last;
+        loop {
+            match api.list_metadata(&ListParams::default().limit(1)).await {
+                Ok(_) => break,
+                // Not yet in the handler, or its storage is just being made.
+                Err(kube::Error::Api(status)) if [404, 429, 503].contains(&status.code) => {
+                    last = status.message.clone()
+                }
+                Err(error) => return Err(error).with_context(|| format!("{name} is installed but can't be listed")),
+            }
+            if clock.mono() >= deadline {
+                bail!(
+                    "timed out after {} s waiting for {name} to be served\n  because {last}\n  try: --timeout 5m",
+                    timeout.as_secs()
+                );
+            }
+            clock.sleep(LOOK).await;
+        }
+    }
+    Ok(())
+}

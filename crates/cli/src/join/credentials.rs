@@ -1,0 +1,109 @@
+//! The tokens by which the control plane identifies itself in a member.
+
+use std::time::Duration;
+
+use ironclad_api::names::{IMPERSONATOR, member_service_account};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{ConfigMap, Secret, ServiceAccount},
+    },
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+
+use super::{Join, JoinError, Side};
+
+/// How long the member's token controller may take.
+const FILLED_WITHIN: Duration = Duration::from_secs(30);
+/// How often its work is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// The ConfigMap that every namespace has with the certificate of its API server.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// What the control plane identifies itself with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    /// Tokens without an end, from Secrets of the member.
+    Static,
+    /// Tokens with an end, asked of the member; joining again renews them.
+    Token {
+        /// How long they are asked to hold; the member may grant less.
+        seconds: i64,
+    },
+}
+
+/// What the Secrets of the control plane hold.
+#[derive(Clone)]
+pub(super) struct Tokens {
+    /// Of the account that the controllers act as.
+    pub(super) controller: String,
+    /// Of the account that impersonates people.
+    pub(super) impersonator: String,
+    /// The certificates that the member's certificate must come from, as PEM.
+    pub(super) ca_bundle: String,
+}
+
+pub(super) async fn obtain(join: &Join<'_>) -> Result<Tokens, JoinError> {
+    let account = member_service_account(&join.options.cluster);
+    let (controller, impersonator) = (token(join, &account).await?, token(join, IMPERSONATOR).await?);
+    // The certificates by which we reached the member are the ones that are right for its address.
+    let ca_bundle = match &join.options.address.ca_bundle {
+        given if !given.is_empty() => given.clone(),
+        _ => controller.ca.clone().filter(|ca| !ca.is_empty()).unwrap_or(root_ca(join).await?),
+    };
+    Ok(Tokens { controller: controller.token, impersonator: impersonator.token, ca_bundle })
+}
+
+struct Token {
+    token: String,
+    ca: Option<String>,
+}
+
+async fn token(join: &Join<'_>, account: &str) -> Result<Token, JoinError> {
+    match join.options.credential {
+        Credential::Static => filled(join, account).await,
+        Credential::Token { seconds } => requested(join, account, seconds).await,
+    }
+}
+
+async fn filled(join: &Join<'_>, name: &str) -> Result<Token, JoinError> {
+    let namespace = &join.options.namespace;
+    let secrets: Api<Secret> = Api::namespaced(join.member.clone(), namespace);
+    let deadline = join.clock.mono() + FILLED_WITHIN;
+    loop {
+        let secret = secrets.get(name).await.map_err(join.failed(Side::Member, format!("reading Secret {name}")))?;
+        let text = |key: &str| {
+            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
+            bytes.and_then(|ByteString(bytes)| String::from_utf8(bytes.clone()).ok()).filter(|text| !text.is_empty())
+        };
+        if let Some(token) = text("token") {
+            return Ok(Token { token, ca: text("ca.crt") });
+        }
+        if join.clock.mono() >= deadline {
+            let (name, secret) = (join.options.cluster.clone(), format!("{namespace}/{name}"));
+            return Err(JoinError::NoToken { name, secret, seconds: FILLED_WITHIN.as_secs() });
+        }
+        join.clock.sleep(LOOK).await;
+    }
+}
+
+async fn requested(join: &Join<'_>, account: &str, seconds: i64) -> Result<Token, JoinError> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(join.member.clone(), &join.options.namespace);
+    let spec = TokenRequestSpec { expiration_seconds: Some(seconds), ..TokenRequestSpec::default() };
+    let request = TokenRequest { metadata: ObjectMeta::default(), spec: Some(spec), status: None };
+    let answer: TokenRequest = accounts
+        .create_subresource("token", account, &PostParams::default(), &request)
+        .await
+        .map_err(join.failed(Side::Member, format!("asking for a token of ServiceAccount {account}")))?;
+    Ok(Token { token: answer.status.and_then(|status| status.token).unwrap_or_default(), ca: None })
+}
+
+async fn root_ca(join: &Join<'_>) -> Result<String, JoinError> {
+    let maps: Api<ConfigMap> = Api::namespaced(join.member.clone(), &join.options.namespace);
+    let map = maps.get_opt(ROOT_CA).await.map_err(join.failed(Side::Member, format!("reading ConfigMap {ROOT_CA}")))?;
+    Ok(map.and_then(|map| map.data).and_then(|mut data| data.remove("ca.crt")).unwrap_or_default())
+}

@@ -1,0 +1,423 @@
+//! Joining a member that the control plane reaches itself (operations.md 2.3, 10.1, 10.2).
+//!
+//! [`register`] can be repeated: what is there is left or refreshed, and the Cluster is written last, so that a join that
+//! broke off leaves nothing that the controllers would act on.
+
+mod address;
+pub mod command;
+mod credentials;
+mod objects;
+mod preflight;
+
+use std::time::Duration;
+
+use ironclad_api::{
+    cluster::{Cluster, NAME_LENGTH_MAX, SyncMode},
+    namespaces,
+};
+use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use serde_json::Value;
+
+pub use address::Address;
+pub use credentials::Credential;
+pub use objects::{Objects, Rbac, objects};
+pub use preflight::Preflight;
+
+use crate::write::{self, Mode, Outcome};
+
+/// Clusters that are listed at a time.
+const PAGE: u32 = 500;
+/// How often the control plane is asked whether the cluster is ready.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is joined, and how.
+#[derive(Debug, Clone)]
+pub struct JoinOptions {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The namespace of credentials, in the control plane and in the member.
+    pub namespace: String,
+    /// How the control plane reaches the member.
+    pub address: Address,
+    /// What the control plane identifies itself with.
+    pub credential: Credential,
+    /// What it may do in the member.
+    pub rbac: Rbac,
+    /// Cloud provider, empty if none is to be set.
+    pub provider: String,
+    /// Region, empty if none is to be set.
+    pub region: String,
+    /// Failure zones, empty if none are to be set.
+    pub zones: Vec<String>,
+    /// How long to wait until the cluster is ready; none does not wait.
+    pub wait: Option<Duration>,
+}
+
+impl JoinOptions {
+    /// The defaults for a cluster at an address.
+    #[must_use]
+    pub fn new(cluster: &str, address: Address) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            namespace: namespaces::CLUSTER.to_owned(),
+            address,
+            credential: Credential::Static,
+            rbac: Rbac::Full,
+            provider: String::new(),
+            region: String::new(),
+            zones: Vec::new(),
+            wait: None,
+        }
+    }
+}
+
+/// What a join came to.
+#[derive(Debug, Clone)]
+pub struct Joined {
+    /// The Cluster as it was last seen.
+    pub cluster: Cluster,
+    /// Whether it was new.
+    pub outcome: Outcome,
+}
+
+/// Why a cluster was not joined.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The name can't be a cluster's.
+    #[error(
+        "cluster name {name:?} can't be used\n  because {why}\n  try: lower case letters, digits and '-', at most {NAME_LENGTH_MAX} of them"
+    )]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The name is taken by another cluster.
+    #[error(
+        "cluster {name} was not joined\n  because a cluster of that name with another identity ({id}) is joined already\n  \
+         try: another name, or first `ironclad unjoin {name}`"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The identity of the cluster that has it.
+        id: String,
+    },
+    /// The member is joined under another name.
+    #[error(
+        "cluster {name} was not joined\n  because the same cluster ({id}) is joined already as {other}\n  \
+         try: `ironclad unjoin {other}` first, or use {other}"
+    )]
+    JoinedAs {
+        /// The name that was asked for.
+        name: String,
+        /// The identity of the member.
+        id: String,
+        /// The name it has.
+        other: String,
+    },
+    /// The cluster is a pull member.
+    #[error(
+        "cluster {name} was not joined\n  because it is registered in pull mode, and the mode can't change\n  \
+         try: `ironclad unregister {name}` first"
+    )]
+    Pull {
+        /// The name.
+        name: String,
+    },
+    /// The cluster is being removed.
+    #[error(
+        "cluster {name} was not joined\n  because it is just being removed\n  \
+         try: again when `kubectl get cluster {name}` finds nothing"
+    )]
+    Leaving {
+        /// The name.
+        name: String,
+    },
+    /// The member has no namespace kube-system to be identified by, or says no uid.
+    #[error("cluster {name} was not joined\n  because the member has no namespace kube-system to be known by")]
+    NoIdentity {
+        /// The name.
+        name: String,
+    },
+    /// The member did not fill a token Secret.
+    #[error(
+        "cluster {name} was not joined\n  because no token appeared in Secret {secret} of the member within {seconds} s: its \
+         kube-controller-manager may not run\n  try: --credential=token"
+    )]
+    NoToken {
+        /// The name.
+        name: String,
+        /// The Secret, as namespace/name.
+        secret: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The cluster is joined but not ready.
+    #[error(
+        "timed out after {seconds} s waiting for cluster {name} to be ready\n  because {last}\n  \
+         try: kubectl describe cluster {name}; it is joined, and `ironclad run` must be running"
+    )]
+    NotReady {
+        /// The name.
+        name: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What its Ready condition said last.
+        last: String,
+    },
+    /// A server refused or did not answer.
+    #[error("cluster {name} was not joined: {doing} in the {side}\n  try: {}", side.remedy())]
+    Server {
+        /// The name.
+        name: String,
+        /// What was attempted.
+        doing: String,
+        /// Where.
+        side: Side,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+/// One of the two servers of a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The control plane.
+    Plane,
+    /// The member.
+    Member,
+}
+
+impl Side {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Plane => {
+                "--kubeconfig FILE of an administrator of the control plane, and `ironclad crds --install` if it is new"
+            }
+            Self::Member => "--cluster-kubeconfig FILE of an administrator of the member",
+        }
+    }
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plane => "control plane",
+            Self::Member => "member",
+        })
+    }
+}
+
+/// Registers a member with the control plane; again, it refreshes credentials and address.
+///
+/// # Errors
+/// If the name or the member is taken, or a server refuses; nothing that was written has to be taken back.
+pub async fn register(
+    plane: Client,
+    member: Client,
+    clock: &Clock,
+    options: &JoinOptions,
+) -> Result<Joined, JoinError> {
+    check_name(&options.cluster)?;
+    let join = Join { plane, member, clock, options };
+    let id = join.identity().await?;
+    join.refuse_taken(&id).await?;
+    let objects = objects(options, &id);
+    for object in &objects.member {
+        join.write(Side::Member, object).await?;
+    }
+    let tokens = credentials::obtain(&join).await?;
+    join.write(Side::Plane, &objects.plane_namespace).await?;
+    for secret in objects::secrets(options, &tokens) {
+        join.write(Side::Plane, &secret).await?;
+    }
+    let (outcome, cluster) = join.write(Side::Plane, &objects.cluster).await?;
+    // The Secrets go with the Cluster, whatever removes it.
+    for owned in objects::owned_secrets(options, &cluster) {
+        join.write(Side::Plane, &owned).await?;
+    }
+    let cluster = join.ready(cluster).await?;
+    Ok(Joined { cluster, outcome })
+}
+
+/// Says what is wrong with a cluster's name.
+///
+/// # Errors
+/// If it is none.
+pub fn check_name(name: &str) -> Result<(), JoinError> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > NAME_LENGTH_MAX {
+        "it is too long: its namespace karmada-es-NAME has to fit into 63 characters"
+    } else if !name.chars().all(inner) {
+        "it has a character that DNS labels don't have"
+    } else if name.starts_with('-') || name.ends_with('-') {
+        "it begins or ends with '-'"
+    } else {
+        return Ok(());
+    };
+    Err(JoinError::Name { name: name.to_owned(), why })
+}
+
+/// One join that is under way.
+struct Join<'a> {
+    plane: Client,
+    member: Client,
+    clock: &'a Clock,
+    options: &'a JoinOptions,
+}
+
+impl Join<'_> {
+    fn client(&self, side: Side) -> &Client {
+        match side {
+            Side::Plane => &self.plane,
+            Side::Member => &self.member,
+        }
+    }
+
+    fn failed(&self, side: Side, doing: impl Into<String>) -> impl FnOnce(kube::Error) -> JoinError {
+        let (name, doing) = (self.options.cluster.clone(), doing.into());
+        move |source| JoinError::Server { name, doing, side, source: Box::new(source) }
+    }
+
+    async fn write(&self, side: Side, object: &Value) -> Result<(Outcome, Cluster), JoinError> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let doing = format!("writing {} {}", text("/kind"), text("/metadata/name"));
+        let (outcome, written) =
+            write::ensure(self.client(side), object, Mode::Keep).await.map_err(self.failed(side, doing))?;
+        tracing::debug!(%side, kind = text("/kind"), name = text("/metadata/name"), ?outcome, "object is written");
+        let cluster = Cluster { metadata: written.metadata, ..Cluster::default() };
+        Ok((outcome, cluster))
+    }
+
+    /// The uid of the member's kube-system namespace.
+    async fn identity(&self) -> Result<String, JoinError> {
+        let namespaces: Api<Namespace> = Api::all(self.member.clone());
+        let doing = "reading namespace kube-system";
+        let found = namespaces.get_opt(namespaces::KUBE_SYSTEM).await.map_err(self.failed(Side::Member, doing))?;
+        found
+            .and_then(|namespace| namespace.uid())
+            .ok_or_else(|| JoinError::NoIdentity { name: self.options.cluster.clone() })
+    }
+
+    async fn refuse_taken(&self, id: &str) -> Result<(), JoinError> {
+        let clusters: Api<Cluster> = Api::all(self.plane.clone());
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = clusters.list(&params).await.map_err(self.failed(Side::Plane, "listing clusters"))?;
+            for cluster in &page.items {
+                refuse(cluster, &self.options.cluster, id)?;
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn ready(&self, written: Cluster) -> Result<Cluster, JoinError> {
+        let clusters: Api<Cluster> = Api::all(self.plane.clone());
+        let name = written.name_any();
+        let deadline = self.options.wait.map(|wait| (self.clock.mono() + wait, wait));
+        loop {
+            let cluster = clusters.get(&name).await.map_err(self.failed(Side::Plane, "reading the cluster"))?;
+            let Some((deadline, wait)) = deadline else { return Ok(cluster) };
+            if cluster.ready() == Some("True") {
+                return Ok(cluster);
+            }
+            if self.clock.mono() >= deadline {
+                let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+                let last = ironclad_api::conditions::get(conditions, "Ready").map_or_else(
+                    || "no controller has looked at it yet".to_owned(),
+                    |c| format!("{}: {}", c.reason, c.message),
+                );
+                return Err(JoinError::NotReady { name, seconds: wait.as_secs(), last });
+            }
+            self.clock.sleep(LOOK).await;
+        }
+    }
+}
+
+/// Whether a cluster that is there stands in the way of one of this name and identity.
+fn refuse(cluster: &Cluster, name: &str, id: &str) -> Result<(), JoinError> {
+    let owned = || name.to_owned();
+    if cluster.name_any() != name {
+        let same = !cluster.spec.id.is_empty() && cluster.spec.id == id;
+        return if same {
+            Err(JoinError::JoinedAs { name: owned(), id: id.to_owned(), other: cluster.name_any() })
+        } else {
+            Ok(())
+        };
+    }
+    if cluster.metadata.deletion_timestamp.is_some() {
+        return Err(JoinError::Leaving { name: owned() });
+    }
+    if cluster.spec.sync_mode == SyncMode::Pull {
+        return Err(JoinError::Pull { name: owned() });
+    }
+    if !cluster.spec.id.is_empty() && cluster.spec.id != id {
+        return Err(JoinError::NameTaken { name: owned(), id: cluster.spec.id.clone() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::{Time, cluster::ClusterSpec};
+
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in ["member1", "a", "0-1", &"x".repeat(48)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for (name, why) in [
+            ("", "it is empty"),
+            ("Member1", "a character"),
+            ("a.b", "a character"),
+            ("-a", "begins or ends"),
+            ("a-", "begins or ends"),
+            (&"x".repeat(49), "too long"),
+        ] {
+            assert!(check_name(name).unwrap_err().to_string().contains(why), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_way() {
+        let cluster =
+            |name: &str, id: &str| Cluster::new(name, ClusterSpec { id: id.into(), ..ClusterSpec::default() });
+        let leaving = || {
+            let mut cluster = cluster("m1", "1");
+            cluster.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+            cluster
+        };
+        let pull = || {
+            let mut cluster = cluster("m1", "1");
+            cluster.spec.sync_mode = SyncMode::Pull;
+            cluster
+        };
+        for (name, present, want) in [
+            ("another cluster", cluster("m2", "2"), None),
+            ("another cluster that says no identity", cluster("m2", ""), None),
+            ("the same cluster again", cluster("m1", "1"), None),
+            ("the same name, identity not known yet", cluster("m1", ""), None),
+            ("the same name, another cluster", cluster("m1", "2"), Some("with another identity (2) is joined already")),
+            ("the same cluster, another name", cluster("m2", "1"), Some("is joined already as m2")),
+            ("just being removed", leaving(), Some("it is just being removed")),
+            ("a pull member", pull(), Some("registered in pull mode")),
+        ] {
+            let got = refuse(&present, "m1", "1").err().map(|error| error.to_string());
+            assert_eq!(got.is_some(), want.is_some(), "{name}: {got:?}");
+            if let (Some(got), Some(want)) = (got, want) {
+                assert!(got.contains(want), "{name}: {got}");
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What can be told of a member before anything is written to it.
+
+use std::time::Duration;
+
+use ironclad_api::labels::{MANAGED, TRUE};
+use ironclad_seam::Clock;
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Service},
+    },
+    apimachinery::pkg::version::Info,
+};
+use kube::{Api, Client, Resource, api::ListParams, client::Body};
+use serde::de::DeserializeOwned;
+
+/// Skew of clocks that is worth a word: signed tokens and leases suffer from it.
+const SKEW_MAX: SignedDuration = SignedDuration::from_secs(5);
+/// An answer that takes longer is worth a word.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What a member says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preflight {
+    /// Its git version.
+    pub version: String,
+    /// How long an answer took.
+    pub latency: Duration,
+    /// How far its clock is ahead of ours, to the second; nothing if it doesn't say.
+    pub skew: Option<SignedDuration>,
+    /// Objects of common kinds that a control plane put there before.
+    pub managed_objects: i64,
+}
+
+impl Preflight {
+    /// Asks the member.
+    ///
+    /// # Errors
+    /// If it does not answer, or not with a version.
+    pub async fn of(member: &Client, clock: &Clock) -> Result<Self, kube::Error> {
+        let began = clock.mono();
+        let request = http::Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+        let response = member.send(request).await?;
+        let latency = clock.mono() - began;
+        let date = response.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+        let skew = date.and_then(|date| skew(date, clock.wall()));
+        let info: Info = member.apiserver_version().await?;
+        let mut managed_objects = 0;
+        managed_objects += managed::<Deployment>(member).await;
+        managed_objects += managed::<ConfigMap>(member).await;
+        managed_objects += managed::<Service>(member).await;
+        Ok(Self { version: info.git_version, latency, skew, managed_objects })
+    }
+
+    /// What a person should know, one line each.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines =
+            vec![format!("member: Kubernetes {}, answers in {} ms", self.version, self.latency.as_millis())];
+        if self.latency > SLOW {
+            lines.push(format!("warning: the member is slow to answer ({} ms)", self.latency.as_millis()));
+        }
+        if let Some(skew) = self.skew.filter(|skew| skew.abs() > SKEW_MAX) {
+            lines.push(format!("warning: the member's clock is {} s away from this machine's", skew.as_secs()));
+        }
+        if self.managed_objects > 0 {
+            lines.push(format!(
+                "warning: the member has {} objects that a control plane put there before (label {MANAGED}={TRUE})",
+                self.managed_objects
+            ));
+        }
+        lines
+    }
+}
+
+/// How far a `Date` header is ahead of `now`; within its second it is not.
+fn skew(date: &str, now: Timestamp) -> Option<SignedDuration> {
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
+    Some(SignedDuration::from_secs(date.as_second() - now.as_second()))
+}
+
+/// Counted as far as the member lets us; a preflight refuses nobody.
+async fn managed<K>(member: &Client) -> i64
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let labelled = ListParams::default().labels(&format!("{MANAGED}={TRUE}")).limit(1);
+    let list = Api::<K>::all(member.clone()).list_metadata(&labelled).await;
+    list.map_or(0, |list| list.items.len() as i64 + list.metadata.remaining_item_count.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks() {
+        let now: Timestamp = "2026-11-21T08:00:00.9Z".parse().unwrap();
+        assert_eq!(skew("Sat, 21 Nov 2026 08:00:00 GMT", now), Some(SignedDuration::ZERO));
+        assert_eq!(skew("Sat, 21 Nov 2026 08:01:00 GMT", now), Some(SignedDuration::from_secs(60)));
+        assert_eq!(skew("yesterday", now), None);
+    }
+
+    #[test]
+    fn only_what_is_odd_is_a_warning() {
+        let fine = Preflight {
+            version: "v1.36.3".into(),
+            latency: Duration::from_millis(4),
+            skew: Some(SignedDuration::from_secs(-5)),
+            managed_objects: 0,
+        };
+        assert_eq!(fine.lines(), ["member: Kubernetes v1.36.3, answers in 4 ms"]);
+        let odd = Preflight {
+            latency: Duration::from_millis(501),
+            skew: Some(SignedDuration::from_secs(-6)),
+            managed_objects: 3,
+            ..fine
+        };
+        assert_eq!(odd.lines().iter().filter(|line| line.starts_with("warning: ")).count(), 3, "{:?}", odd.lines());
+    }
+}

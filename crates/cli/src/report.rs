@@ -1,0 +1,133 @@
+//! What a person reads when something did not work: what did not happen, why, what to do next (style.md 6).
+
+use std::fmt::Write as _;
+
+/// The exit code of a verb that did what it was asked.
+pub const DONE: u8 = 0;
+/// The exit code of a verb that could not do what it was asked.
+pub const FAILED: u8 = 1;
+/// The exit code of a verb that was asked wrongly.
+pub const MISUSED: u8 = 2;
+
+/// The verb was asked for something that makes no sense, whatever the state of the world.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misused(pub String);
+
+/// The exit code that an error leads to.
+#[must_use]
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.chain().any(|cause| cause.is::<Misused>()) { MISUSED } else { FAILED }
+}
+
+/// The error in at most three kinds of lines. A message may bring lines of its own that begin with `because` and `try:`;
+/// a cause that is part of what was said already is not said again.
+#[must_use]
+pub fn render(error: &anyhow::Error) -> String {
+    let (mut what, mut because, mut remedies) = (String::new(), Vec::<String>::new(), Vec::<String>::new());
+    for cause in error.chain() {
+        let text = cause.downcast_ref::<kube::Error>().map_or_else(|| cause.to_string(), answer);
+        let said = |line: &str| what.contains(line) || because.iter().any(|b| b.contains(line));
+        if said(&text) {
+            continue;
+        }
+        for (i, line) in text.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
+            if let Some(remedy) = line.strip_prefix("try: ") {
+                remedies.push(remedy.to_owned());
+            } else if let Some(reason) = line.strip_prefix("because ") {
+                because.push(reason.to_owned());
+            } else if what.is_empty() {
+                line.clone_into(&mut what);
+            } else if i > 0 && because.is_empty() {
+                let _ = write!(what, " {line}");
+            } else {
+                because.push(line.to_owned());
+            }
+        }
+    }
+    let mut text = format!("error: {what}");
+    if !because.is_empty() {
+        let _ = write!(text, "\n  because {}", because.join(": "));
+    }
+    for remedy in remedies {
+        let _ = write!(text, "\n  try: {remedy}");
+    }
+    text
+}
+
+/// What a server answered, or why it did not, in one line.
+#[must_use]
+pub fn answer(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => "the server did not accept the credentials (401)".to_owned(),
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            format!(
+                "Error from server ({}): {}",
+                if status.reason.is_empty() { "Unknown" } else { &status.reason },
+                status.message
+            )
+        }
+        kube::Error::Api(status) => format!("the server answered {} {}", status.code, status.reason),
+        other => innermost(other),
+    }
+}
+
+/// The last cause says it best: wrappers only say that something failed.
+fn innermost(error: &kube::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+    use kube::core::Status;
+
+    use super::*;
+
+    fn from_server(code: u16, reason: &str, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn three_kinds_of_lines() {
+        let plain = anyhow!("port 6443 is taken");
+        assert_eq!(render(&plain), "error: port 6443 is taken");
+        let chain = Err::<(), _>(from_server(403, "Forbidden", "secrets is forbidden"))
+            .context("cluster member1 was not joined\n  try: a kubeconfig of an administrator")
+            .unwrap_err();
+        let want = "error: cluster member1 was not joined\n  because Error from server (Forbidden): secrets is forbidden\n  \
+                    try: a kubeconfig of an administrator";
+        assert_eq!(render(&chain), want);
+        let own = anyhow!(
+            "the plane does not serve work.karmada.io\n  because the CRDs are missing\n  try: ironclad crds --install"
+        );
+        let want = "error: the plane does not serve work.karmada.io\n  because the CRDs are missing\n  try: ironclad crds --install";
+        assert_eq!(render(&own), want);
+        let twice = Err::<(), _>(anyhow!("no such file")).context("kubeconfig x: no such file").unwrap_err();
+        assert_eq!(render(&twice), "error: kubeconfig x: no such file", "a cause is said once");
+    }
+
+    #[test]
+    fn answers_of_servers() {
+        assert_eq!(
+            answer(&from_server(401, "Unauthorized", "Unauthorized")),
+            "the server did not accept the credentials (401)"
+        );
+        assert_eq!(
+            answer(&from_server(409, "AlreadyExists", "it exists")),
+            "Error from server (AlreadyExists): it exists"
+        );
+        assert_eq!(answer(&from_server(500, "", "")), "the server answered 500 ");
+    }
+
+    #[test]
+    fn codes() {
+        assert_eq!(exit_code(&anyhow!("x")), FAILED);
+        let misused = Err::<(), _>(Misused("needs --yes".into())).context("member1 was not unjoined").unwrap_err();
+        assert_eq!(exit_code(&misused), MISUSED);
+    }
+}

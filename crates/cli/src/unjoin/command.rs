@@ -1,0 +1,135 @@
+//! `ironclad unjoin`.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use ironclad_seam::Clock;
+
+use super::{Impact, Stuck, clean, find, impact, remove};
+use crate::{
+    connect::{self, Plane},
+    join::command::DryRun,
+    print,
+    report::{Misused, answer},
+};
+
+/// Take a push member out of the fleet.
+///
+/// Its workloads are removed from it; those that may run elsewhere are scheduled anew. With --cluster-kubeconfig what the
+/// join put into the member is removed too.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad unjoin member1
+  ironclad unjoin member1 --dry-run
+  ironclad unjoin member1 --no-drain --yes --cluster-kubeconfig member1.kubeconfig
+  ironclad unjoin member1 --force --yes --wait 10s")]
+pub struct Command {
+    /// The cluster
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// Kubeconfig of the member, to clean up there
+    #[arg(long, value_name = "FILE", help_heading = "Member")]
+    pub cluster_kubeconfig: Option<PathBuf>,
+    /// Context in the member's kubeconfig [default: the cluster's name, else its current context]
+    #[arg(long, value_name = "NAME", help_heading = "Member", requires = "cluster_kubeconfig")]
+    pub cluster_context: Option<String>,
+    /// Namespace of credentials in the member
+    #[arg(long, value_name = "NAME", default_value = ironclad_api::namespaces::CLUSTER)]
+    pub cluster_namespace: String,
+    /// Go on although bindings target the cluster: their replicas there are lost at once
+    #[arg(long)]
+    pub no_drain: bool,
+    /// Don't ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How long to wait until the cluster is gone
+    #[arg(long, value_parser = crate::duration, default_value = "60s", value_name = "DURATION")]
+    pub wait: Duration,
+    /// Go on although bindings target the cluster, and if it does not go in time take its finalizers away: objects may stay in the member
+    #[arg(long)]
+    pub force: bool,
+    /// Only say what would happen
+    #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+    pub dry_run: DryRun,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the cluster can't be removed, or somebody says no.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let name = &command.cluster;
+    if command.wait.is_zero() {
+        return Err(Misused("--wait must be longer than nothing".to_owned()).into());
+    }
+    let plane = command.plane.client().await?;
+    let member = match &command.cluster_kubeconfig {
+        Some(file) => Some(member(file, command.cluster_context.as_deref(), name).await?),
+        None => None,
+    };
+    let cluster = find(&plane, name).await?;
+    let impact = impact(&plane, name).await?;
+    eprintln!("cluster {name}: {impact}");
+    if command.dry_run != DryRun::None {
+        return print::out(&format!("cluster({name}) would be unjoined (dry run)\n"));
+    }
+    refuse(command, impact)?;
+    confirm(command)?;
+    let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
+    remove(&plane, clock, &cluster, command.wait, stuck).await?;
+    if let Some(member) = member {
+        match clean(&member, name, &command.cluster_namespace).await {
+            Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
+                eprintln!("warning: the member is not cleaned up: {doing}: {}", answer(&source));
+            }
+            cleaned => cleaned?,
+        }
+    }
+    print::out(&format!("cluster({name}) is unjoined successfully\n"))
+}
+
+async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {
+    let kubeconfig = connect::read(Some(file))?;
+    let named = kubeconfig.contexts.iter().any(|context| context.name == cluster);
+    let context = context.or_else(|| named.then_some(cluster));
+    connect::client(connect::config(kubeconfig, context, "member").await?)
+}
+
+fn refuse(command: &Command, impact: Impact) -> Result<(), Misused> {
+    if !impact.is_targeted() || command.no_drain || command.force {
+        return Ok(());
+    }
+    Err(Misused(format!(
+        "cluster {name} was not unjoined\n  because bindings still target it\n  \
+         try: ironclad unjoin {name} --no-drain, if their replicas there may be lost at once",
+        name = command.cluster
+    )))
+}
+
+fn confirm(command: &Command) -> anyhow::Result<()> {
+    if command.yes {
+        return Ok(());
+    }
+    let name = &command.cluster;
+    if !std::io::stdin().is_terminal() {
+        return Err(
+            Misused(format!("cluster {name} was not unjoined\n  because nobody can be asked\n  try: --yes")).into()
+        );
+    }
+    eprint!("unjoin cluster {name}? [y/N] ");
+    std::io::stderr().flush().context("asking")?;
+    let mut reply = String::new();
+    std::io::stdin().read_line(&mut reply).context("reading the reply")?;
+    if matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        anyhow::bail!("cluster {name} was not unjoined\n  because you said no")
+    }
+}

@@ -1,0 +1,54 @@
+//! Taking the finalizers away of what holds a cluster: its Works, its execution space, itself.
+
+use ironclad_api::{cluster::Cluster, names::execution_namespace, work::Work};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{UnjoinError, each, failed};
+
+/// In this order, so that nothing outlives what it belongs to.
+pub(super) async fn strip(plane: &Client, cluster: &str) -> Result<(), UnjoinError> {
+    let space = execution_namespace(cluster);
+    let works: Api<Work> = Api::namespaced(plane.clone(), &space);
+    let mut held = Vec::new();
+    each(&works, |work| held.push(work.name_any())).await.map_err(failed(cluster, "listing its Works"))?;
+    for name in held {
+        let doing = format!("releasing Work {name}");
+        gone_is_fine(release(&works, &name).await).map_err(failed(cluster, doing))?;
+    }
+    let namespaces: Api<Namespace> = Api::all(plane.clone());
+    let deleting = format!("deleting namespace {space}");
+    gone_is_fine(namespaces.delete(&space, &DeleteParams::default()).await.map(drop))
+        .map_err(failed(cluster, deleting))?;
+    let doing = format!("releasing namespace {space}");
+    gone_is_fine(finalize(&namespaces, &space).await).map_err(failed(cluster, doing))?;
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    gone_is_fine(release(&clusters, cluster).await).map_err(failed(cluster, "releasing it"))
+}
+
+async fn release<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    api.patch_metadata(name, &PatchParams::default(), &patch).await.map(drop)
+}
+
+/// A namespace has finalizers of its own kind, which only its subresource takes away.
+async fn finalize(namespaces: &Api<Namespace>, name: &str) -> Result<(), kube::Error> {
+    let mut namespace = namespaces.get(name).await?;
+    namespace.metadata.finalizers = None;
+    namespace.spec.get_or_insert_default().finalizers = None;
+    namespaces.replace_subresource("finalize", name, &PostParams::default(), &namespace).await.map(drop)
+}
+
+fn gone_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other,
+    }
+}

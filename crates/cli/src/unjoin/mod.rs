@@ -1,0 +1,229 @@
+//! Taking a push member out of the fleet (operations.md 2.4).
+
+pub mod command;
+mod force;
+mod member;
+
+use std::time::Duration;
+
+use ironclad_api::{
+    cluster::{Cluster, SyncMode},
+    names::execution_namespace,
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
+};
+use ironclad_seam::Clock;
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, Preconditions},
+};
+use serde::de::DeserializeOwned;
+
+pub use member::clean;
+
+/// Objects that are listed at a time.
+const PAGE: u32 = 500;
+/// How often the control plane is asked whether the cluster is gone.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What removing a cluster would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Impact {
+    /// Works in its execution space.
+    pub works: usize,
+    /// Bindings that have it as a target among others.
+    pub losing: usize,
+    /// Bindings that have it as their only target.
+    pub left_empty: usize,
+}
+
+impl Impact {
+    /// Whether bindings target the cluster.
+    #[must_use]
+    pub fn is_targeted(&self) -> bool {
+        self.losing + self.left_empty > 0
+    }
+
+    fn count(&mut self, spec: &ResourceBindingSpec, cluster: &str) {
+        if spec.target(cluster).is_some() {
+            if spec.clusters.len() > 1 { self.losing += 1 } else { self.left_empty += 1 }
+        }
+    }
+}
+
+impl std::fmt::Display for Impact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { works, losing, left_empty } = self;
+        write!(f, "{works} works, {losing} bindings would lose a replica, {left_empty} would have no cluster left")
+    }
+}
+
+/// Why a cluster was not removed.
+#[derive(Debug, thiserror::Error)]
+pub enum UnjoinError {
+    /// There is no such cluster.
+    #[error("no cluster object {name} found in the control plane\n  try: kubectl get clusters")]
+    NotFound {
+        /// Its name.
+        name: String,
+    },
+    /// It is a pull member.
+    #[error(
+        "cluster {name} was not unjoined\n  because it is registered in pull mode\n  try: ironclad unregister {name}"
+    )]
+    Pull {
+        /// Its name.
+        name: String,
+    },
+    /// It is still there.
+    #[error(
+        "timed out after {seconds} s waiting for cluster {name} to go\n  because {holds}\n  \
+         try: kubectl describe cluster {name}; or --force, which may leave objects in the member"
+    )]
+    StillThere {
+        /// Its name.
+        name: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What holds it.
+        holds: String,
+    },
+    /// A server refused or did not answer.
+    #[error("cluster {name} was not unjoined: {doing}")]
+    Server {
+        /// Its name.
+        name: String,
+        /// What was attempted.
+        doing: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+fn failed(name: &str, doing: impl Into<String>) -> impl FnOnce(kube::Error) -> UnjoinError {
+    let (name, doing) = (name.to_owned(), doing.into());
+    move |source| UnjoinError::Server { name, doing, source: Box::new(source) }
+}
+
+/// The cluster, if it may be unjoined.
+///
+/// # Errors
+/// If there is none, or it is a pull member.
+pub async fn find(plane: &Client, name: &str) -> Result<Cluster, UnjoinError> {
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    let cluster = clusters.get_opt(name).await.map_err(failed(name, "reading it"))?;
+    match cluster {
+        None => Err(UnjoinError::NotFound { name: name.to_owned() }),
+        Some(cluster) if cluster.spec.sync_mode == SyncMode::Pull => Err(UnjoinError::Pull { name: name.to_owned() }),
+        Some(cluster) => Ok(cluster),
+    }
+}
+
+/// What removing the cluster would do.
+///
+/// # Errors
+/// If the control plane can't be asked.
+pub async fn impact(plane: &Client, cluster: &str) -> Result<Impact, UnjoinError> {
+    let mut impact = Impact::default();
+    let works = Api::<Work>::namespaced(plane.clone(), &execution_namespace(cluster));
+    each(&works, |_| impact.works += 1).await.map_err(failed(cluster, "listing its Works"))?;
+    let bindings = Api::<ResourceBinding>::all(plane.clone());
+    let listing = "listing ResourceBindings";
+    each(&bindings, |binding| impact.count(&binding.spec, cluster)).await.map_err(failed(cluster, listing))?;
+    let bindings = Api::<ClusterResourceBinding>::all(plane.clone());
+    let listing = "listing ClusterResourceBindings";
+    each(&bindings, |binding| impact.count(&binding.spec, cluster)).await.map_err(failed(cluster, listing))?;
+    Ok(impact)
+}
+
+/// Visits every object, a page at a time.
+async fn each<K>(api: &Api<K>, mut visit: impl FnMut(&K)) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        page.items.iter().for_each(&mut visit);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// What to do when a cluster does not go by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    /// Say so.
+    Tell,
+    /// Take its finalizers away: objects may stay in the member.
+    Force,
+}
+
+/// Deletes the cluster and waits until it is gone.
+///
+/// # Errors
+/// If it is refused, or still there in the end.
+pub async fn remove(
+    plane: &Client,
+    clock: &Clock,
+    cluster: &Cluster,
+    wait: Duration,
+    stuck: Stuck,
+) -> Result<(), UnjoinError> {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    let uid = cluster.metadata.uid.clone();
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid, resource_version: None }),
+        ..DeleteParams::background()
+    };
+    match clusters.delete(name, &params).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        Err(error) => return Err(failed(name, "deleting it")(error)),
+    }
+    let deadline = clock.mono() + wait;
+    let mut forced = stuck == Stuck::Tell;
+    loop {
+        let present = clusters.get_opt(name).await.map_err(failed(name, "reading it"))?;
+        let Some(present) = present.filter(|present| present.metadata.uid == cluster.metadata.uid) else {
+            return Ok(());
+        };
+        if clock.mono() >= deadline {
+            if forced {
+                let finalizers = present.metadata.finalizers.unwrap_or_default().join(", ");
+                let holds = format!("its finalizers are not released: {finalizers}");
+                return Err(UnjoinError::StillThere { name: name.to_owned(), seconds: wait.as_secs(), holds });
+            }
+            force::strip(plane, name).await?;
+            forced = true;
+            continue;
+        }
+        clock.sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::work::TargetCluster;
+
+    use super::*;
+
+    #[test]
+    fn impact_counts_those_that_target_it() {
+        let spec = |names: &[&str]| ResourceBindingSpec {
+            clusters: names
+                .iter()
+                .map(|n| TargetCluster { name: (*n).to_owned(), ..TargetCluster::default() })
+                .collect(),
+            ..ResourceBindingSpec::default()
+        };
+        let mut impact = Impact { works: 4, ..Impact::default() };
+        for names in [&["m1"][..], &["m1", "m2"], &["m2"], &[]] {
+            impact.count(&spec(names), "m1");
+        }
+        assert_eq!(impact.to_string(), "4 works, 1 bindings would lose a replica, 1 would have no cluster left");
+        assert!(impact.is_targeted() && !Impact { works: 1, ..Impact::default() }.is_targeted());
+    }
+}

@@ -14,8 +14,9 @@ use crate::{
     registry::{Resource, Resources, builtin_groups, group_version},
     request::Query,
     respond::{self, Reply},
-    schema,
 };
+
+mod schemas;
 
 /// A document and the hash in its address.
 #[derive(Debug, Clone)]
@@ -108,7 +109,7 @@ impl Cache {
 
 fn make(group: &str, version: &str, resources: &Resources) -> Document {
     let mut paths = serde_json::Map::new();
-    let mut schemas = schema::OpenApiSchemas::default();
+    let mut schemas = schemas::Schemas::default();
     for resource in resources.values() {
         if resource.verbs.contains(&"create") {
             paths.insert(format!("{}/{{name}}", collection_path(resource)), operations(resource, group, version));

@@ -86,24 +86,3 @@ pub(crate) fn strategic(resource: &Resource, object: Value, patch: &Value) -> Re
         }
     }
 }
-
-/// The `components.schemas` of an OpenAPI document.
-#[derive(Default)]
-pub(crate) struct OpenApiSchemas(serde_json::Map<String, Value>);
-
-impl OpenApiSchemas {
-    /// Adds the schema of a resource's kind and what it refers to.
-    pub(crate) fn add(&mut self, resource: &Resource) {
-        let Some(custom) = resource.custom() else { return };
-        let reversed: Vec<&str> = resource.group.split('.').rev().collect();
-        let name = format!("{}.{}.{}", reversed.join("."), resource.version, resource.kind);
-        let mut schema = custom.open_api.clone();
-        schema["x-kubernetes-group-version-kind"] =
-            serde_json::json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
-        self.0.insert(name, schema);
-    }
-
-    pub(crate) fn finish(self) -> Value {
-        Value::Object(self.0)
-    }
-}

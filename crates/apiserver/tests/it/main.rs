@@ -4,4 +4,5 @@ mod support;
 
 mod crud;
 mod custom;
+mod tls;
 mod watching;

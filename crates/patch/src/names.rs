@@ -139,7 +139,8 @@ mod tests {
     #[test]
     fn good_and_bad_names() {
         let long = "a".repeat(64);
-        let checks: [(&str, fn(&str) -> Vec<String>, &[&str], &[&str]); 5] = [
+        type Case<'t> = (&'t str, fn(&str) -> Vec<String>, &'t [&'t str], &'t [&'t str]);
+        let checks: [Case<'_>; 5] = [
             ("label", dns1123_label, &["a", "1-a"], &["", "a.b", "A", "-a", "a-", &long]),
             ("subdomain", dns1123_subdomain, &["a", "a.b-c", "1"], &["", "a..b", ".a", "A", "a_b"]),
             ("1035", dns1035_label, &["a", "a1"], &["", "1a", "a."]),

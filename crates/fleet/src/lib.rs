@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod because;
+pub mod divide;
 mod event;
 mod key;
 mod patch;

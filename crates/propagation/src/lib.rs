@@ -3,14 +3,18 @@
 //! Every decision is a pure function of what was seen; its effects are complete writes (design.md 2). Nothing here
 //! relies on admission webhooks: defaults, permanent ids and finalizers are put in by the decisions themselves.
 
+pub mod aggregate;
 pub mod binding;
 pub mod choose;
 pub mod claim;
 pub mod content;
 pub mod defaults;
 pub mod detect;
+pub mod overrides;
 pub mod selector;
 pub mod template;
+pub mod work_status;
+pub mod works;
 
 #[cfg(test)]
 mod testkit;

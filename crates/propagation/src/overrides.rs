@@ -1,0 +1,260 @@
+//! What override policies make of a copy (propagation.md 10).
+
+mod containers;
+mod document;
+mod image;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    ObjectMeta,
+    cluster::Cluster,
+    labels,
+    policy::{
+        ClusterOverridePolicy, LabelAnnotationOverrider, OverridePolicy, OverrideSpec, OverriderOperator, Overriders,
+        PlaintextOverrider,
+    },
+};
+use ironclad_fleet::affinity;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    selector::{self, Implicit},
+    template::Identity,
+};
+
+/// A copy after its overrides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overridden {
+    /// The copy.
+    pub manifest: Value,
+    /// What to record of ClusterOverridePolicies (10.6), if any applied.
+    pub applied_cluster: Option<String>,
+    /// What to record of OverridePolicies, if any applied.
+    pub applied: Option<String>,
+    /// Overriders that had nothing to do, for people (row 42 of 31).
+    pub warnings: Vec<String>,
+}
+
+/// An override can't be applied, so the copy must not be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{policy}: {overrider}: {message}")]
+pub struct OverrideError {
+    /// Kind and name of the policy.
+    pub policy: String,
+    /// Which of its overriders, as the field is called.
+    pub overrider: &'static str,
+    /// What is wrong, with the path.
+    pub message: String,
+}
+
+/// Applies first all ClusterOverridePolicies, then, to namespaced objects, the OverridePolicies of their namespace.
+///
+/// # Errors
+/// If any overrider of a rule that applies fails.
+pub fn apply(
+    manifest: Value,
+    cluster: &Cluster,
+    cluster_policies: &[Arc<ClusterOverridePolicy>],
+    policies: &[Arc<OverridePolicy>],
+) -> Result<Overridden, OverrideError> {
+    let mut all = Overridden { manifest, applied_cluster: None, applied: None, warnings: Vec::new() };
+    let level: Vec<Override<'_>> = cluster_policies
+        .iter()
+        .map(|policy| Override { kind: "ClusterOverridePolicy", metadata: &policy.metadata, spec: &policy.spec })
+        .collect();
+    all.applied_cluster = apply_level(&mut all.manifest, cluster, level, &mut all.warnings)?;
+    let namespace = Identity::of(&all.manifest).namespace.to_owned();
+    if !namespace.is_empty() {
+        let level: Vec<Override<'_>> = policies
+            .iter()
+            .filter(|policy| policy.metadata.namespace.as_deref() == Some(&namespace))
+            .map(|policy| Override { kind: "OverridePolicy", metadata: &policy.metadata, spec: &policy.spec })
+            .collect();
+        all.applied = apply_level(&mut all.manifest, cluster, level, &mut all.warnings)?;
+    }
+    Ok(all)
+}
+
+/// An override policy of either kind.
+#[derive(Clone, Copy)]
+struct Override<'a> {
+    kind: &'static str,
+    metadata: &'a ObjectMeta,
+    spec: &'a OverrideSpec,
+}
+
+/// The order among the policies of one level: later ones win where two write the same field.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'a> {
+    /// The one that the distributed autoscaler writes comes last of all.
+    of_autoscaler: bool,
+    /// The more specific selector later.
+    implicit: Implicit,
+    /// Then by name.
+    name: &'a str,
+}
+
+/// One level; what matches is computed once, before the first patch. Returns what to record.
+fn apply_level(
+    manifest: &mut Value,
+    cluster: &Cluster,
+    level: Vec<Override<'_>>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<String>, OverrideError> {
+    let identity = Identity::of(manifest);
+    let mut matching: Vec<(Rank<'_>, Override<'_>)> = level
+        .into_iter()
+        .filter_map(|policy| {
+            let implicit = if policy.spec.resource_selectors.is_empty() {
+                Implicit::All
+            } else {
+                selector::best(&policy.spec.resource_selectors, &identity)?
+            };
+            let labelled = |key: &str| policy.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
+            let rank = Rank {
+                of_autoscaler: labelled(labels::FEDERATED_HPA_MANAGED),
+                implicit,
+                name: policy.metadata.name.as_deref().unwrap_or_default(),
+            };
+            Some((rank, policy))
+        })
+        .collect();
+    matching.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut applied: Vec<(&str, &Overriders)> = Vec::new();
+    for (rank, policy) in &matching {
+        for overriders in rules(policy.spec, cluster) {
+            let mut step = Step { policy, warnings };
+            step.apply(manifest, overriders)?;
+            applied.push((rank.name, overriders));
+        }
+    }
+    applied.sort_by_key(|(name, _)| *name);
+    let record: Vec<Value> =
+        applied.iter().map(|(name, overriders)| json!({"policyName": name, "overriders": overriders})).collect();
+    Ok((!record.is_empty()).then(|| Value::from(record).to_string()))
+}
+
+/// The rules of a policy that apply to the cluster, in order; the deprecated pair counts only without rules.
+fn rules<'a>(spec: &'a OverrideSpec, cluster: &Cluster) -> Vec<&'a Overriders> {
+    let chosen = |affinity: Option<&ironclad_api::policy::ClusterAffinity>| {
+        affinity.is_none_or(|affinity| affinity::chooses(affinity, cluster))
+    };
+    if spec.override_rules.is_empty() {
+        let old = (spec.overriders != Overriders::default() && chosen(spec.target_cluster.as_ref()))
+            .then_some(&spec.overriders);
+        return old.into_iter().collect();
+    }
+    spec.override_rules
+        .iter()
+        .filter(|rule| chosen(rule.target_cluster.as_ref()))
+        .map(|rule| &rule.overriders)
+        .collect()
+}
+
+/// One rule being applied.
+struct Step<'a> {
+    policy: &'a Override<'a>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Step<'_> {
+    fn name(&self) -> String {
+        let metadata = self.policy.metadata;
+        let name = metadata.name.as_deref().unwrap_or_default();
+        match metadata.namespace.as_deref() {
+            Some(namespace) => format!("{} {namespace}/{name}", self.policy.kind),
+            None => format!("{} {name}", self.policy.kind),
+        }
+    }
+
+    fn error(&self, overrider: &'static str) -> impl Fn(String) -> OverrideError {
+        let policy = self.name();
+        move |message| OverrideError { policy: policy.clone(), overrider, message }
+    }
+
+    fn warn(&mut self, overrider: &str, what: &str) {
+        self.warnings.push(format!("{}: {overrider}: {what}", self.name()));
+    }
+
+    /// In the fixed order of 10.4.
+    fn apply(&mut self, manifest: &mut Value, overriders: &Overriders) -> Result<(), OverrideError> {
+        for overrider in &overriders.image_overrider {
+            if !image::apply(manifest, overrider).map_err(self.error("imageOverrider"))? {
+                self.warn("imageOverrider", "no container to change; name the field by predicate.path");
+            }
+        }
+        for (field, list, overrider_list) in [
+            ("commandOverrider", "command", &overriders.command_overrider),
+            ("argsOverrider", "args", &overriders.args_overrider),
+        ] {
+            for overrider in overrider_list {
+                if !containers::change_list(manifest, list, overrider).map_err(self.error(field))? {
+                    self.warn(field, &format!("there is no container {:?}", overrider.container_name));
+                }
+            }
+        }
+        for (field, map, overrider_list) in [
+            ("labelsOverrider", "labels", &overriders.labels_overrider),
+            ("annotationsOverrider", "annotations", &overriders.annotations_overrider),
+        ] {
+            for overrider in overrider_list {
+                change_map(manifest, map, overrider).map_err(self.error(field))?;
+            }
+        }
+        for overrider in &overriders.field_overrider {
+            document::apply(manifest, overrider).map_err(self.error("fieldOverrider"))?;
+        }
+        plaintext(manifest, &overriders.plaintext).map_err(self.error("plaintext"))
+    }
+}
+
+/// Labels or annotations: add creates and overwrites, replace and remove touch what is there.
+fn change_map(manifest: &mut Value, map: &str, overrider: &LabelAnnotationOverrider) -> Result<(), String> {
+    let wrong = || format!("/metadata/{map} is not a map");
+    let metadata = manifest.get_mut("metadata").and_then(Value::as_object_mut).ok_or_else(wrong)?;
+    if overrider.operator == OverriderOperator::Add {
+        metadata.entry(map).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let Some(keys) = metadata.get_mut(map).filter(|keys| !keys.is_null()) else { return Ok(()) };
+    let keys = keys.as_object_mut().ok_or_else(wrong)?;
+    for (key, value) in &overrider.value {
+        match overrider.operator {
+            OverriderOperator::Remove => {
+                keys.remove(key);
+            }
+            OverriderOperator::Replace if !keys.contains_key(key) => {}
+            OverriderOperator::Add | OverriderOperator::Replace => {
+                keys.insert(key.clone(), value.as_str().into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All items as one RFC 6902 patch of the whole object.
+fn plaintext(manifest: &mut Value, overriders: &[PlaintextOverrider]) -> Result<(), String> {
+    let operations = overriders.iter().map(|o| (o.path.as_str(), o.operator, o.value.as_ref()));
+    json_patch(manifest, operations)
+}
+
+/// Applies operations as one JSON patch: all or none.
+fn json_patch<'a>(
+    target: &mut Value,
+    operations: impl Iterator<Item = (&'a str, OverriderOperator, Option<&'a Value>)>,
+) -> Result<(), String> {
+    let operations: Vec<Value> = operations
+        .map(|(path, operator, value)| match operator {
+            OverriderOperator::Add => json!({"op": "add", "path": path, "value": value}),
+            OverriderOperator::Replace => json!({"op": "replace", "path": path, "value": value}),
+            OverriderOperator::Remove => json!({"op": "remove", "path": path}),
+        })
+        .collect();
+    if operations.is_empty() {
+        return Ok(());
+    }
+    let patch: json_patch::Patch = serde_json::from_value(operations.into()).map_err(|error| error.to_string())?;
+    json_patch::patch(target, &patch).map_err(|error| error.to_string())
+}

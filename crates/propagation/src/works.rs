@@ -1,0 +1,499 @@
+//! One Work per target cluster of a binding (propagation.md 9).
+
+mod completions;
+pub mod manifest;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
+
+use ironclad_api::{
+    StringMap, annotations,
+    cluster::Cluster,
+    conditions, events, finalizers, labels, names,
+    policy::{ClusterOverridePolicy, ConflictResolution, OverridePolicy, PurgeMode},
+    work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
+};
+use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
+use ironclad_interpreter::{InterpretError, Interpreter, Operation, Step};
+use serde_json::{Value, json};
+
+use self::manifest::Marks;
+use crate::{
+    binding::Binding,
+    overrides,
+    template::{self, Identity},
+};
+
+/// How soon a binding looks again for an old copy that must be gone first, if its delete event was missed.
+const OLD_COPY_RECHECK: Duration = Duration::from_secs(5);
+
+/// Gates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Gate `StatefulFailoverInjection`.
+    pub state_injection: bool,
+}
+
+/// What is seen of one binding.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The binding.
+    pub binding: Binding<'a>,
+    /// Its template, as it is.
+    pub template: Option<&'a Value>,
+    /// All Works that carry the binding's permanent id.
+    pub works: &'a [Arc<Work>],
+    /// The Works that stand under [`first_names`], whoever they belong to.
+    pub named: &'a [Arc<Work>],
+    /// All clusters, or at least those that the binding names.
+    pub clusters: &'a BTreeMap<ClusterName, Arc<Cluster>>,
+    /// All ClusterOverridePolicies.
+    pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
+    /// The OverridePolicies of the template's namespace.
+    pub overrides: &'a [Arc<OverridePolicy>],
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+    /// Gates.
+    pub options: &'a Options,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Merge patch of the binding: its permanent id and finalizer, or the end of its finalizer.
+    PatchBinding {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// A new Work.
+    Create(Box<Work>),
+    /// Merge patch of a Work.
+    Patch {
+        /// Which one.
+        key: WorkKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Delete a Work, if it still is this one.
+    Delete {
+        /// Which one.
+        key: WorkKey,
+        /// Its uid.
+        uid: String,
+    },
+    /// Look again after this long, if nothing brings the binding back earlier.
+    RequeueAfter(Duration),
+    /// Come again with back-off.
+    Retry,
+    /// Tell people.
+    Event(Event),
+}
+
+/// A cluster that shall have a copy, and its replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Which cluster.
+    pub cluster: ClusterName,
+    /// How many replicas the copy has, if the binding is a workload.
+    pub replicas: i32,
+}
+
+/// Where copies shall be: the scheduler's result, then what referrers need besides (9.2).
+#[must_use]
+pub fn targets(spec: &ResourceBindingSpec) -> Vec<Target> {
+    let mut seen = BTreeSet::new();
+    spec.clusters
+        .iter()
+        .chain(spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters))
+        .filter(|target| seen.insert(target.name.as_str()))
+        .map(|target| Target { cluster: ClusterName::from(target.name.as_str()), replicas: target.replicas })
+        .collect()
+}
+
+/// Where a Work is expected: targets, and clusters that are being left other than directly (9.1.2).
+#[must_use]
+pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
+    let leaving = spec
+        .graceful_eviction_tasks
+        .iter()
+        .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
+        .map(|task| ClusterName::from(task.from_cluster.as_str()));
+    targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
+}
+
+/// The names under which the binding's Works would stand if nobody else had them: what [`Seen::named`] looks up.
+#[must_use]
+pub fn first_names(spec: &ResourceBindingSpec) -> Vec<WorkKey> {
+    let resource = &spec.resource;
+    let name: Arc<str> = names::work_name(&resource.kind, &resource.namespace, &resource.name).into();
+    targets(spec).into_iter().map(|target| WorkKey { cluster: target.cluster, name: name.clone() }).collect()
+}
+
+/// The key of a Work; `None` outside of execution spaces.
+#[must_use]
+pub fn key_of(work: &Work) -> Option<WorkKey> {
+    let namespace = work.metadata.namespace.as_deref()?;
+    let cluster = names::cluster_of_execution_namespace(namespace).ok()?;
+    Some(WorkKey { cluster: cluster.into(), name: work.metadata.name.as_deref()?.into() })
+}
+
+/// Makes the Works of a binding what binding, template and overrides say. Quiet when they are.
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let binding = seen.binding;
+    if binding.is_deleting() {
+        deleted(&mut plan, seen);
+        return plan;
+    }
+    if let Some(patch) = stamp(binding, &mut uid) {
+        // The Works carry the id, so it has to stand first; the echo brings the next pass.
+        plan.effects.push(Effect::PatchBinding { patch });
+        return plan;
+    }
+    remove_orphans(&mut plan, seen);
+    if let Some(cluster) = old_copy_remains(seen) {
+        plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
+        return plan;
+    }
+    let spec = binding.spec();
+    let template = seen
+        .template
+        .filter(|t| spec.resource.uid.is_empty() || template::text(t, "/metadata/uid") == spec.resource.uid);
+    let Some(template) = template else {
+        let resource = &spec.resource;
+        let gvk = ironclad_fleet::Gvk::from_manifest(&resource.api_version, &resource.kind);
+        let (namespace, name) = (resource.namespace.as_str().into(), resource.name.as_str().into());
+        plan.note(Because::Gone { object: ironclad_fleet::ObjectKey { gvk, namespace, name } });
+        return plan;
+    };
+    sync(&mut plan, seen, template, &mut uid);
+    plan
+}
+
+/// The Works go; the finalizer goes with the request, not with their end (9.1.1).
+fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let binding = seen.binding;
+    let because = Because::from(Reason::BindingDeleted { binding: binding.key() });
+    for work in seen.works.iter().filter(|work| work.metadata.deletion_timestamp.is_none()) {
+        plan.effects.extend(delete(work));
+    }
+    let list = binding.metadata().finalizers.clone().unwrap_or_default();
+    if list.iter().any(|f| f == binding.finalizer()) {
+        let rest: Vec<&String> = list.iter().filter(|f| *f != binding.finalizer()).collect();
+        plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": {"finalizers": rest}}) });
+    }
+    plan.note(because);
+}
+
+fn delete(work: &Work) -> Option<Effect> {
+    Some(Effect::Delete { key: key_of(work)?, uid: work.metadata.uid.clone().unwrap_or_default() })
+}
+
+fn stamp(binding: Binding<'_>, uid: &mut impl FnMut() -> String) -> Option<Value> {
+    let mut metadata = serde_json::Map::new();
+    if binding.permanent_id().is_none() {
+        metadata.insert("labels".into(), json!({binding.id_label(): uid()}));
+    }
+    let mut list = binding.metadata().finalizers.clone().unwrap_or_default();
+    if !list.iter().any(|f| f == binding.finalizer()) {
+        list.push(binding.finalizer().into());
+        metadata.insert("finalizers".into(), json!(list));
+    }
+    (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
+}
+
+fn remove_orphans(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let expected = expected_clusters(seen.binding.spec());
+    let mut kept = BTreeSet::new();
+    for work in seen.works {
+        let Some(key) = key_of(work) else { continue };
+        // Two Works of one binding in one cluster would be two writers of one member object: the first one stays.
+        let wanted = expected.contains(&key.cluster) && kept.insert(key.cluster.clone());
+        if !wanted && work.metadata.deletion_timestamp.is_none() {
+            plan.effects.extend(delete(work));
+            plan.note(Reason::NotATarget { work: key }.into());
+        }
+    }
+}
+
+/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, failover.md IR-13).
+fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
+    let spec = seen.binding.spec();
+    let failover = spec.failover.as_ref();
+    let stateful = failover.is_some_and(|f| {
+        f.cluster.as_ref().is_some_and(|c| c.state_preservation.is_some())
+            || f.application.as_ref().is_some_and(|a| a.state_preservation.is_some())
+    });
+    let forced = seen
+        .binding
+        .metadata()
+        .annotations
+        .as_ref()
+        .is_some_and(|a| a.get(annotations::PROCEED_WITHOUT_CLEANUP).is_some_and(|value| value == "true"));
+    spec.graceful_eviction_tasks
+        .iter()
+        .filter(|task| task.purge_mode == Some(PurgeMode::Directly))
+        .map(|task| ClusterName::from(task.from_cluster.as_str()))
+        .find(|cluster| {
+            let has_copy = seen.works.iter().any(|work| key_of(work).is_some_and(|key| key.cluster == *cluster));
+            let ready = seen.clusters.get(cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
+            has_copy && (ready || (stateful && !forced))
+        })
+}
+
+fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut impl FnMut() -> String) {
+    let spec = seen.binding.spec();
+    let targets = targets(spec);
+    let completions = completions::divide(spec, template, &targets);
+    let mut errors = Vec::new();
+    for (i, target) in targets.iter().enumerate() {
+        let copy = Copy {
+            seen,
+            template,
+            target,
+            completions: completions.as_ref().map(|shares| shares[i]),
+            only_target: targets.len() == 1,
+        };
+        match copy.write(plan, uid) {
+            Ok(()) => {}
+            Err(because) => {
+                errors.push(because.to_string());
+                plan.note(because);
+            }
+        }
+    }
+    if !errors.is_empty() {
+        let message = errors.join("; ");
+        for about in [seen.binding.reference(), Identity::of(template).reference()] {
+            plan.effects.push(Effect::Event(Event::warning(about, events::SYNC_WORK_FAILED, message.clone())));
+        }
+        plan.effects.push(Effect::Retry);
+    }
+}
+
+/// One copy in the making.
+struct Copy<'a> {
+    seen: &'a Seen<'a>,
+    template: &'a Value,
+    target: &'a Target,
+    completions: Option<i64>,
+    only_target: bool,
+}
+
+impl Copy<'_> {
+    fn write(&self, plan: &mut Plan<Effect>, uid: &mut impl FnMut() -> String) -> Result<(), Because> {
+        let cluster_name = &self.target.cluster;
+        let Some(cluster) = self.seen.clusters.get(cluster_name) else {
+            return Err(Reason::ClusterMissing { cluster: cluster_name.clone() }.into());
+        };
+        let manifest = self.revised().map_err(|error| Reason::NotInterpreted { message: error.to_string() })?;
+        let overridden = overrides::apply(manifest, cluster, self.seen.cluster_overrides, self.seen.overrides)
+            .map_err(|error| Reason::OverrideFailed { cluster: cluster_name.clone(), message: error.to_string() })?;
+        let existing = self.existing();
+        if let Some(existing) = existing.filter(|work| work.metadata.deletion_timestamp.is_some()) {
+            let work = key_of(existing).unwrap_or_else(|| WorkKey { cluster: cluster_name.clone(), name: "".into() });
+            return Err(Reason::WorkTerminating { work }.into());
+        }
+        for warning in &overridden.warnings {
+            let about = Identity::of(self.template).reference();
+            plan.effects.push(Effect::Event(Event::warning(
+                about,
+                events::APPLY_OVERRIDE_POLICY_FAILED,
+                warning.clone(),
+            )));
+        }
+        let work = self.work(existing, overridden, plan, uid);
+        let because = Because::from(Reason::PlacedOn { cluster: cluster_name.clone() });
+        match existing {
+            None => plan.push(Effect::Create(Box::new(work)), because),
+            Some(existing) => {
+                if let (Some(patch), Some(key)) =
+                    (merge_patch_between(&written(existing), &written(&work)), key_of(existing))
+                {
+                    plan.push(Effect::Patch { key, patch }, because);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The template with this copy's replicas and completions (9.2 steps 1, 2).
+    fn revised(&self) -> Result<Value, InterpretError> {
+        let spec = self.seen.binding.spec();
+        let gvk = Identity::of(self.template).gvk();
+        let scalar = spec.is_workload() && spec.components.is_empty();
+        let mut manifest = if scalar && self.seen.interpreter.implements(&gvk, Operation::ReviseReplica) {
+            let Step::Done(revised) = self.seen.interpreter.revise_replica(self.template, self.target.replicas)?;
+            revised
+        } else {
+            self.template.clone()
+        };
+        if let (Some(share), Some(completions)) = (self.completions, manifest.pointer_mut("/spec/completions")) {
+            *completions = share.into();
+        }
+        Ok(manifest)
+    }
+
+    /// The Work of this binding in the cluster, by its id; else one under the first name that is for the same object.
+    fn existing(&self) -> Option<&Work> {
+        let here = |work: &&Arc<Work>| key_of(work).is_some_and(|key| key.cluster == self.target.cluster);
+        let own = self.seen.works.iter().filter(here).min_by_key(|work| work.metadata.name.clone());
+        own.or_else(|| self.seen.named.iter().filter(here).find(|work| self.is_of_template(work))).map(|work| &**work)
+    }
+
+    fn is_of_template(&self, work: &Work) -> bool {
+        let template = Identity::of(self.template);
+        work.spec.workload.manifests.first().is_none_or(|manifest| {
+            let held = Identity::of(manifest);
+            (held.group(), held.kind, held.namespace, held.name)
+                == (template.group(), template.kind, template.namespace, template.name)
+        })
+    }
+
+    fn work(
+        &self,
+        existing: Option<&Work>,
+        overridden: overrides::Overridden,
+        plan: &mut Plan<Effect>,
+        uid: &mut impl FnMut() -> String,
+    ) -> Work {
+        let binding = self.seen.binding;
+        let spec = binding.spec();
+        let mut work = existing.cloned().unwrap_or_else(|| {
+            let mut work = Work::new(&self.new_name(plan), WorkSpec::default());
+            work.metadata.namespace = Some(names::execution_namespace(&self.target.cluster.0));
+            work
+        });
+        let label_map = work.metadata.labels.get_or_insert_default();
+        let binding_id = binding.permanent_id().unwrap_or_default();
+        label_map.insert(binding.id_label().into(), binding_id.into());
+        if label_map.get(labels::WORK_PERMANENT_ID).is_none_or(String::is_empty) {
+            label_map.insert(labels::WORK_PERMANENT_ID.into(), uid());
+        }
+        let work_id = label_map[labels::WORK_PERMANENT_ID].clone();
+
+        let resolution = conflict_resolution(self.template, spec.conflict_resolution);
+        let annotation_map = work.metadata.annotations.get_or_insert_default();
+        let owner = binding_annotations(binding);
+        annotation_map.extend(owner.clone());
+        annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), resolution.into());
+        for (key, record) in [
+            (annotations::APPLIED_CLUSTER_OVERRIDES, overridden.applied_cluster),
+            (annotations::APPLIED_OVERRIDES, overridden.applied),
+        ] {
+            match record {
+                Some(record) => annotation_map.insert(key.into(), record),
+                None => annotation_map.remove(key),
+            };
+        }
+        let finalizer_list = work.metadata.finalizers.get_or_insert_default();
+        if !finalizer_list.iter().any(|f| f == finalizers::EXECUTION_CONTROLLER) {
+            finalizer_list.push(finalizers::EXECUTION_CONTROLLER.into());
+        }
+
+        let mut manifest = overridden.manifest;
+        manifest::set_label(&mut manifest, binding.id_label(), binding_id);
+        let generation = template::generation(self.template);
+        if generation > 0 {
+            manifest::set_annotation(&mut manifest, annotations::TEMPLATE_GENERATION, &generation.to_string());
+        }
+        for (key, value) in &owner {
+            manifest::set_annotation(&mut manifest, key, value);
+        }
+        if self.seen.options.state_injection {
+            for (key, value) in self.preserved_state() {
+                manifest::set_label(&mut manifest, &key, &value);
+            }
+        }
+        let marks = Marks {
+            work_namespace: work.metadata.namespace.as_deref().unwrap_or_default(),
+            work_name: work.metadata.name.as_deref().unwrap_or_default(),
+            work_id: &work_id,
+            conflict_resolution: resolution,
+        };
+        manifest::finish(&mut manifest, &marks);
+        work.spec = WorkSpec {
+            workload: WorkloadTemplate { manifests: vec![manifest] },
+            suspend_dispatching: Some(self.is_suspended()),
+            preserve_resources_on_deletion: Some(spec.preserve_resources_on_deletion.unwrap_or(false)),
+        };
+        work
+    }
+
+    /// The first name, or another where an object of another group or kind has it (row 1 of 31).
+    fn new_name(&self, plan: &mut Plan<Effect>) -> String {
+        let template = Identity::of(self.template);
+        let name = names::work_name(template.kind, template.namespace, template.name);
+        let here = |work: &&Arc<Work>| {
+            key_of(work).is_some_and(|key| key.cluster == self.target.cluster && *key.name == *name)
+        };
+        let Some(other) = self.seen.named.iter().find(here) else { return name };
+        let by = other.spec.workload.manifests.first().map_or_else(String::new, |m| Identity::of(m).gvk().to_string());
+        let reason = Reason::NameTaken { name: name.clone(), by };
+        plan.effects.push(Effect::Event(Event::warning(
+            template.reference(),
+            events::SYNC_WORK_FAILED,
+            reason.to_string(),
+        )));
+        plan.note(reason.into());
+        format!("{name}-{}", names::hash(template.group()))
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.seen.binding.spec().suspension.as_ref().is_some_and(|suspension| {
+            suspension.dispatching == Some(true)
+                || suspension
+                    .dispatching_on_clusters
+                    .as_ref()
+                    .is_some_and(|on| on.cluster_names.iter().any(|name| **name == *self.target.cluster.0))
+        })
+    }
+
+    /// Labels that carry the state of the copy that was left (9.2 step 8).
+    fn preserved_state(&self) -> StringMap {
+        let last = self.seen.binding.spec().graceful_eviction_tasks.last();
+        last.filter(|task| {
+            self.only_target
+                && task.purge_mode == Some(PurgeMode::Directly)
+                && !task.clusters_before_failover.iter().any(|name| **name == *self.target.cluster.0)
+        })
+        .map(|task| task.preserved_label_state.clone())
+        .unwrap_or_default()
+    }
+}
+
+/// What we write of a Work.
+fn written(work: &Work) -> Value {
+    json!({
+        "metadata": {
+            "labels": work.metadata.labels,
+            "annotations": work.metadata.annotations,
+            "finalizers": work.metadata.finalizers,
+        },
+        "spec": work.spec,
+    })
+}
+
+fn binding_annotations(binding: Binding<'_>) -> StringMap {
+    let key = binding.key();
+    match binding {
+        Binding::Namespaced(_) => StringMap::from([
+            (annotations::RESOURCE_BINDING_NAMESPACE.to_owned(), key.namespace.to_string()),
+            (annotations::RESOURCE_BINDING_NAME.to_owned(), key.name.to_string()),
+        ]),
+        Binding::Cluster(_) => {
+            StringMap::from([(annotations::CLUSTER_RESOURCE_BINDING_NAME.to_owned(), key.name.to_string())])
+        }
+    }
+}
+
+/// The template's own wish if it is a valid one, else the policy's (9.2 step 6).
+fn conflict_resolution(template: &Value, of_policy: Option<ConflictResolution>) -> &'static str {
+    match template::annotation(template, annotations::CONFLICT_RESOLUTION) {
+        annotations::CONFLICT_RESOLUTION_OVERWRITE => annotations::CONFLICT_RESOLUTION_OVERWRITE,
+        annotations::CONFLICT_RESOLUTION_ABORT => annotations::CONFLICT_RESOLUTION_ABORT,
+        _ if of_policy == Some(ConflictResolution::Overwrite) => annotations::CONFLICT_RESOLUTION_OVERWRITE,
+        _ => annotations::CONFLICT_RESOLUTION_ABORT,
+    }
+}

@@ -26,9 +26,9 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 pub fn render(error: &anyhow::Error) -> String {
     let (mut what, mut because, mut remedies) = (String::new(), Vec::<String>::new(), Vec::<String>::new());
     for cause in error.chain() {
-        let text = cause.downcast_ref::<kube::Error>().map_or_else(|| cause.to_string(), answer);
-        let said = |line: &str| what.contains(line) || because.iter().any(|b| b.contains(line));
-        if said(&text) {
+        let from_server = from_server(cause);
+        let text = from_server.map_or_else(|| cause.to_string(), answer);
+        if what.contains(&text) || because.iter().any(|said| said.contains(&text)) {
             continue;
         }
         for (i, line) in text.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
@@ -44,6 +44,10 @@ pub fn render(error: &anyhow::Error) -> String {
                 because.push(line.to_owned());
             }
         }
+        // What lies below is in the answer.
+        if from_server.is_some() {
+            break;
+        }
     }
     let mut text = format!("error: {what}");
     if !because.is_empty() {
@@ -53,6 +57,11 @@ pub fn render(error: &anyhow::Error) -> String {
         let _ = write!(text, "\n  try: {remedy}");
     }
     text
+}
+
+/// An error of a client, also where it is the source of another one, which keeps it in a box.
+fn from_server<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::Error> {
+    cause.downcast_ref::<kube::Error>().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed))
 }
 
 /// What a server answered, or why it did not, in one line.
@@ -102,6 +111,13 @@ mod tests {
         let want = "error: cluster member1 was not joined\n  because Error from server (Forbidden): secrets is forbidden\n  \
                     try: a kubeconfig of an administrator";
         assert_eq!(render(&chain), want);
+        let boxed = crate::unjoin::UnjoinError::Server {
+            name: "m1".into(),
+            doing: "deleting it".into(),
+            source: Box::new(from_server(403, "Forbidden", "no")),
+        };
+        let want = "error: cluster m1 was not unjoined: deleting it\n  because Error from server (Forbidden): no";
+        assert_eq!(render(&boxed.into()), want);
         let own = anyhow!(
             "the plane does not serve work.karmada.io\n  because the CRDs are missing\n  try: ironclad crds --install"
         );

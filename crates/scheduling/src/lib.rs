@@ -9,7 +9,6 @@
 pub mod assign;
 mod candidate;
 mod decide;
-pub mod divide;
 pub mod filter;
 pub mod groups;
 mod pass;
@@ -21,6 +20,8 @@ mod testkit;
 pub mod trigger;
 
 pub use candidate::Candidate;
+pub use ironclad_fleet::divide;
+
 pub use decide::{Decision, Effect, Next, ScheduleType, decide, observed_generation};
 pub use pass::{Class, Failure, Found, dry_run};
 pub use seen::{Available, Binding, BindingKind, Clusters, Options, Seen};

@@ -1,39 +1,60 @@
 //! The schemas of kinds, as crate `patch` reads them: types, unknown fields, defaults.
 
 use ironclad_patch::{
-    PatchError, builtin,
+    FieldError, PatchError, builtin,
     decode::{self, DecodeError, Decoded},
     schema::SchemaId,
     strategic,
+    structural::Structural,
 };
 use serde_json::Value;
 
 use crate::{registry::Resource, status::Cause};
 
+/// The name of the schema of every object's metadata.
+pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
 /// The structural schema of a version of a CRD.
 #[derive(Debug)]
-pub(crate) struct CustomSchema {
-    raw: Value,
-}
+pub(crate) struct CustomSchema(Structural);
 
 impl CustomSchema {
-    pub(crate) fn parse(open_api: &Value) -> Result<Self, Vec<Cause>> {
-        Ok(Self { raw: open_api.clone() })
+    /// Reads a schema; `path` begins the fields of what is wrong with it.
+    pub(crate) fn parse(open_api: &Value, path: &str) -> Result<Self, Vec<Cause>> {
+        Structural::parse(open_api, path).map(Self).map_err(causes)
     }
 
-    /// Drops what the schema doesn't know; answers the paths.
-    pub(crate) fn prune(&self, _object: &mut Value) -> Vec<String> {
-        let _ = &self.raw;
-        vec![]
+    /// Drops what the schema doesn't know; answers what strict validation says of it.
+    fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+        let mut strict: Vec<String> =
+            self.0.prune(object).iter().map(|path| format!("unknown field {path:?}")).collect();
+        if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::table().named(OBJECT_META)) {
+            let decoded = decode::value(metadata.take(), builtin::table(), schema)?;
+            *metadata = decoded.value;
+            strict.extend(decoded.strict.iter().map(|text| text.replacen('"', "\"metadata.", 1)));
+        }
+        Ok(strict)
     }
 
-    /// Fills in defaults.
-    pub(crate) fn default(&self, _object: &mut Value) {}
-
-    /// What is wrong with the object.
-    pub(crate) fn validate(&self, _object: &Value, _old: Option<&Value>) -> Vec<Cause> {
-        vec![]
+    /// Fills in defaults, and drops nulls that mean nothing.
+    pub(crate) fn default(&self, object: &mut Value) {
+        self.0.drop_nulls(object);
+        self.0.default(object);
     }
+
+    /// What is wrong with the object or, with `old`, with the change.
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        causes(match old {
+            Some(old) => self.0.validate_update(object, old),
+            None => self.0.validate(object),
+        })
+    }
+}
+
+/// Errors of crate `patch` as causes.
+fn causes(errors: Vec<FieldError>) -> Vec<Cause> {
+    let cause = |e: FieldError| Cause { reason: e.reason.as_str().to_owned(), message: e.message, field: e.field };
+    errors.into_iter().map(cause).collect()
 }
 
 /// The schema of a built-in resource's kind.
@@ -47,8 +68,7 @@ pub(crate) fn read(resource: &Resource, bytes: &[u8]) -> Result<Decoded, DecodeE
     match (resource.custom(), of_kind(resource)) {
         (Some(custom), _) => {
             let mut decoded = decode::untyped(bytes)?;
-            let unknown = custom.schema.prune(&mut decoded.value);
-            decoded.strict.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+            decoded.strict.extend(custom.schema.prune(&mut decoded.value)?);
             Ok(decoded)
         }
         (None, Some(schema)) => decode::json(bytes, builtin::table(), schema),
@@ -60,8 +80,8 @@ pub(crate) fn read(resource: &Resource, bytes: &[u8]) -> Result<Decoded, DecodeE
 pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, DecodeError> {
     match (resource.custom(), of_kind(resource)) {
         (Some(custom), _) => {
-            let unknown = custom.schema.prune(&mut value);
-            Ok(Decoded { value, strict: unknown.iter().map(|path| format!("unknown field {path:?}")).collect() })
+            let strict = custom.schema.prune(&mut value)?;
+            Ok(Decoded { value, strict })
         }
         (None, Some(schema)) => decode::value(value, builtin::table(), schema),
         (None, None) => Ok(Decoded { value, strict: vec![] }),

@@ -229,7 +229,7 @@ fn resource(crd: &Value, version: &Value) -> Option<Resource> {
     let names = crd.pointer("/status/acceptedNames").filter(|n| !text(n, "/plural").is_empty())?;
     let plural = text(names, "/plural").to_owned();
     let open_api = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"}));
-    let schema = CustomSchema::parse(&open_api).ok()?;
+    let schema = CustomSchema::parse(&open_api, "").ok()?;
     let kind = text(names, "/kind").to_owned();
     let version_name = text(version, "/name").to_owned();
     let mut subresources = Vec::new();

@@ -85,14 +85,8 @@ fn validate_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
     match version.pointer("/schema/openAPIV3Schema") {
         None => causes.push(Cause::required(schema_path, "schemas are required")),
         Some(schema) => {
-            if let Err(errors) = CustomSchema::parse(schema) {
-                causes.extend(errors.into_iter().map(|mut e| {
-                    e.field = match e.field.as_str() {
-                        "" => schema_path.clone(),
-                        field => format!("{schema_path}.{field}"),
-                    };
-                    e
-                }));
+            if let Err(errors) = CustomSchema::parse(schema, &schema_path) {
+                causes.extend(errors);
             }
         }
     }

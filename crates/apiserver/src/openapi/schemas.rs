@@ -8,7 +8,7 @@ use ironclad_patch::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::registry::Resource;
+use crate::{registry::Resource, schema::OBJECT_META};
 
 /// Schemas by name; what they refer to is added at the end.
 #[derive(Default)]
@@ -18,7 +18,6 @@ pub(super) struct Schemas {
     seen: BTreeSet<SchemaId>,
 }
 
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 fn reference(name: &str) -> Value {

@@ -35,7 +35,6 @@ struct Plan {
     prefix: String,
     /// Where the changes start; `None` with initial events.
     from: Option<Revision>,
-    initial: bool,
     bookmarks: bool,
     /// A bookmark marks the end of the initial events.
     marks_end: bool,
@@ -93,7 +92,6 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
         selector,
         prefix,
         from: if initial { None } else { Some(Revision::new(wanted).unwrap_or_else(|| cx.server.store.revision())) },
-        initial,
         bookmarks,
         marks_end: initial && bookmarks,
         not_older_than: wanted,

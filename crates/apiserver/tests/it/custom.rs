@@ -90,3 +90,134 @@ async fn deleting_a_definition_deletes_its_objects_first() {
     world.get(&format!("{CRDS}/foos.t.io")).await.expect(404);
     world.get(FOOS).await.expect(404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn instances_are_pruned_defaulted_and_validated() {
+    let world = World::new().await;
+    world.post(CRDS, crd()).await.expect(201);
+    let made = world.post(FOOS, foo("a", json!({"bogus": 1}))).await.expect(201);
+    assert_eq!(made.at("/spec"), &json!({"size": 1}));
+    assert_eq!(made.warnings(), ["299 - \"unknown field \\\"spec.bogus\\\"\""]);
+    for (name, spec, message) in [
+        (
+            "too small",
+            json!({"size": 0}),
+            "Foo.t.io \"x\" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
+        ),
+        (
+            "too long",
+            json!({"name": "123456789"}),
+            "Foo.t.io \"x\" is invalid: spec.name: Too long: may not be more than 8 bytes",
+        ),
+        (
+            "of the wrong type",
+            json!({"size": "many"}),
+            "Foo.t.io \"x\" is invalid: spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"",
+        ),
+    ] {
+        let refused = world.post(FOOS, foo("x", spec)).await.expect(422);
+        assert_eq!(refused.message(), message, "{name}");
+    }
+    let strict = world.post(&format!("{FOOS}?fieldValidation=Strict"), foo("x", json!({"bogus": 1}))).await.expect(400);
+    assert!(strict.message().ends_with("strict decoding error: unknown field \"spec.bogus\""), "{}", strict.message());
+    let redefaulted =
+        world.patch(&format!("{FOOS}/a"), "merge-patch+json", json!({"spec": {"size": null}})).await.expect(200);
+    assert_eq!(redefaulted.at("/metadata/resourceVersion"), made.at("/metadata/resourceVersion"));
+    let mut kind = foo("x", json!({}));
+    kind["kind"] = json!("Bar");
+    assert_eq!(
+        world.post(FOOS, kind).await.expect(422).message(),
+        "Bar.t.io \"x\" is invalid: kind: Invalid value: \"Bar\": must be Foo"
+    );
+    let untyped = world.post(FOOS, json!({"metadata": {"name": "x"}})).await.expect(400);
+    assert!(untyped.message().starts_with("Object 'Kind' is missing in"), "{}", untyped.message());
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_that_are_wrong_are_refused() {
+    let world = World::new().await;
+    for (name, pointer, value, message) in [
+        (
+            "a name that doesn't fit",
+            "/metadata/name",
+            json!("x.t.io"),
+            "metadata.name: Invalid value: \"x.t.io\": must be spec.names.plural+\".\"+spec.group",
+        ),
+        (
+            "no storage version",
+            "/spec/versions/0/storage",
+            json!(false),
+            "must have exactly one version marked as storage version",
+        ),
+        (
+            "a type left out",
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size",
+            json!({}),
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[size].type: Required value: must not be empty for specified object fields",
+        ),
+        (
+            "a column of no type",
+            "/spec/versions/0/additionalPrinterColumns/0/type",
+            json!("x"),
+            "must be one of boolean,date,integer,number,string",
+        ),
+        (
+            "a protected group",
+            "/spec/group",
+            json!("x.k8s.io"),
+            "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation",
+        ),
+    ] {
+        let mut wrong = crd();
+        *wrong.pointer_mut(pointer).unwrap() = value;
+        let refused = world.post(CRDS, wrong).await;
+        assert_eq!(refused.code, 422, "{name}: {}", refused.body);
+        assert!(refused.message().contains(message), "{name}: {}", refused.message());
+    }
+    world.post(CRDS, crd()).await.expect(201);
+    let patch = json!({"spec": {"scope": "Cluster"}});
+    let refused = world.patch(&format!("{CRDS}/foos.t.io"), "merge-patch+json", patch).await.expect(422);
+    assert!(
+        refused.message().contains("spec.scope: Invalid value: \"Cluster\": field is immutable"),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_definition_of_a_name_is_not_served() {
+    let world = World::new().await;
+    world.post(CRDS, crd()).await.expect(201);
+    let mut other = crd();
+    other["metadata"]["name"] = json!("bars.t.io");
+    other["spec"]["names"] = json!({"plural": "bars", "kind": "Bar", "listKind": "FooList"});
+    let made = world.post(CRDS, other).await.expect(201);
+    let condition = made.at("/status/conditions/0");
+    assert_eq!(
+        (&condition["reason"], &condition["message"]),
+        (&json!("ListKindConflict"), &json!("\"FooList\" is already in use"))
+    );
+    world.get("/apis/t.io/v1/bars").await.expect(404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_served_version_reads_any_object() {
+    let world = World::new().await;
+    let mut two = crd();
+    let mut second = two["spec"]["versions"][0].clone();
+    second["name"] = json!("v2beta1");
+    second["storage"] = json!(false);
+    second["deprecated"] = json!(true);
+    two["spec"]["versions"].as_array_mut().unwrap().push(second);
+    world.post(CRDS, two).await.expect(201);
+    world.post(FOOS, foo("a", json!({"size": 2}))).await.expect(201);
+    let read = world.get("/apis/t.io/v2beta1/namespaces/default/foos/a").await.expect(200);
+    assert_eq!((read.at("/apiVersion"), read.at("/spec/size")), (&json!("t.io/v2beta1"), &json!(2)));
+    assert_eq!(read.warnings(), ["299 - \"t.io/v2beta1 Foo is deprecated\""]);
+    let mut other = foo("b", json!({}));
+    other["apiVersion"] = json!("t.io/v2beta1");
+    world.post("/apis/t.io/v2beta1/namespaces/default/foos", other).await.expect(201);
+    assert_eq!(world.get(&format!("{FOOS}/b")).await.expect(200).at("/apiVersion"), "t.io/v1");
+    let group = world.get("/apis/t.io").await.expect(200);
+    assert_eq!(group.at("/preferredVersion/version"), "v1");
+}

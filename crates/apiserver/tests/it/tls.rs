@@ -136,6 +136,7 @@ impl Kubectl {
             .args(arguments.split_whitespace())
             .env_clear()
             .env("HOME", &self.home)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("KUBECONFIG", &self.kubeconfig);
         tokio::process::Command::from(command)
     }
@@ -273,5 +274,49 @@ async fn kubectl_get_watches() {
     assert_eq!(seen, ["EVENT NAME DATA", "ADDED a 1", "DELETED a 1"]);
     assert!(served.server.store().watches() > 0);
     child.kill().await.unwrap();
+    served.seam.tasks.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_imperative_commands_send_protobuf() {
+    let served = serve().await;
+    let Some(kubectl) = Kubectl::of(&served) else { return };
+    for (arguments, want) in [
+        ("create namespace shop", "namespace/shop created\n"),
+        ("create configmap c --from-literal=a=b -n shop", "configmap/c created\n"),
+        ("create secret generic s --from-literal=a=b -n shop", "secret/s created\n"),
+        ("create deployment web --image=nginx:1 --replicas=2 --port=80 -n shop", "deployment.apps/web created\n"),
+        ("create service clusterip web --tcp=80:8080 -n shop", "service/web created\n"),
+        ("create serviceaccount robot -n shop", "serviceaccount/robot created\n"),
+        ("create job once --image=busybox -n shop -- true", "job.batch/once created\n"),
+        ("create role r --verb=get --resource=pods -n shop", "role.rbac.authorization.k8s.io/r created\n"),
+        ("create rolebinding rb --role=r --user=alice -n shop", "rolebinding.rbac.authorization.k8s.io/rb created\n"),
+        ("create quota q --hard=pods=3 -n shop", "resourcequota/q created\n"),
+        ("create pdb p --selector=app=web --min-available=1 -n shop", "poddisruptionbudget.policy/p created\n"),
+        ("create priorityclass high --value=1000", "priorityclass.scheduling.k8s.io/high created\n"),
+        ("create ingress i --rule=a.example/*=web:80 -n shop", "ingress.networking.k8s.io/i created\n"),
+        ("auth can-i create pods", "yes\n"),
+        ("get configmap c -n shop -o jsonpath={.data.a}", "b"),
+        ("get secret s -n shop -o jsonpath={.data.a}", "Yg=="),
+        ("get service web -n shop -o jsonpath={.spec.ports[0].targetPort}", "8080"),
+        ("get pdb p -n shop -o jsonpath={.spec.minAvailable}", "1"),
+        ("get deploy web -n shop -o jsonpath={.spec.template.spec.containers[0].ports[0].containerPort}", "80"),
+        ("run p --image=nginx:1 -n shop", "pod/p created\n"),
+        ("set image deploy/web nginx=nginx:2 -n shop", "deployment.apps/web image updated\n"),
+        ("autoscale deploy web --max=3 -n shop", "horizontalpodautoscaler.autoscaling/web autoscaled\n"),
+        ("expose deploy web --name=again --port=81 -n shop", "service/again exposed\n"),
+        ("rollout restart deploy web -n shop", "deployment.apps/web restarted\n"),
+        ("annotate deploy web a=b -n shop", "deployment.apps/web annotated\n"),
+        ("version -o yaml", "gitVersion"),
+        ("cluster-info", "Kubernetes control plane"),
+        ("get all -n shop", "deployment.apps/web"),
+        ("get events -n shop", "No resources found"),
+        ("delete pod p -n shop --now", "pod \"p\" deleted"),
+        ("diff -f -", ""),
+        ("auth whoami", "ironclad-admin"),
+    ] {
+        let got = kubectl.run(arguments, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+        assert!(got.contains(want), "kubectl {arguments}: {got}");
+    }
     served.seam.tasks.kill();
 }

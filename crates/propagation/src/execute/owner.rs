@@ -1,0 +1,113 @@
+//! Whose a member object is, how it becomes ours and how it stops being ours (propagation.md 13.2, 13.7; rows 2, 7, 17).
+
+use ironclad_api::{annotations, labels};
+use serde_json::{Map, Value, json};
+
+use crate::template;
+
+/// Annotation on a member namespace (ours): it was there before us, so it is never deleted with its Work.
+const ADOPTED: &str = "work.ironclad.io/adopted";
+
+/// Labels that leave with us.
+const OUR_LABELS: [&str; 6] = [
+    labels::RESOURCE_BINDING_PERMANENT_ID,
+    labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID,
+    labels::WORK_PERMANENT_ID,
+    labels::MANAGED,
+    labels::PROPAGATION_POLICY_PERMANENT_ID,
+    labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
+];
+/// Annotations that leave with us.
+const OUR_ANNOTATIONS: [&str; 14] = [
+    annotations::MANAGED_ANNOTATIONS,
+    annotations::MANAGED_LABELS,
+    annotations::TEMPLATE_UID,
+    annotations::TEMPLATE_GENERATION,
+    annotations::RESOURCE_BINDING_NAMESPACE,
+    annotations::RESOURCE_BINDING_NAME,
+    annotations::CLUSTER_RESOURCE_BINDING_NAME,
+    annotations::WORK_NAMESPACE,
+    annotations::WORK_NAME,
+    annotations::CONFLICT_RESOLUTION,
+    annotations::PROPAGATION_POLICY_NAMESPACE,
+    annotations::PROPAGATION_POLICY_NAME,
+    annotations::CLUSTER_PROPAGATION_POLICY_NAME,
+    ADOPTED,
+];
+
+/// Whose a member object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Of the Work of this manifest.
+    Ours,
+    /// Of no control plane.
+    Nobody,
+    /// Of another Work, by its name as far as it is known.
+    Other(String),
+}
+
+/// By the permanent id of the Work; without one, by the managed label.
+///
+/// A Work that was made anew for the same template (a cluster that left and joined again, a Work deleted by force) has
+/// another id: then the Work's name together with the template's uid tells. Another control plane has other uids.
+pub(super) fn of(observed: &Value, manifest: &Value) -> Owner {
+    let theirs = template::label(observed, labels::WORK_PERMANENT_ID);
+    let ours = template::label(manifest, labels::WORK_PERMANENT_ID);
+    if theirs.is_empty() {
+        let managed = template::label(observed, labels::MANAGED) == labels::TRUE;
+        return if managed { Owner::Ours } else { Owner::Nobody };
+    }
+    if theirs == ours {
+        return Owner::Ours;
+    }
+    let same = |key| {
+        let value = template::annotation(observed, key);
+        !value.is_empty() && value == template::annotation(manifest, key)
+    };
+    if same(annotations::WORK_NAMESPACE) && same(annotations::WORK_NAME) && same(annotations::TEMPLATE_UID) {
+        return Owner::Ours;
+    }
+    let (namespace, name) = (
+        template::annotation(observed, annotations::WORK_NAMESPACE),
+        template::annotation(observed, annotations::WORK_NAME),
+    );
+    Owner::Other(if name.is_empty() {
+        format!("Work {theirs}")
+    } else {
+        format!("Work {namespace}/{name}, id {theirs}")
+    })
+}
+
+/// Whether it was there before us.
+pub(super) fn is_adopted(observed: &Value) -> bool {
+    template::annotation(observed, ADOPTED) == labels::TRUE
+}
+
+/// The merge patch that makes it ours without touching more than metadata.
+pub(super) fn adoption(manifest: &Value, observed: &Value) -> Value {
+    let mut marks = template::map(manifest, "/metadata/annotations");
+    marks.insert(ADOPTED.into(), labels::TRUE.into());
+    json!({"metadata": {
+        "labels": template::map(manifest, "/metadata/labels"),
+        "annotations": marks,
+        "resourceVersion": template::text(observed, "/metadata/resourceVersion"),
+    }})
+}
+
+/// The merge patch that takes our marks off; `None` if there are none.
+pub(super) fn release(observed: &Value) -> Option<Value> {
+    let mut metadata = Map::new();
+    for (map, ours) in [("labels", &OUR_LABELS[..]), ("annotations", &OUR_ANNOTATIONS[..])] {
+        let there = template::map(observed, &format!("/metadata/{map}"));
+        let gone: Map<String, Value> =
+            ours.iter().filter(|key| there.contains_key(**key)).map(|key| ((*key).to_owned(), Value::Null)).collect();
+        if !gone.is_empty() {
+            metadata.insert(map.into(), Value::Object(gone));
+        }
+    }
+    if metadata.is_empty() {
+        return None;
+    }
+    metadata.insert("resourceVersion".into(), template::text(observed, "/metadata/resourceVersion").into());
+    Some(json!({"metadata": metadata}))
+}

@@ -1,0 +1,71 @@
+//! What of a member object's metadata stays when it is replaced (propagation.md 13.3).
+
+use std::collections::BTreeMap;
+
+use ironclad_api::annotations;
+use serde_json::{Map, Value, json};
+
+use crate::template;
+
+/// The manifest with the member's resourceVersion, finalizers and owners, and with labels and annotations that are not
+/// ours to remove.
+pub(super) fn retain_metadata(manifest: &Value, observed: &Value) -> Value {
+    let mut desired = manifest.clone();
+    let Some(root) = desired.as_object_mut() else { return desired };
+    let metadata = root.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let Some(metadata) = metadata.as_object_mut() else { return desired };
+    for field in ["resourceVersion", "finalizers", "ownerReferences"] {
+        match observed.get("metadata").and_then(|m| m.get(field)).filter(|value| !value.is_null()) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    for (map, managed) in [("labels", annotations::MANAGED_LABELS), ("annotations", annotations::MANAGED_ANNOTATIONS)] {
+        let merged = merged(
+            template::map(manifest, &format!("/metadata/{map}")),
+            template::map(observed, &format!("/metadata/{map}")),
+            template::annotation(observed, managed),
+        );
+        if merged.is_empty() {
+            metadata.remove(map);
+        } else {
+            metadata.insert(map.into(), json!(merged));
+        }
+    }
+    desired
+}
+
+/// Ours win; theirs stay, except those that were ours and are no more.
+fn merged(ours: BTreeMap<String, String>, theirs: BTreeMap<String, String>, managed: &str) -> BTreeMap<String, String> {
+    let managed: Vec<&str> = managed.split(',').collect();
+    let mut all: BTreeMap<String, String> =
+        theirs.into_iter().filter(|(key, _)| !managed.contains(&key.as_str())).collect();
+    all.extend(ours);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_both_sides() {
+        let manifest = json!({"metadata": {"name": "w", "labels": {"a": "1"}, "annotations": {"x": "new"}, "finalizers": ["ours"], "ownerReferences": [1]}});
+        let observed = json!({"metadata": {
+            "name": "w", "resourceVersion": "7", "uid": "u", "finalizers": ["theirs"], "ownerReferences": [{"uid": "o"}],
+            "labels": {"a": "0", "b": "1", "theirs": "1"},
+            "annotations": {"x": "old", "gone": "1", "theirs": "1", annotations::MANAGED_LABELS: "a,b,work", annotations::MANAGED_ANNOTATIONS: format!("gone,x,{},{}", annotations::MANAGED_ANNOTATIONS, annotations::MANAGED_LABELS)},
+        }});
+        assert_eq!(
+            retain_metadata(&manifest, &observed),
+            json!({"metadata": {"name": "w", "resourceVersion": "7", "finalizers": ["theirs"], "ownerReferences": [{"uid": "o"}],
+                "labels": {"a": "1", "theirs": "1"}, "annotations": {"x": "new", "theirs": "1"}}})
+        );
+        let bare = json!({"metadata": {"name": "w", "resourceVersion": "8"}});
+        assert_eq!(
+            retain_metadata(&manifest, &bare),
+            json!({"metadata": {"name": "w", "resourceVersion": "8", "labels": {"a": "1"}, "annotations": {"x": "new"}}}),
+            "the manifest's own finalizers and owners are ignored"
+        );
+    }
+}

@@ -1,1 +1,69 @@
-//! One folder per reconciler: observe, decide, apply.
+//! One folder per reconciler: `observe` reads caches into a snapshot, a pure decision makes a plan of it, `apply` sends the
+//! plan (design.md section 2). There is no `if` about the domain here: it belongs into the decision.
+
+mod binding;
+mod binding_status;
+mod bindings;
+mod cluster;
+mod connect;
+mod context;
+mod detector;
+mod execution;
+mod mapper;
+mod members;
+mod objects;
+mod policy;
+mod scheduler;
+mod targets;
+mod work_status;
+
+use std::sync::Arc;
+
+pub use bindings::AnyBinding;
+pub use connect::NetworkConnector;
+pub use context::{Context, Queues};
+pub use mapper::{Mapper, Served};
+pub use members::{Connector, Member, Members};
+pub use objects::Objects;
+
+/// Wires changes to queues, fills the caches, and starts all reconcilers as tasks of the context.
+///
+/// Workers start once the caches are full: a reconciler never acts on half a world.
+pub async fn start(cx: &Arc<Context>) {
+    wire(cx);
+    cx.start_informers().await;
+    cluster::start(cx);
+    policy::start(cx);
+    detector::start(cx);
+    scheduler::start(cx);
+    binding::start(cx);
+    binding_status::start(cx);
+}
+
+/// Who hears of what. The handlers hold the context weakly: it owns the caches that hold them.
+fn wire(cx: &Arc<Context>) {
+    macro_rules! on {
+        ($informer:expr, $($handler:path),+) => {{
+            let weak = Arc::downgrade(cx);
+            $informer.on_change(move |change| {
+                let Some(cx) = weak.upgrade() else { return };
+                $($handler(&cx, change);)+
+            });
+        }};
+    }
+    on!(cx.bindings, scheduler::on_binding, binding::on_binding, binding_status::on_binding);
+    on!(
+        cx.cluster_bindings,
+        scheduler::on_cluster_binding,
+        binding::on_cluster_binding,
+        binding_status::on_cluster_binding
+    );
+    on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
+    on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster);
+    on!(cx.secrets, cluster::on_secret);
+    on!(cx.namespaces, cluster::on_namespace);
+    on!(cx.overrides, binding::on_override);
+    on!(cx.cluster_overrides, binding::on_cluster_override);
+    on!(cx.policies, policy::on_policy);
+    on!(cx.cluster_policies, policy::on_cluster_policy);
+}

@@ -55,6 +55,8 @@ pub struct Change<K> {
     pub old: Option<Arc<K>>,
     /// As it is, `None` if it is gone.
     pub new: Option<Arc<K>>,
+    /// True if it is the answer to a write of ours, false if the watch told it.
+    pub ours: bool,
 }
 
 /// The values under which an object is found besides its key.
@@ -239,7 +241,7 @@ impl<K: Resource + Clone> Cache<K> {
         if base == Some(version.as_str()) {
             return None;
         }
-        Some(self.put(key, object, Some(version)))
+        Some(Change { ours: true, ..self.put(key, object, Some(version)) })
     }
 
     /// A delete of ours removed this object at once.
@@ -252,7 +254,7 @@ impl<K: Resource + Clone> Cache<K> {
             relist.written_since.insert(key.clone());
         }
         self.deleted.insert(key.clone(), uid.to_owned());
-        self.remove(key)
+        Some(Change { ours: true, ..self.remove(key)? })
     }
 
     fn put(&mut self, key: Key, object: K, awaiting: Option<String>) -> Change<K> {
@@ -266,7 +268,7 @@ impl<K: Resource + Clone> Cache<K> {
                 index.keys.entry(value).or_default().insert(key.clone());
             }
         }
-        Change { old, new: Some(new) }
+        Change { old, new: Some(new), ours: false }
     }
 
     fn remove(&mut self, key: &Key) -> Option<Change<K>> {
@@ -274,7 +276,7 @@ impl<K: Resource + Clone> Cache<K> {
         for index in self.indexes.values_mut() {
             index.strike(key, &old);
         }
-        Some(Change { old: Some(old), new: None })
+        Some(Change { old: Some(old), new: None, ours: false })
     }
 }
 
@@ -321,7 +323,7 @@ mod tests {
     #[test]
     fn an_answer_lies_over_older_events_until_its_echo() {
         let mut cache = with(&["1"]);
-        assert!(cache.written(Some("1"), object("u", "3")).is_some());
+        assert!(cache.written(Some("1"), object("u", "3")).is_some_and(|change| change.ours));
         assert!(cache.applied(object("u", "2")).is_none(), "older than our write");
         assert_eq!(shown(&cache).as_deref(), Some("3"));
         assert!(cache.applied(object("u", "3")).is_none(), "the echo is no news");

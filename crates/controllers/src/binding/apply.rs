@@ -1,0 +1,72 @@
+//! Writes Works, in the order of the plan. One cluster's failure does not keep the others from theirs.
+
+use std::sync::Arc;
+
+use ironclad_api::{names, work::Work};
+use ironclad_fleet::{Plan, WorkKey};
+use ironclad_propagation::works::{Effect, key_of};
+use ironclad_runtime::{Failure, Key, Next, Writer};
+use kube::{Api, api::PropagationPolicy};
+
+use super::observe::Observed;
+use crate::Context;
+
+pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+    let writer = Writer::new("binding");
+    for because in &plan.because {
+        tracing::debug!(binding = %key, %because, "Works of a binding");
+    }
+    let (mut next, mut failed) = (Next::Forget, None);
+    for effect in plan.effects {
+        let outcome = match effect {
+            // Its finalizer may only go once the deletes before it were answered.
+            Effect::PatchBinding { .. } if failed.is_some() => Ok(()),
+            Effect::PatchBinding { patch } => match cx.patch_binding(&writer, &seen.binding, patch).await {
+                Err(Failure::NotFound(_)) => Ok(()),
+                other => other,
+            },
+            Effect::Create(work) => {
+                let namespace = work.metadata.namespace.clone().unwrap_or_default();
+                let api = Api::namespaced(cx.plane.clone(), &namespace);
+                writer
+                    .create(&api, Some(&cx.works), &*work)
+                    .await
+                    .map(|created| cx.work_status.noise(Key::of(&created)))
+            }
+            Effect::Patch { key, patch } => match find(seen, &key) {
+                Some(work) => writer.patch(&api_of(cx, &key), Some(&cx.works), &**work, patch).await.map(drop),
+                None => Ok(()),
+            },
+            Effect::Delete { key, uid } => match find(seen, &key) {
+                Some(work) if work.metadata.uid.as_deref() == Some(&uid) => {
+                    writer.delete(&api_of(cx, &key), Some(&cx.works), &**work, PropagationPolicy::Background).await
+                }
+                _ => Ok(()),
+            },
+            Effect::RequeueAfter(wait) => {
+                next = Next::After(wait);
+                Ok(())
+            }
+            Effect::Retry => {
+                next = Next::Retry;
+                Ok(())
+            }
+            Effect::Event(event) => {
+                cx.emit(&event);
+                Ok(())
+            }
+        };
+        if let Err(failure) = outcome {
+            failed.get_or_insert(failure);
+        }
+    }
+    failed.map_or(Ok(next), Err)
+}
+
+fn find<'a>(seen: &'a Observed, key: &WorkKey) -> Option<&'a Arc<Work>> {
+    seen.works.iter().chain(&seen.named).find(|work| key_of(work).as_ref() == Some(key))
+}
+
+fn api_of(cx: &Context, key: &WorkKey) -> Api<Work> {
+    Api::namespaced(cx.plane.clone(), &names::execution_namespace(&key.cluster.0))
+}

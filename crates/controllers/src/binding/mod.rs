@@ -1,0 +1,92 @@
+//! Bindings to Works, one for each target cluster (propagation.md 9).
+
+mod apply;
+mod observe;
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    policy::{ClusterOverridePolicy, OverridePolicy},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
+};
+use ironclad_propagation::works;
+use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use kube::{Resource, ResourceExt as _};
+
+use crate::{Context, binding_status::binding_of, cluster};
+
+/// `--concurrent-resourcebinding-syncs`.
+const WORKERS: usize = 5;
+
+pub(crate) fn start(cx: &Arc<Context>) {
+    let worker = cx.clone();
+    run_workers("binding", &cx.seam.tasks, &cx.queues.binding, WORKERS, move |key| {
+        let cx = worker.clone();
+        async move { reconcile(&cx, &key).await }
+    });
+}
+
+async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
+    let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
+    let rng = cx.seam.rng.clone();
+    let plan = observed.with_seen(|seen| works::decide(seen, || rng.uuid()));
+    apply::apply(cx, key, &observed, plan).await
+}
+
+pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
+    changed(cx, change.old.as_deref(), change.new.as_deref());
+}
+
+pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
+    changed(cx, change.old.as_deref(), change.new.as_deref());
+}
+
+/// Only what the spec or the life of a binding tells: its status is not ours to act on.
+fn changed<K: Resource>(cx: &Context, old: Option<&K>, new: Option<&K>) {
+    let Some(new) = new else {
+        cluster::wake_leaving(cx);
+        return;
+    };
+    let of = |b: &K| (b.meta().generation, b.meta().deletion_timestamp.is_some(), b.labels().clone());
+    if old.map(of) != Some(of(new)) {
+        cx.queues.binding.add(Key::of(new));
+        cluster::wake_leaving(cx);
+    }
+}
+
+/// A Work that went, or was changed by somebody else, gives its binding a turn; its status does not.
+pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    let Some(before) = old else { return };
+    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
+    if new.map(of) != Some(of(before)) {
+        if let Some(key) = binding_of(before) {
+            cx.queues.binding.add(key);
+        }
+        if new.is_none() {
+            cluster::wake_leaving(cx);
+        }
+    }
+}
+
+/// An override changed: the bindings of its namespace get a turn.
+pub(crate) fn on_override(cx: &Arc<Context>, change: &Change<OverridePolicy>) {
+    let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
+    if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
+        return;
+    }
+    for binding in cx.bindings.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
+        cx.queues.binding.add_replay(Key::of(&*binding));
+    }
+}
+
+/// A cluster-wide override changed: all bindings get a turn.
+pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOverridePolicy>) {
+    if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
+        return;
+    }
+    for binding in cx.all_bindings() {
+        let key = binding.view().key();
+        cx.queues.binding.add_replay(Key::new(&key.namespace, &key.name));
+    }
+}

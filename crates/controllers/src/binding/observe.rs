@@ -1,0 +1,81 @@
+//! What is seen of one binding on its way to Works.
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    names,
+    policy::{ClusterOverridePolicy, OverridePolicy},
+    work::Work,
+};
+use ironclad_interpreter::Interpreter;
+use ironclad_propagation::works::{Options, Seen, first_names};
+use ironclad_runtime::{Failure, Key};
+use ironclad_scheduling::Clusters;
+use serde_json::Value;
+
+use crate::{AnyBinding, Context, context::BY_BINDING};
+
+/// The snapshot.
+pub(super) struct Observed {
+    /// The binding; its version is the one to write over.
+    pub(super) binding: AnyBinding,
+    /// The Works that carry its id.
+    pub(super) works: Vec<Arc<Work>>,
+    /// The Works that stand under the names it would use.
+    pub(super) named: Vec<Arc<Work>>,
+    template: Option<Value>,
+    clusters: Arc<Clusters>,
+    cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
+    overrides: Vec<Arc<OverridePolicy>>,
+    interpreter: Interpreter,
+    options: Options,
+}
+
+impl Observed {
+    /// Decides over the snapshot.
+    pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
+        decide(&Seen {
+            binding: self.binding.view(),
+            template: self.template.as_ref(),
+            works: &self.works,
+            named: &self.named,
+            clusters: &self.clusters,
+            cluster_overrides: &self.cluster_overrides,
+            overrides: &self.overrides,
+            interpreter: &self.interpreter,
+            options: &self.options,
+        })
+    }
+}
+
+pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
+    let Some(binding) = cx.binding(key) else { return Ok(None) };
+    let template_key = binding.template();
+    let template = match cx.templates.informer(&template_key.gvk).await? {
+        Some(informer) => {
+            informer.synced().await;
+            informer.get(&template_key.namespace, &template_key.name)
+        }
+        None => None,
+    };
+    let template = template
+        .map(|object| serde_json::to_value(&*object))
+        .transpose()
+        .map_err(|e| Failure::Invalid(e.to_string()))?;
+    let works = binding.view().permanent_id().map(|id| cx.works.by_index(BY_BINDING, id)).unwrap_or_default();
+    let named = first_names(binding.spec())
+        .iter()
+        .filter_map(|work| cx.works.get(&names::execution_namespace(&work.cluster.0), &work.name))
+        .collect();
+    Ok(Some(Observed {
+        works,
+        named,
+        template,
+        clusters: cx.all_clusters(),
+        cluster_overrides: cx.cluster_overrides.list(),
+        overrides: cx.overrides.namespace(&template_key.namespace),
+        interpreter: cx.interpreter.clone(),
+        options: Options::default(),
+        binding,
+    }))
+}

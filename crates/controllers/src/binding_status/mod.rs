@@ -1,0 +1,131 @@
+//! The status of Works, added up on the binding and on the template (propagation.md 16, 17).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_api::{
+    annotations, conditions,
+    work::{ClusterResourceBinding, ResourceBinding, Work},
+};
+use ironclad_fleet::{ClusterName, ObjectKey};
+use ironclad_propagation::aggregate::{self, Effect, Seen, SeenTemplate};
+use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use kube::{Resource, ResourceExt as _};
+use serde_json::Value;
+
+use crate::{
+    Context,
+    context::{BY_BINDING, BY_TEMPLATE, cluster_of, template_name},
+};
+
+/// Bindings, and templates, added up at once.
+const WORKERS: usize = 2;
+
+pub(crate) fn start(cx: &Arc<Context>) {
+    let worker = cx.clone();
+    run_workers("bindingStatus", &cx.seam.tasks, &cx.queues.binding_status, WORKERS, move |key| {
+        let cx = worker.clone();
+        async move { binding(&cx, &key) }
+    });
+    let worker = cx.clone();
+    run_workers("templateStatus", &cx.seam.tasks, &cx.queues.template_status, WORKERS, move |key| {
+        let cx = worker.clone();
+        async move { template(&cx, &key).await }
+    });
+}
+
+/// It only reads caches and wants a status: nothing to wait for.
+fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    let Some(binding) = cx.binding_as_written(key) else { return Ok(Next::Forget) };
+    let Some(id) = binding.view().permanent_id() else { return Ok(Next::Forget) };
+    let works: Vec<Arc<Work>> = cx.works.by_index(BY_BINDING, id).iter().map(|work| cx.work_as_written(work)).collect();
+    let not_ready: BTreeSet<ClusterName> = works
+        .iter()
+        .filter_map(|work| cluster_of(work))
+        .filter(|name| cx.clusters.get("", &name.0).is_none_or(|c| c.ready() != Some(conditions::TRUE)))
+        .collect();
+    let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
+    let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
+    let plan = aggregate::binding(&seen, cx.seam.clock.wall_seconds());
+    for effect in plan.effects {
+        match effect {
+            Effect::Status(part) => cx.want_binding_status(key, binding.uid(), "bindingStatus", part),
+            Effect::Event(event) => cx.emit(&event),
+        }
+    }
+    cx.queues.template_status.add(binding.template());
+    Ok(Next::Forget)
+}
+
+async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
+    let Some(informer) = cx.templates.informer(&key.gvk).await? else { return Ok(Next::Forget) };
+    informer.synced().await;
+    let Some(template) = cx.templates.get(key) else { return Ok(Next::Forget) };
+    let Some(found) = cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next() else {
+        return Ok(Next::Forget);
+    };
+    let binding_key = found.view().key();
+    let Some(binding) = cx.binding_as_written(&Key::new(&binding_key.namespace, &binding_key.name)) else {
+        return Ok(Next::Forget);
+    };
+    let uid = template.uid().unwrap_or_default();
+    let mut object: Value = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
+    let standing = object.get("status").cloned().unwrap_or(Value::Null);
+    if let Some(status) = cx.template_status.read(key, &uid, || standing) {
+        object["status"] = status;
+    }
+    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &cx.interpreter };
+    let plan = aggregate::template(&seen, cx.seam.clock.wall_seconds());
+    for effect in plan.effects {
+        match effect {
+            Effect::Status(part) => cx.template_status.want(key, &uid, "bindingStatus", part, false),
+            Effect::Event(event) => cx.emit(&event),
+        }
+    }
+    Ok(Next::Forget)
+}
+
+/// A Work's status came, changed or went with it.
+pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    let told = |work: Option<&Work>| work.map(|w| (w.status.clone(), w.metadata.deletion_timestamp.is_some()));
+    if told(old) == told(new) {
+        return;
+    }
+    if let Some(key) = new.or(old).and_then(binding_of) {
+        cx.queues.binding_status.add(key);
+    }
+}
+
+/// Its targets changed, so the expected clusters did; or it is new to this process. Its own status does not count, but what
+/// it says goes on to the template.
+pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
+    let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
+    let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
+    changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));
+}
+
+/// The same for bindings of cluster-scoped templates.
+pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
+    let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
+    let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
+    changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));
+}
+
+fn changed<K: Resource>(cx: &Context, new: Option<&K>, moved: bool, told: bool, template: fn(&K) -> ObjectKey) {
+    let Some(new) = new else { return };
+    if moved {
+        cx.queues.binding_status.add(Key::of(new));
+    } else if told {
+        cx.queues.template_status.add(template(new));
+    }
+}
+
+/// The binding that a Work belongs to, by its annotations.
+pub(crate) fn binding_of(work: &Work) -> Option<Key> {
+    let annotations = work.annotations();
+    if let Some(name) = annotations.get(annotations::CLUSTER_RESOURCE_BINDING_NAME) {
+        return Some(Key::new("", name));
+    }
+    let namespace = annotations.get(annotations::RESOURCE_BINDING_NAMESPACE)?;
+    Some(Key::new(namespace, annotations.get(annotations::RESOURCE_BINDING_NAME)?))
+}

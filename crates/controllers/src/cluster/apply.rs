@@ -1,0 +1,49 @@
+//! Writes what membership wants.
+
+use ironclad_api::names;
+use ironclad_failover::membership::Effect;
+use ironclad_fleet::Plan;
+use ironclad_runtime::{Failure, Writer};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+
+use super::observe::Observed;
+use crate::Context;
+
+pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) -> Result<(), Failure> {
+    let writer = Writer::new("cluster");
+    for because in &plan.because {
+        tracing::debug!(cluster = %seen.cluster.name_any(), %because, "cluster membership");
+    }
+    for effect in &plan.effects {
+        match effect {
+            Effect::Patch { patch } => {
+                let api = Api::all(cx.plane.clone());
+                writer.patch(&api, Some(&cx.clusters), &*seen.cluster, patch.clone()).await?;
+            }
+            Effect::CreateNamespace(object) => {
+                let namespace: Namespace =
+                    serde_json::from_value(object.clone()).map_err(|e| Failure::Invalid(e.to_string()))?;
+                match writer.create(&Api::all(cx.plane.clone()), Some(&cx.namespaces), &namespace).await {
+                    Ok(_) | Err(Failure::AlreadyExists(_)) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            Effect::DeleteNamespace { name, uid } => {
+                if let Some(namespace) = cx.namespaces.get("", name).filter(|n| n.uid().as_deref() == Some(uid)) {
+                    let api = Api::all(cx.plane.clone());
+                    writer.delete(&api, Some(&cx.namespaces), &*namespace, PropagationPolicy::Background).await?;
+                }
+            }
+            Effect::ReleaseWork { key, patch } => {
+                let namespace = names::execution_namespace(&key.cluster.0);
+                if let Some(work) = cx.works.get(&namespace, &key.name) {
+                    let api = Api::namespaced(cx.plane.clone(), &namespace);
+                    writer.patch(&api, Some(&cx.works), &*work, patch.clone()).await?;
+                }
+            }
+            Effect::Event(event) => cx.emit(event),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What membership sees: the cluster, its execution space, and what still names it.
+
+use std::sync::Arc;
+
+use ironclad_api::{cluster::Cluster, names, work::Work};
+use ironclad_failover::{
+    membership::{ExecutionSpace, Seen},
+    taints::ByCondition,
+};
+use ironclad_fleet::ClusterName;
+use k8s_openapi::api::core::v1::Namespace;
+
+use crate::Context;
+
+/// The snapshot.
+pub(super) struct Observed {
+    /// The cluster; its version is the one to write over.
+    pub(super) cluster: Arc<Cluster>,
+    space: Option<Arc<Namespace>>,
+    /// The Works in its execution space.
+    pub(super) works: Vec<Arc<Work>>,
+    targeted_by: usize,
+}
+
+impl Observed {
+    /// As the decision takes it.
+    pub(super) fn seen(&self) -> Seen<'_> {
+        let space = match self.space.as_deref() {
+            None => ExecutionSpace::Missing,
+            Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => ExecutionSpace::Terminating,
+            Some(namespace) => ExecutionSpace::Active { uid: namespace.metadata.uid.as_deref().unwrap_or_default() },
+        };
+        Seen {
+            cluster: &self.cluster,
+            space,
+            works: self.works.iter().map(|w| &**w).collect(),
+            targeted_by: self.targeted_by,
+            taints: ByCondition::On,
+        }
+    }
+}
+
+pub(super) fn observe(cx: &Context, name: &ClusterName, cluster: Arc<Cluster>) -> Observed {
+    let namespace = names::execution_namespace(&name.0);
+    let leaving = cluster.metadata.deletion_timestamp.is_some();
+    // Only a cluster that leaves is asked what still names it: counting is work in proportion to the fleet.
+    let (works, targeted_by) = if leaving {
+        let targets = |b: &crate::AnyBinding| b.spec().clusters.iter().any(|t| t.name == *name.0);
+        (cx.works.namespace(&namespace), cx.all_bindings().iter().filter(|b| targets(b)).count())
+    } else {
+        (Vec::new(), 0)
+    };
+    Observed { cluster, space: cx.namespaces.get("", &namespace), works, targeted_by }
+}

@@ -1,0 +1,374 @@
+//! What every reconciler of one process shares: caches, writers of status, members and queues.
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    cluster::Cluster,
+    labels, names, namespaces,
+    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
+};
+use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey};
+use ironclad_interpreter::Interpreter;
+use ironclad_runtime::{
+    EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope, Writer,
+};
+use ironclad_scheduling::Clusters;
+use ironclad_seam::Seam;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use parking_lot::RwLock;
+
+use crate::{
+    bindings::json,
+    mapper::Mapper,
+    members::{Connector, Members},
+    objects::Objects,
+    targets::{Templates, Typed},
+};
+
+/// Works of one binding, by its permanent id.
+pub(crate) const BY_BINDING: &str = "binding";
+/// Bindings of one template, by `apiVersion/kind/namespace/name`; objects claimed by one policy, by its permanent id.
+pub(crate) const BY_TEMPLATE: &str = "template";
+/// Bindings claimed by one policy, by its permanent id.
+pub(crate) const BY_POLICY: &str = "policy";
+
+/// What the reconcilers share. Everything that runs is a task of `seam.tasks`.
+pub struct Context {
+    /// Time, chance and the owner of all tasks.
+    pub seam: Seam,
+    /// The control plane.
+    pub plane: Client,
+    /// Which kinds the control plane serves.
+    pub mapper: Arc<Mapper>,
+    /// Makes clients of members.
+    pub connector: Arc<dyn Connector>,
+    /// Answers what a kind's replicas, health and status are.
+    pub interpreter: Interpreter,
+
+    /// All PropagationPolicies.
+    pub policies: Informer<PropagationPolicy>,
+    /// All ClusterPropagationPolicies.
+    pub cluster_policies: Informer<ClusterPropagationPolicy>,
+    /// All OverridePolicies.
+    pub overrides: Informer<OverridePolicy>,
+    /// All ClusterOverridePolicies.
+    pub cluster_overrides: Informer<ClusterOverridePolicy>,
+    /// All ResourceBindings.
+    pub bindings: Informer<ResourceBinding>,
+    /// All ClusterResourceBindings.
+    pub cluster_bindings: Informer<ClusterResourceBinding>,
+    /// All Works.
+    pub works: Informer<Work>,
+    /// All Clusters.
+    pub clusters: Informer<Cluster>,
+    /// The credentials of members: Secrets of namespace `karmada-cluster`.
+    pub secrets: Informer<Secret>,
+    /// All Namespaces: the execution spaces among them.
+    pub namespaces: Informer<Namespace>,
+    /// Templates of the kinds that some policy or binding names.
+    pub templates: Arc<Objects>,
+    /// The members that can be reached.
+    pub members: Members,
+
+    /// Writes the status of ResourceBindings.
+    pub binding_status: StatusWriter<Typed<ResourceBinding>>,
+    /// Writes the status of ClusterResourceBindings.
+    pub cluster_binding_status: StatusWriter<Typed<ClusterResourceBinding>>,
+    /// Writes the status of Works.
+    pub work_status: StatusWriter<Typed<Work>>,
+    /// Writes the status of Clusters.
+    pub cluster_status: StatusWriter<Typed<Cluster>>,
+    /// Writes the status of templates.
+    pub template_status: StatusWriter<Templates>,
+    /// Writes events.
+    pub recorder: Recorder,
+
+    /// Who waits for what.
+    pub queues: Queues,
+    clusters_by_name: RwLock<Arc<Clusters>>,
+}
+
+/// The queues of the control plane's reconcilers; those of members are in [`Members`].
+#[derive(Clone)]
+pub struct Queues {
+    /// Templates to be claimed and bound.
+    pub detector: Queue<ObjectKey>,
+    /// Policies to be applied to what they select; the namespace is empty for cluster policies.
+    pub policy: Queue<Key>,
+    /// Bindings to be scheduled.
+    pub scheduler: Queue<Key>,
+    /// Bindings to be turned into Works.
+    pub binding: Queue<Key>,
+    /// Bindings whose Works' status is to be added up.
+    pub binding_status: Queue<Key>,
+    /// Templates whose status is to be added up.
+    pub template_status: Queue<ObjectKey>,
+    /// Clusters to be connected, prepared or taken apart.
+    pub cluster: Queue<ClusterName>,
+}
+
+impl Queues {
+    fn new(seam: &Seam) -> Self {
+        fn queue<T: Ord + Clone + std::fmt::Debug>(seam: &Seam, name: &str) -> Queue<T> {
+            Queue::new(seam.clock.clone(), seam.rng.stream(&format!("jitter/{name}")))
+        }
+        Self {
+            detector: queue(seam, "detector"),
+            policy: queue(seam, "policy"),
+            scheduler: queue(seam, "scheduler"),
+            binding: queue(seam, "binding"),
+            binding_status: queue(seam, "bindingStatus"),
+            template_status: queue(seam, "templateStatus"),
+            cluster: queue(seam, "cluster"),
+        }
+    }
+
+    /// True if nobody waits for anything: used to know that all is quiet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.detector.is_empty()
+            && self.policy.is_empty()
+            && self.scheduler.is_empty()
+            && self.binding.is_empty()
+            && self.binding_status.is_empty()
+            && self.template_status.is_empty()
+            && self.cluster.is_empty()
+    }
+}
+
+impl Context {
+    /// Makes caches and writers; watches run from [`Context::start_informers`] on.
+    #[must_use]
+    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>) -> Arc<Self> {
+        let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
+        let queues = Queues::new(&seam);
+        let template_events = crate::detector::on_template(queues.clone());
+        let templates = Arc::new(Objects::new(
+            plane.clone(),
+            mapper.clone(),
+            &seam,
+            seam.tasks.child("templates"),
+            WatchScope::default(),
+            template_events,
+        ));
+        let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
+        let bindings = Informer::new(&[by_template, (BY_POLICY, |b| policy_ids(b))]);
+        let by_template: Indexer<ClusterResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
+        let cluster_bindings = Informer::new(&[by_template, (BY_POLICY, |b| policy_ids(b))]);
+        let works_by_binding: Indexer<Work> = (BY_BINDING, binding_ids);
+        let works = Informer::new(&[works_by_binding]);
+        let clusters = Informer::new(&[]);
+        let typed = |name: &str| Writer::new(name);
+        let binding_status = StatusWriter::start(
+            "status/bindings",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: bindings.clone(),
+                writer: typed("bindingStatus"),
+                api: |client, namespace| Api::namespaced(client.clone(), namespace),
+                status: |b: &ResourceBinding| json(&b.status),
+            },
+        );
+        let cluster_binding_status = StatusWriter::start(
+            "status/clusterbindings",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: cluster_bindings.clone(),
+                writer: typed("bindingStatus"),
+                api: |client, _| Api::all(client.clone()),
+                status: |b: &ClusterResourceBinding| json(&b.status),
+            },
+        );
+        let work_status = StatusWriter::start(
+            "status/works",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: works.clone(),
+                writer: typed("workStatus"),
+                api: |client, namespace| Api::namespaced(client.clone(), namespace),
+                status: |w: &Work| json(&w.status),
+            },
+        );
+        let cluster_status = StatusWriter::start(
+            "status/clusters",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: clusters.clone(),
+                writer: typed("clusterStatus"),
+                api: |client, _| Api::all(client.clone()),
+                status: |c: &Cluster| json(&c.status),
+            },
+        );
+        let template_status = StatusWriter::start(
+            "status/templates",
+            &seam,
+            Templates { objects: templates.clone(), writer: typed("bindingStatus") },
+        );
+        Arc::new(Self {
+            recorder: Recorder::new(plane.clone(), &seam, "ironclad"),
+            seam,
+            plane,
+            mapper,
+            connector,
+            interpreter: Interpreter::default(),
+            policies: Informer::new(&[]),
+            cluster_policies: Informer::new(&[]),
+            overrides: Informer::new(&[]),
+            cluster_overrides: Informer::new(&[]),
+            bindings,
+            cluster_bindings,
+            works,
+            clusters,
+            secrets: Informer::new(&[]),
+            namespaces: Informer::new(&[]),
+            templates,
+            members: Members::default(),
+            binding_status,
+            cluster_binding_status,
+            work_status,
+            cluster_status,
+            template_status,
+            queues,
+            clusters_by_name: RwLock::default(),
+        })
+    }
+
+    /// Starts the watches of the fixed kinds and waits until their first lists are complete.
+    pub async fn start_informers(&self) {
+        let (seam, tasks, all) = (&self.seam, &self.seam.tasks, WatchScope::default());
+        self.policies.start("propagationpolicies", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.cluster_policies.start("clusterpropagationpolicies", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.overrides.start("overridepolicies", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.cluster_overrides.start("clusteroverridepolicies", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.clusters.start("clusters", seam, tasks, Api::all(self.plane.clone()), &all);
+        let secrets = Api::namespaced(self.plane.clone(), namespaces::CLUSTER);
+        self.secrets.start("secrets", seam, tasks, secrets, &all);
+        self.namespaces.start("namespaces", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.bindings.start("resourcebindings", seam, tasks, Api::all(self.plane.clone()), &all);
+        let cluster_bindings = Api::all(self.plane.clone());
+        self.cluster_bindings.start("clusterresourcebindings", seam, tasks, cluster_bindings, &all);
+        self.works.start("works", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.policies.synced().await;
+        self.cluster_policies.synced().await;
+        self.overrides.synced().await;
+        self.cluster_overrides.synced().await;
+        self.clusters.synced().await;
+        self.secrets.synced().await;
+        self.namespaces.synced().await;
+        self.bindings.synced().await;
+        self.cluster_bindings.synced().await;
+        self.works.synced().await;
+    }
+
+    /// True once every fixed kind is listed.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.policies.is_synced()
+            && self.cluster_policies.is_synced()
+            && self.overrides.is_synced()
+            && self.cluster_overrides.is_synced()
+            && self.clusters.is_synced()
+            && self.secrets.is_synced()
+            && self.namespaces.is_synced()
+            && self.bindings.is_synced()
+            && self.cluster_bindings.is_synced()
+            && self.works.is_synced()
+    }
+
+    /// All clusters by name, as decisions take them: one snapshot, made anew when a cluster changes.
+    #[must_use]
+    pub fn all_clusters(&self) -> Arc<Clusters> {
+        self.clusters_by_name.read().clone()
+    }
+
+    pub(crate) fn refresh_clusters(&self) {
+        let all = self.clusters.list().into_iter().map(|c| (ClusterName::from(c.name_any().as_str()), c)).collect();
+        *self.clusters_by_name.write() = Arc::new(all);
+    }
+
+    /// The Work with its status as it will stand once what is held back is written.
+    #[must_use]
+    pub fn work_as_written(&self, work: &Arc<Work>) -> Arc<Work> {
+        let uid = work.metadata.uid.as_deref().unwrap_or_default();
+        match self.work_status.read(&Key::of(&**work), uid, || json(&work.status)) {
+            None => work.clone(),
+            Some(status) => Arc::new(Work { status: serde_json::from_value(status).ok(), ..(**work).clone() }),
+        }
+    }
+
+    /// Has an event written.
+    pub fn emit(&self, event: &Event) {
+        let about = EventAbout {
+            api_version: event.about.api_version.clone(),
+            kind: event.about.kind.clone(),
+            namespace: event.about.namespace.clone(),
+            name: event.about.name.clone(),
+            uid: event.about.uid.clone(),
+        };
+        let type_ = match event.type_ {
+            EventType::Normal => RecordedType::Normal,
+            EventType::Warning => RecordedType::Warning,
+        };
+        self.recorder.record(&about, type_, event.reason, &event.message);
+    }
+
+    /// True if no reconciler has anything to do and no status waits to be written.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.queues.is_empty()
+            && self.binding_status.is_quiet()
+            && self.cluster_binding_status.is_quiet()
+            && self.work_status.is_quiet()
+            && self.cluster_status.is_quiet()
+            && self.template_status.is_quiet()
+            && self.members.list().iter().all(|m| m.works.is_empty() && m.statuses.is_empty())
+    }
+}
+
+/// How a binding's template is named in the index.
+#[must_use]
+pub(crate) fn template_of(spec: &ResourceBindingSpec) -> String {
+    let r = &spec.resource;
+    index_name(&r.api_version, &r.kind, &r.namespace, &r.name)
+}
+
+/// How a template is named in the index.
+#[must_use]
+pub(crate) fn template_name(key: &ObjectKey) -> String {
+    index_name(&key.gvk.api_version(), &key.gvk.kind, &key.namespace, &key.name)
+}
+
+fn index_name(api_version: &str, kind: &str, namespace: &str, name: &str) -> String {
+    format!("{api_version}/{kind}/{namespace}/{name}")
+}
+
+/// The cluster whose execution space holds the Work.
+#[must_use]
+pub(crate) fn cluster_of(work: &Work) -> Option<ClusterName> {
+    names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?).ok().map(ClusterName::from)
+}
+
+/// The ids of the policies that claim an object.
+pub(crate) fn policy_ids<K: Resource>(object: &K) -> Vec<String> {
+    let mut ids = label(object, labels::PROPAGATION_POLICY_PERMANENT_ID);
+    ids.extend(label(object, labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID));
+    ids
+}
+
+/// The permanent ids of the binding that a Work belongs to.
+fn binding_ids(work: &Work) -> Vec<String> {
+    let mut ids = label(work, labels::RESOURCE_BINDING_PERMANENT_ID);
+    ids.extend(label(work, labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID));
+    ids
+}
+
+/// The value of a label as an index wants it.
+pub(crate) fn label<K: Resource>(object: &K, label: &str) -> Vec<String> {
+    object.labels().get(label).filter(|v| !v.is_empty()).cloned().into_iter().collect()
+}

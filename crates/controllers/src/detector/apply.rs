@@ -1,0 +1,95 @@
+//! Writes what a claim wants: the policy's identity first, then the template, then the binding.
+
+use std::sync::Arc;
+
+use ironclad_fleet::{BindingKey, Plan, because::propagation::PolicyKey};
+use ironclad_propagation::claim::Effect;
+use ironclad_runtime::{Failure, Key, Next, Writer};
+use kube::Api;
+use serde_json::Value;
+
+use super::{
+    WaitingTemplates,
+    observe::{AnyPolicy, Observed},
+};
+use crate::Context;
+
+pub(super) async fn apply(
+    cx: &Arc<Context>,
+    waiting: &WaitingTemplates,
+    seen: &Observed,
+    plan: Plan<Effect>,
+) -> Result<Next, Failure> {
+    let writer = Writer::new("detector");
+    for because in &plan.because {
+        tracing::debug!(template = %seen.key, %because, "detected");
+    }
+    let mut next = Next::Forget;
+    for effect in plan.effects {
+        match effect {
+            Effect::PatchPolicy { policy, patch } => patch_policy(cx, &writer, seen, &policy, patch).await?,
+            Effect::PatchTemplate { patch } => patch_template(cx, &writer, seen, patch).await?,
+            Effect::CreateBinding(binding) => {
+                let namespace = binding.metadata.namespace.clone().unwrap_or_default();
+                let api = Api::namespaced(cx.plane.clone(), &namespace);
+                let created = writer.create(&api, Some(&cx.bindings), &*binding).await?;
+                cx.binding_status.noise(Key::of(&created));
+            }
+            Effect::CreateClusterBinding(binding) => {
+                let api = Api::all(cx.plane.clone());
+                let created = writer.create(&api, Some(&cx.cluster_bindings), &*binding).await?;
+                cx.cluster_binding_status.noise(Key::of(&created));
+            }
+            Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
+            Effect::Wait(what) => {
+                waiting.0.lock().insert(seen.key.clone(), what);
+            }
+            Effect::StopWaiting => {
+                waiting.0.lock().remove(&seen.key);
+            }
+            Effect::Retry => next = Next::Retry,
+            Effect::Event(event) => cx.emit(&event),
+        }
+    }
+    Ok(next)
+}
+
+async fn patch_policy(
+    cx: &Context,
+    writer: &Writer,
+    seen: &Observed,
+    key: &PolicyKey,
+    patch: Value,
+) -> Result<(), Failure> {
+    match seen.policies.iter().find(|policy| policy.view().key() == *key) {
+        Some(AnyPolicy::Namespaced(policy)) => {
+            let api = Api::namespaced(cx.plane.clone(), &key.namespace);
+            writer.patch(&api, Some(&cx.policies), &**policy, patch).await.map(drop)
+        }
+        Some(AnyPolicy::Cluster(policy)) => {
+            let api = Api::all(cx.plane.clone());
+            writer.patch(&api, Some(&cx.cluster_policies), &**policy, patch).await.map(drop)
+        }
+        None => Ok(()),
+    }
+}
+
+async fn patch_template(cx: &Context, writer: &Writer, seen: &Observed, patch: Value) -> Result<(), Failure> {
+    let Some((served, cache)) = cx.templates.watched(&seen.key.gvk) else { return Ok(()) };
+    let api = served.api(&cx.plane, &seen.key.namespace);
+    writer.patch(&api, Some(&cache), &*seen.template, patch).await.map(drop)
+}
+
+async fn patch_binding(
+    cx: &Context,
+    writer: &Writer,
+    seen: &Observed,
+    key: &BindingKey,
+    patch: Value,
+) -> Result<(), Failure> {
+    // The version that the decision saw, not a newer one: what it did not see must not be overwritten.
+    match seen.bindings().find(|binding| binding.view().key() == *key) {
+        Some(binding) => cx.patch_binding(writer, binding, patch).await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,66 @@
+//! The detector: templates are claimed for a policy and get their binding (propagation.md 5).
+
+mod apply;
+mod observe;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_propagation::{
+    claim::{self, Waiting},
+    detect,
+};
+use ironclad_runtime::{Change, Failure, Next, run_workers};
+use kube::api::DynamicObject;
+use parking_lot::Mutex;
+
+use crate::{Context, context::Queues, objects::OnChange, objects::object_key};
+
+/// `--concurrent-resource-template-syncs`.
+const WORKERS: usize = 5;
+
+/// What templates wait for; in memory only, made anew by the first listing (5.2).
+#[derive(Default)]
+pub(crate) struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
+
+pub(crate) fn start(cx: &Arc<Context>) {
+    let worker = cx.clone();
+    let waiting = Arc::new(WaitingTemplates::default());
+    run_workers("detector", &cx.seam.tasks, &cx.queues.detector, WORKERS, move |key| {
+        let (cx, waiting) = (worker.clone(), waiting.clone());
+        async move { reconcile(&cx, &waiting, key).await }
+    });
+}
+
+async fn reconcile(cx: &Arc<Context>, waiting: &WaitingTemplates, key: ObjectKey) -> Result<Next, Failure> {
+    let Some(observed) = observe::observe(cx, waiting, &key).await? else {
+        waiting.0.lock().remove(&key);
+        return Ok(Next::Forget);
+    };
+    let rng = cx.seam.rng.clone();
+    let plan = observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
+    apply::apply(cx, waiting, &observed, plan).await
+}
+
+/// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.
+pub(crate) fn on_template(queues: Queues) -> OnChange {
+    let skipped = detect::Skipped::default();
+    Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
+        let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let key = object_key(gvk, object);
+        if skipped.skips_object(gvk, &key.namespace, &key.name) {
+            return;
+        }
+        let counts = match (&change.old, &change.new) {
+            (Some(old), Some(new)) => detect::template_changed((&old.metadata, &old.data), (&new.metadata, &new.data)),
+            _ => true,
+        };
+        if counts {
+            queues.detector.add(key.clone());
+        }
+        // A template that is new to this process may lack the status that its binding has for it.
+        if change.old.is_none() {
+            queues.template_status.add_replay(key);
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! Works to objects in a member (propagation.md 13). A queue and workers of its own for each member.
+
+mod apply;
+mod observe;
+
+use std::sync::Arc;
+
+use ironclad_api::{cluster::Cluster, conditions, names, work::Work};
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_propagation::{drift, execute};
+use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
+use kube::{ResourceExt as _, api::DynamicObject};
+use serde_json::Value;
+
+use crate::{
+    Context, Member,
+    context::cluster_of,
+    objects::{OnChange, object_key},
+};
+
+/// Works of one member applied at once.
+const WORKERS: usize = 4;
+
+pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
+    let (weak_cx, weak_member) = (Arc::downgrade(cx), Arc::downgrade(member));
+    run_workers("execution", &member.tasks, &member.works, WORKERS, move |name| {
+        let (cx, member) = (weak_cx.upgrade(), weak_member.upgrade());
+        async move {
+            let (Some(cx), Some(member)) = (cx, member) else { return Ok(Next::Forget) };
+            reconcile(&cx, &member, &name).await
+        }
+    });
+}
+
+async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Failure> {
+    let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
+    let plan = observed.decide(cx, execute::decide);
+    apply::apply(cx, member, &mut observed, plan).await
+}
+
+/// All Works of a member get a turn, those being deleted first.
+pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
+    for work in cx.works.namespace(&names::execution_namespace(&member.name.0)) {
+        let name: Arc<str> = work.name_any().into();
+        if work.metadata.deletion_timestamp.is_some() { member.works.add(name) } else { member.works.add_replay(name) }
+    }
+}
+
+/// A Work that is new, changed or being deleted; its status does not count.
+pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
+    let Some(work) = change.new.as_deref() else { return };
+    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
+    if change.old.as_deref().map(of) == Some(of(work)) {
+        return;
+    }
+    if let Some(member) = cluster_of(work).and_then(|name| cx.members.get(&name)) {
+        member.works.add(work.name_any().into());
+    }
+}
+
+/// A member that comes back is served at once, not after the back-off of its Works (propagation.md 31, row 3).
+pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
+    let Some(cluster) = change.new.as_deref() else { return };
+    let of = |c: &Cluster| {
+        let apis = c.status.as_ref().map(|s| s.api_enablements.clone());
+        (c.ready() == Some(conditions::TRUE), c.metadata.deletion_timestamp.is_some(), apis)
+    };
+    if change.old.as_deref().map(of) == Some(of(cluster)) {
+        return;
+    }
+    if let Some(member) = cx.members.get(&cluster.name_any().as_str().into()) {
+        member.objects.wake();
+        enqueue_all(cx, &member);
+    }
+}
+
+/// Objects of a member changed: drift gives their Work a turn, and their status is reported.
+pub(crate) fn on_member_object(works: Queue<Arc<str>>, statuses: Queue<ObjectKey>) -> OnChange {
+    Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
+        let (old, new) = (value(change.old.as_deref()), value(change.new.as_deref()));
+        if let (Some(object), Some(_)) = (&change.new, drift::report(old.as_ref(), new.as_ref())) {
+            statuses.add(object_key(gvk, object));
+        }
+        // The overlay tells the answers to our own writes from what others do; what is only listed is no change.
+        if change.ours || change.old.is_none() {
+            return;
+        }
+        if let Some(work) = drift::repair(old.as_ref(), new.as_ref(), Some("")) {
+            works.add(work.name);
+        }
+    })
+}
+
+fn value(object: Option<&DynamicObject>) -> Option<Value> {
+    // A cached object came out of JSON and goes back into it.
+    object.and_then(|object| serde_json::to_value(object).ok())
+}

@@ -1,0 +1,135 @@
+//! The REST mapping of one API server: which resource a kind is served as.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ironclad_fleet::Gvk;
+use ironclad_runtime::Failure;
+use ironclad_seam::Clock;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+    discovery::{Discovery, Scope},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A kind that was not found is looked up again after this time (propagation.md 2: discovery repeats every 30 s).
+const ABSENT_FOR: Duration = Duration::from_secs(30);
+/// Two look-ups of the whole discovery document lie at least this far apart.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
+
+/// How a kind is served.
+#[derive(Debug, Clone)]
+pub struct Served {
+    resource: ApiResource,
+    scope: Scope,
+}
+
+impl Served {
+    /// The API of this kind in a namespace; of a cluster-scoped kind, or with an empty one, over all.
+    #[must_use]
+    pub fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::dynamic(client.clone(), &self.resource, &self.scope).constrain(namespace)
+    }
+
+    /// The API resource.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+
+    /// True if its objects live in namespaces.
+    #[must_use]
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+}
+
+/// Looks kinds up in a server's discovery, and remembers.
+pub struct Mapper {
+    client: Client,
+    clock: Clock,
+    state: Mutex<State>,
+    /// One look-up at a time.
+    refreshing: tokio::sync::Mutex<Option<Instant>>,
+}
+
+#[derive(Default)]
+struct State {
+    known: BTreeMap<Gvk, Arc<Served>>,
+    absent: BTreeMap<Gvk, Instant>,
+}
+
+impl Mapper {
+    /// A mapping that knows nothing yet.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock) -> Self {
+        Self { client, clock, state: Mutex::default(), refreshing: tokio::sync::Mutex::new(None) }
+    }
+
+    /// How the kind is served, `None` if it is not.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn served(&self, gvk: &Gvk) -> Result<Option<Arc<Served>>, Failure> {
+        if let Some(answer) = self.remembered(gvk) {
+            return Ok(answer);
+        }
+        let mut last = self.refreshing.lock().await;
+        if let Some(answer) = self.remembered(gvk) {
+            return Ok(answer);
+        }
+        if let Some(at) = *last {
+            self.clock.sleep_until(at + REFRESH_MIN).await;
+        }
+        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
+        *last = Some(self.clock.mono());
+        let mut known = BTreeMap::new();
+        for group in discovery.groups_alphabetical() {
+            for version in group.versions() {
+                for (resource, capabilities) in group.versioned_resources(version) {
+                    let gvk = Gvk {
+                        group: resource.group.as_str().into(),
+                        version: resource.version.as_str().into(),
+                        kind: resource.kind.as_str().into(),
+                    };
+                    known.insert(gvk, Arc::new(Served { resource, scope: capabilities.scope }));
+                }
+            }
+        }
+        let mut state = self.state.lock();
+        state.known = known;
+        state.absent.clear();
+        let answer = state.known.get(gvk).cloned();
+        if answer.is_none() {
+            state.absent.insert(gvk.clone(), self.clock.mono());
+        }
+        Ok(answer)
+    }
+
+    /// How the kind is served, if that is known without asking.
+    #[must_use]
+    pub fn known(&self, gvk: &Gvk) -> Option<Arc<Served>> {
+        self.state.lock().known.get(gvk).cloned()
+    }
+
+    /// Kinds came or went: whatever was not found is looked up again.
+    pub fn forget_absent(&self) {
+        self.state.lock().absent.clear();
+    }
+
+    /// All kinds served, once they were looked up.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Served>> {
+        self.state.lock().known.values().cloned().collect()
+    }
+
+    fn remembered(&self, gvk: &Gvk) -> Option<Option<Arc<Served>>> {
+        let state = self.state.lock();
+        if let Some(served) = state.known.get(gvk) {
+            return Some(Some(served.clone()));
+        }
+        let asked = state.absent.get(gvk)?;
+        (self.clock.mono() < *asked + ABSENT_FOR).then_some(None)
+    }
+}

@@ -1,0 +1,100 @@
+//! Caches of kinds that come and go: templates in the control plane, applied objects in a member.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_runtime::{Change, Failure, Informer, Key, WatchScope};
+use ironclad_seam::{Seam, Tasks};
+use kube::{Client, api::DynamicObject};
+use parking_lot::RwLock;
+
+use crate::mapper::{Mapper, Served};
+
+/// Hears of every change of every kind.
+pub type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
+
+/// One informer for each kind that somebody asked for.
+pub struct Objects {
+    client: Client,
+    mapper: Arc<Mapper>,
+    seam: Seam,
+    tasks: Tasks,
+    scope: WatchScope,
+    on_change: OnChange,
+    kinds: RwLock<BTreeMap<Gvk, Kind>>,
+}
+
+#[derive(Clone)]
+struct Kind {
+    served: Arc<Served>,
+    informer: Informer<DynamicObject>,
+}
+
+impl Objects {
+    /// No kinds yet. Their watches will run as tasks of this group.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        mapper: Arc<Mapper>,
+        seam: &Seam,
+        tasks: Tasks,
+        scope: WatchScope,
+        on_change: OnChange,
+    ) -> Self {
+        Self { client, mapper, seam: seam.clone(), tasks, scope, on_change, kinds: RwLock::default() }
+    }
+
+    /// The informer of a kind, started at the first call; `None` if the control plane does not serve the kind.
+    ///
+    /// # Errors
+    /// If the control plane does not answer.
+    pub async fn informer(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+        if let Some(kind) = self.kinds.read().get(gvk) {
+            return Ok(Some(kind.informer.clone()));
+        }
+        let Some(served) = self.mapper.served(gvk).await? else { return Ok(None) };
+        let mut kinds = self.kinds.write();
+        if let Some(kind) = kinds.get(gvk) {
+            return Ok(Some(kind.informer.clone()));
+        }
+        let informer = Informer::new(&[]);
+        let (on_change, of_kind) = (self.on_change.clone(), gvk.clone());
+        informer.on_change(move |change| on_change(&of_kind, change));
+        informer.start("objects", &self.seam, &self.tasks, served.api(&self.client, ""), &self.scope);
+        kinds.insert(gvk.clone(), Kind { served, informer: informer.clone() });
+        Ok(Some(informer))
+    }
+
+    /// The API and the cache of a kind that is watched already.
+    #[must_use]
+    pub fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<DynamicObject>)> {
+        self.kinds.read().get(gvk).map(|kind| (kind.served.clone(), kind.informer.clone()))
+    }
+
+    /// The object, if its kind is watched and it is there.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<DynamicObject>> {
+        let (_, informer) = self.watched(&key.gvk)?;
+        informer.get(&key.namespace, &key.name)
+    }
+
+    /// The client that the watches go through.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Ends the waits of broken watches: the server is known to be back.
+    pub fn wake(&self) {
+        for kind in self.kinds.read().values() {
+            kind.informer.wake();
+        }
+    }
+}
+
+/// The key of an object of this kind.
+#[must_use]
+pub fn object_key(gvk: &Gvk, object: &DynamicObject) -> ObjectKey {
+    let Key { namespace, name } = Key::of(object);
+    ObjectKey { gvk: gvk.clone(), namespace, name }
+}

@@ -1,0 +1,99 @@
+//! Whose status is written: one [`StatusWriter`](ironclad_runtime::StatusWriter) per kind of object.
+
+use std::{fmt::Debug, future::Future, pin::Pin, sync::Arc};
+
+use ironclad_fleet::{ObjectKey, StatusPart};
+use ironclad_runtime::{Current, Failure, Informer, Key, StatusTarget, Writer};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::objects::Objects;
+
+/// Objects of one of our kinds.
+pub struct Typed<K> {
+    /// The client of the control plane.
+    pub client: Client,
+    /// The cache of the kind.
+    pub cache: Informer<K>,
+    /// Under whose name the status is written.
+    pub writer: Writer,
+    /// The API of the kind in a namespace.
+    pub api: fn(&Client, &str) -> Api<K>,
+    /// The status of an object, as JSON.
+    pub status: fn(&K) -> Value,
+}
+
+impl<K> StatusTarget for Typed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    type Key = Key;
+    type Part = StatusPart;
+
+    fn current(&self, key: &Key) -> Option<Current> {
+        let object = self.cache.get_key(key)?;
+        Some(Current {
+            resource_version: object.resource_version().unwrap_or_default(),
+            uid: object.uid().unwrap_or_default(),
+            status: (self.status)(&object),
+        })
+    }
+
+    fn merge(&self, current: &Value, parts: &[&StatusPart]) -> Option<Value> {
+        StatusPart::patch(current, parts)
+    }
+
+    fn write(
+        &self,
+        key: &Key,
+        resource_version: &str,
+        patch: Value,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        let api = (self.api)(&self.client, &key.namespace);
+        let (name, base) = (key.name.clone(), resource_version.to_owned());
+        Box::pin(async move { self.writer.patch_status(&api, Some(&self.cache), &name, &base, patch).await.map(drop) })
+    }
+}
+
+/// Templates of any kind.
+pub struct Templates {
+    /// The caches of the templates.
+    pub objects: Arc<Objects>,
+    /// Under whose name the status is written.
+    pub writer: Writer,
+}
+
+impl StatusTarget for Templates {
+    type Key = ObjectKey;
+    type Part = StatusPart;
+
+    fn current(&self, key: &ObjectKey) -> Option<Current> {
+        let object = self.objects.get(key)?;
+        Some(Current {
+            resource_version: object.resource_version().unwrap_or_default(),
+            uid: object.uid().unwrap_or_default(),
+            status: object.data.get("status").cloned().unwrap_or(Value::Null),
+        })
+    }
+
+    fn merge(&self, current: &Value, parts: &[&StatusPart]) -> Option<Value> {
+        StatusPart::patch(current, parts)
+    }
+
+    fn write(
+        &self,
+        key: &ObjectKey,
+        resource_version: &str,
+        patch: Value,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        let (key, base) = (key.clone(), resource_version.to_owned());
+        Box::pin(async move {
+            let Some((served, cache)) = self.objects.watched(&key.gvk) else {
+                return Err(Failure::NotFound(format!("{key} is of a kind that is not served")));
+            };
+            let api = served.api(self.objects.client(), &key.namespace);
+            self.writer.patch_status(&api, Some(&cache), &key.name, &base, patch).await.map(drop)
+        })
+    }
+}

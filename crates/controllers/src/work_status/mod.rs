@@ -1,0 +1,49 @@
+//! The status of member objects, into their Works (propagation.md 15). A few workers for each member.
+
+use std::sync::Arc;
+
+use ironclad_api::names;
+use ironclad_fleet::ObjectKey;
+use ironclad_propagation::{
+    drift,
+    work_status::{self, Effect, Seen},
+};
+use ironclad_runtime::{Failure, Key, Next, run_workers};
+use serde_json::Value;
+
+use crate::{Context, Member};
+
+/// Objects of one member looked at at once.
+const WORKERS: usize = 2;
+
+pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
+    let (weak_cx, weak_member) = (Arc::downgrade(cx), Arc::downgrade(member));
+    run_workers("workStatus", &member.tasks, &member.statuses, WORKERS, move |key| {
+        let (cx, member) = (weak_cx.upgrade(), weak_member.upgrade());
+        async move {
+            let (Some(cx), Some(member)) = (cx, member) else { return Ok(Next::Forget) };
+            reconcile(&cx, &member, &key)
+        }
+    });
+}
+
+/// It only reads caches and wants a status: nothing to wait for.
+fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
+    let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
+    let object: Value = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
+    let Some(named) = drift::work_of(&object) else { return Ok(Next::Forget) };
+    let work_key = Key::new(&names::execution_namespace(&named.cluster.0), &named.name);
+    let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
+    let seen_work = cx.work_as_written(&work);
+    let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter });
+    for effect in plan.effects {
+        match effect {
+            Effect::Status(part) => {
+                let uid = work.metadata.uid.as_deref().unwrap_or_default();
+                cx.work_status.want(&work_key, uid, "workStatus", part, false);
+            }
+            Effect::Event(event) => cx.emit(&event),
+        }
+    }
+    Ok(Next::Forget)
+}

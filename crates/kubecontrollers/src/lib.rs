@@ -8,9 +8,9 @@ mod deployment;
 mod gc;
 mod kinds;
 mod namespace;
-mod owner;
+pub mod owner;
 mod pace;
-mod pods;
+pub mod pods;
 mod replicaset;
 mod start;
 #[cfg(test)]

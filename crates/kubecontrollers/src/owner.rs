@@ -18,7 +18,8 @@ pub(crate) const BY_CONTROLLER: &str = "controller";
 pub(crate) const ORPHANS: &str = "orphans";
 
 /// The reference to the controller of an object.
-pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+#[must_use]
+pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_ref()?.iter().find(|r| r.controller == Some(true))
 }
 

@@ -23,32 +23,38 @@ pub(crate) enum Availability {
 }
 
 /// The phase, empty if the pod has none yet.
-pub(crate) fn phase(pod: &Pod) -> &str {
+#[must_use]
+pub fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|s| s.phase.as_deref()).unwrap_or("")
 }
 
 /// The pod ran to its end.
-pub(crate) fn is_finished(pod: &Pod) -> bool {
+#[must_use]
+pub fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
 /// The pod is being deleted.
-pub(crate) fn is_terminating(pod: &Pod) -> bool {
+#[must_use]
+pub fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
 /// The pod counts as a replica.
-pub(crate) fn is_active(pod: &Pod) -> bool {
+#[must_use]
+pub fn is_active(pod: &Pod) -> bool {
     !is_finished(pod) && !is_terminating(pod)
 }
 
 /// The condition of this type.
-pub(crate) fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+#[must_use]
+pub fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
 }
 
 /// Since when the pod is ready, if it is. A condition without a time counts from the epoch.
-pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
+#[must_use]
+pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|c| c.status == "True")?;
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0))
 }
@@ -61,7 +67,8 @@ pub(crate) fn availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 }
 
 /// The node that the pod runs on, empty if it has none.
-pub(crate) fn node_of(pod: &Pod) -> &str {
+#[must_use]
+pub fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).unwrap_or("")
 }
 

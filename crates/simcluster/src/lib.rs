@@ -1,1 +1,17 @@
 //! A simulated member: the embedded server with nodes and pods that come alive.
+//!
+//! [`Member::start`] opens a server on a store and runs in it what makes a cluster: nodes, a pod scheduler that fits what
+//! pods request, kubelets that start pods after a delay, and the built-in controllers. Faults are switched while it runs.
+//! It knows nothing of the control plane and its kinds.
+
+mod faults;
+mod kubelet;
+mod member;
+mod nodes;
+mod options;
+mod quantity;
+mod scheduler;
+
+pub use faults::{FaultError, Faulted};
+pub use member::Member;
+pub use options::{Faults, Flap, MemberOptions, Shape};

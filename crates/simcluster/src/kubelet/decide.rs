@@ -1,0 +1,244 @@
+//! What the node of a pod does with it next.
+
+use std::time::Duration;
+
+use ironclad_kubecontrollers::pods::{condition, is_finished, is_terminating, phase, ready_since};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+/// Pods with this annotation start so long after they were bound (`5s`, `2m`, `250ms`).
+pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
+/// Pods with `false` in it run and are never ready; it can be changed while they run.
+pub(crate) const READY: &str = "sim.ironclad.io/ready";
+/// Pods with this annotation end so long after they started, whatever their restart policy.
+pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
+/// Pods that end with another number than 0 in it have failed.
+pub(crate) const EXIT_CODE: &str = "sim.ironclad.io/exit-code";
+
+/// What holds for pods that say nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) startup_delay: Duration,
+    pub(crate) termination_delay: Duration,
+    pub(crate) run_time: Duration,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing, until it changes.
+    Leave,
+    /// Nothing before this time.
+    Wait(Timestamp),
+    /// Its containers run, ready or not.
+    Run { ready: bool },
+    /// Its containers ended with this code.
+    End { exit_code: i32 },
+    /// It is gone.
+    Remove,
+}
+
+/// What to do about a pod; `node_exists` says whether the member has the node that it is bound to.
+pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp) -> Step {
+    if pod.spec.as_ref().is_none_or(|s| s.node_name.is_none()) {
+        return Step::Leave;
+    }
+    if !node_exists {
+        return Step::Remove;
+    }
+    if is_terminating(pod) {
+        return at(ends(pod, times), now, Step::Remove);
+    }
+    if is_finished(pod) {
+        return Step::Leave;
+    }
+    let ready = annotation(pod, READY) != Some("false");
+    if phase(pod) != "Running" {
+        return at(starts(pod, times), now, Step::Run { ready });
+    }
+    let over = run_time(pod, times).map(|time| later(started(pod), time));
+    match over {
+        Some(over) if over <= now => Step::End { exit_code: exit_code(pod) },
+        _ if ready_since(pod).is_some() != ready => Step::Run { ready },
+        Some(over) => Step::Wait(over),
+        None => Step::Leave,
+    }
+}
+
+fn at(due: Timestamp, now: Timestamp, step: Step) -> Step {
+    if due <= now { step } else { Step::Wait(due) }
+}
+
+fn starts(pod: &Pod, times: &Times) -> Timestamp {
+    let bound = condition(pod, "PodScheduled").filter(|c| c.status == "True");
+    let bound = bound.and_then(|c| c.last_transition_time.as_ref()).or(pod.metadata.creation_timestamp.as_ref());
+    let delay = annotation(pod, STARTUP_DELAY).and_then(duration).unwrap_or(times.startup_delay);
+    later(bound.map_or(Timestamp::UNIX_EPOCH, |t| t.0), delay)
+}
+
+/// A deletion time is the time of the request and the grace period; the pod needs less of it.
+fn ends(pod: &Pod, times: &Times) -> Timestamp {
+    let deadline = pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
+    let asked = deadline.checked_sub(grace).unwrap_or(deadline);
+    // What does not run yet has nothing to end.
+    let needs = if phase(pod) == "Running" { times.termination_delay } else { Duration::ZERO };
+    later(asked, needs).min(deadline)
+}
+
+fn started(pod: &Pod) -> Timestamp {
+    let start = pod.status.as_ref().and_then(|s| s.start_time.as_ref());
+    start.map_or(Timestamp::UNIX_EPOCH, |t| t.0)
+}
+
+fn run_time(pod: &Pod, times: &Times) -> Option<Duration> {
+    let ends = pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()).is_some_and(|p| p != "Always");
+    annotation(pod, RUN_TIME).and_then(duration).or(ends.then_some(times.run_time))
+}
+
+fn exit_code(pod: &Pod) -> i32 {
+    annotation(pod, EXIT_CODE).and_then(|c| c.parse().ok()).unwrap_or(0)
+}
+
+fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn later(from: Timestamp, by: Duration) -> Timestamp {
+    SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// A duration as Go writes one, of whole numbers: `1h30m`, `90s`, `250ms`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |end| digits + end);
+        let millis = match &rest[digits..unit] {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        total = total.checked_add(Duration::from_millis(number.checked_mul(millis)?))?;
+        rest = &rest[unit..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::core::v1::{PodCondition, PodSpec, PodStatus},
+        apimachinery::pkg::apis::meta::v1::Time,
+    };
+
+    use super::*;
+
+    fn t(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn pod(phase: &str, change: impl FnOnce(&mut Pod)) -> Pod {
+        let mut pod = Pod {
+            spec: Some(PodSpec { node_name: Some("n".into()), ..PodSpec::default() }),
+            status: Some(PodStatus {
+                phase: Some(phase.into()),
+                start_time: Some(Time(t(100))),
+                conditions: Some(vec![
+                    PodCondition {
+                        type_: "PodScheduled".into(),
+                        status: "True".into(),
+                        last_transition_time: Some(Time(t(100))),
+                        ..PodCondition::default()
+                    },
+                    PodCondition {
+                        type_: "Ready".into(),
+                        status: if phase == "Running" { "True" } else { "False" }.into(),
+                        ..PodCondition::default()
+                    },
+                ]),
+                ..PodStatus::default()
+            }),
+            ..Pod::default()
+        };
+        change(&mut pod);
+        pod
+    }
+
+    fn note(pod: &mut Pod, key: &str, value: &str) {
+        pod.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    }
+
+    fn deleted(pod: &mut Pod, asked: i64, grace: i64) {
+        pod.metadata.deletion_timestamp = Some(Time(t(asked + grace)));
+        pod.metadata.deletion_grace_period_seconds = Some(grace);
+    }
+
+    #[test]
+    fn steps() {
+        let times = Times {
+            startup_delay: Duration::from_secs(10),
+            termination_delay: Duration::from_secs(3),
+            run_time: Duration::from_secs(20),
+        };
+        let job = |p: &mut Pod| p.spec.as_mut().unwrap().restart_policy = Some("Never".into());
+        for (name, pod, now, want) in [
+            ("no node, no business", pod("Pending", |p| p.spec = None), 100, Step::Leave),
+            ("a second before its start it waits", pod("Pending", |_| {}), 109, Step::Wait(t(110))),
+            ("at its start it runs", pod("Pending", |_| {}), 110, Step::Run { ready: true }),
+            ("its own delay counts", pod("Pending", |p| note(p, STARTUP_DELAY, "1s")), 101, Step::Run { ready: true }),
+            ("it may never be ready", pod("Pending", |p| note(p, READY, "false")), 110, Step::Run { ready: false }),
+            ("what runs is left", pod("Running", |_| {}), 900, Step::Leave),
+            (
+                "what shall not be ready any more",
+                pod("Running", |p| note(p, READY, "false")),
+                900,
+                Step::Run { ready: false },
+            ),
+            ("a job's pod has its time", pod("Running", job), 119, Step::Wait(t(120))),
+            ("and ends", pod("Running", job), 120, Step::End { exit_code: 0 }),
+            (
+                "with a code",
+                pod("Running", |p| {
+                    job(p);
+                    note(p, EXIT_CODE, "3");
+                }),
+                120,
+                Step::End { exit_code: 3 },
+            ),
+            (
+                "any pod can be told to end",
+                pod("Running", |p| note(p, RUN_TIME, "5s")),
+                105,
+                Step::End { exit_code: 0 },
+            ),
+            ("what ended is left", pod("Succeeded", job), 900, Step::Leave),
+            ("a deleted pod needs its time", pod("Running", |p| deleted(p, 200, 30)), 202, Step::Wait(t(203))),
+            ("then it is gone", pod("Running", |p| deleted(p, 200, 30)), 203, Step::Remove),
+            ("never longer than its grace", pod("Running", |p| deleted(p, 200, 1)), 201, Step::Remove),
+            ("what did not start goes at once", pod("Pending", |p| deleted(p, 200, 30)), 200, Step::Remove),
+        ] {
+            assert_eq!(decide(&pod, true, &times, t(now)), want, "{name}");
+        }
+        assert_eq!(decide(&pod("Running", |_| {}), false, &times, t(1)), Step::Remove, "its node is no more");
+    }
+
+    #[test]
+    fn durations() {
+        for (text, want) in [
+            ("5s", Some(5_000)),
+            ("1m30s", Some(90_000)),
+            ("250ms", Some(250)),
+            ("2h", Some(7_200_000)),
+            ("", None),
+            ("5", None),
+            ("s", None),
+            ("1d", None),
+        ] {
+            assert_eq!(duration(text), want.map(Duration::from_millis), "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The nodes' part in the life of a pod: it starts after its delay, tells so in one write, and ends when it is deleted.
+
+mod address;
+mod decide;
+mod status;
+
+use std::sync::Arc;
+
+use ironclad_kubecontrollers::{Cluster, pods::node_of};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Preconditions},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+pub(crate) use self::address::host_ip;
+pub(crate) use self::decide::Times;
+use self::{
+    address::Addresses,
+    decide::{Step, decide},
+    status::{Place, ended, running},
+};
+use crate::nodes::number;
+
+/// Requests under way at once.
+const WORKERS: usize = 16;
+
+struct Kubelet {
+    cluster: Cluster,
+    member: String,
+    times: Times,
+    pods: Informer<Pod>,
+    nodes: Informer<Node>,
+    writer: Writer,
+    addresses: Mutex<Addresses>,
+}
+
+/// Runs all nodes' kubelets as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster, member: &str, times: Times) {
+    let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/kubelet"));
+    let kubelet = Arc::new(Kubelet {
+        cluster: cluster.clone(),
+        member: member.to_owned(),
+        times,
+        pods: pods.clone(),
+        nodes: nodes.clone(),
+        writer: Writer::new("kubelet"),
+        addresses: Mutex::default(),
+    });
+    let (to, of) = (queue.clone(), kubelet.clone());
+    pods.on_change(move |change| of.pod_changed(change, &to));
+    let (to, of) = (queue.clone(), kubelet.clone());
+    nodes.on_change(move |change| {
+        // Pods of a node that is gone are gone with it.
+        if let (Some(node), None) = (&change.old, &change.new) {
+            of.pods
+                .by_index(ironclad_kubecontrollers::BY_NODE, &node.name_any())
+                .iter()
+                .for_each(|p| to.add(Key::of(&**p)));
+        }
+    });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("kubelet-start", async move {
+        nodes.synced().await;
+        pods.synced().await;
+        run_workers("kubelet", &tasks, &queue, WORKERS, move |key| {
+            let kubelet = kubelet.clone();
+            async move { kubelet.reconcile(&key).await }
+        });
+    });
+}
+
+impl Kubelet {
+    fn pod_changed(&self, change: &Change<Pod>, queue: &Queue<Key>) {
+        if let Some(old) = &change.old
+            && change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
+        {
+            self.addresses.lock().free(old.metadata.uid.as_deref().unwrap_or(""));
+        }
+        let Some(pod) = change.new.as_ref().filter(|p| !node_of(p).is_empty()) else { return };
+        let ip = pod.status.as_ref().and_then(|s| s.pod_ip.as_deref());
+        if let (Some(ip), Some(node)) = (ip, number(&self.member, node_of(pod))) {
+            self.addresses.lock().seen(pod.metadata.uid.as_deref().unwrap_or(""), node, ip);
+        }
+        queue.add(Key::of(&**pod));
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(pod) = self.pods.get_key(key) else { return Ok(Next::Forget) };
+        let now = self.cluster.seam.clock.wall();
+        let node_exists = self.nodes.get("", node_of(&pod)).is_some();
+        match decide(&pod, node_exists, &self.times, now) {
+            Step::Leave => Ok(Next::Forget),
+            Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
+            Step::Run { ready } => {
+                let Some(place) = self.place(&pod) else {
+                    tracing::warn!(pod = %key, node = node_of(&pod), "the node has no address left for a pod");
+                    return Ok(Next::Retry);
+                };
+                self.write(&pod, &running(&pod, place, ready, self.seconds(now))).await
+            }
+            Step::End { exit_code } => self.write(&pod, &ended(&pod, exit_code, self.seconds(now))).await,
+            Step::Remove => self.remove(&pod).await,
+        }
+    }
+
+    fn seconds(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_second(now.as_second()).unwrap_or(now)
+    }
+
+    fn place(&self, pod: &Pod) -> Option<Place> {
+        // A node that a user made by hand gets addresses past those that a member can have itself.
+        let node = number(&self.member, node_of(pod)).unwrap_or(8_191);
+        let host_ip = host_ip(node);
+        let on_host = pod.spec.as_ref().and_then(|s| s.host_network) == Some(true);
+        let pod_ip = if on_host {
+            host_ip.clone()
+        } else {
+            self.addresses.lock().take(pod.metadata.uid.as_deref().unwrap_or(""), node)?
+        };
+        Some(Place { host_ip, pod_ip })
+    }
+
+    async fn write(&self, pod: &Pod, status: &PodStatus) -> Result<Next, Failure> {
+        let api = self.api(pod);
+        let (name, version) = (pod.name_any(), pod.resource_version().unwrap_or_default());
+        match self.writer.patch_status(&api, Some(&self.pods), &name, &version, json!(status)).await {
+            Ok(_) | Err(Failure::NotFound(_)) => Ok(Next::Forget),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn remove(&self, pod: &Pod) -> Result<Next, Failure> {
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.api(pod).delete(&pod.name_any(), &params).await.map_err(Failure::from) {
+            // Finalizers may hold it: the watch tells when it is gone.
+            Ok(_) | Err(Failure::NotFound(_) | Failure::Conflict(_)) => Ok(Next::Forget),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn api(&self, pod: &Pod) -> Api<Pod> {
+        Api::namespaced(self.cluster.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""))
+    }
+}

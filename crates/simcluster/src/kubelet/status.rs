@@ -1,0 +1,184 @@
+//! What a pod says of itself when it runs and when it ended.
+
+use ironclad_kubecontrollers::pods::condition;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{
+        Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, HostIP, Pod,
+        PodCondition, PodIP, PodStatus,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+/// Where the pod runs.
+pub(crate) struct Place {
+    pub(crate) host_ip: String,
+    pub(crate) pod_ip: String,
+}
+
+/// The status of a pod whose containers run since it started (now, if it did not yet).
+pub(crate) fn running(pod: &Pod, place: Place, ready: bool, now: Timestamp) -> PodStatus {
+    let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
+    let names = containers(pod).map(|c| c.name.as_str()).collect::<Vec<_>>().join(" ");
+    let not_ready = || Some(("ContainersNotReady", format!("containers with unready status: [{names}]")));
+    let unready = if ready { None } else { not_ready() };
+    let state = ContainerState {
+        running: Some(ContainerStateRunning { started_at: Some(started.clone()) }),
+        ..ContainerState::default()
+    };
+    let done = ContainerState { terminated: Some(terminated(0, &started, &started)), ..ContainerState::default() };
+    let init = pod.spec.iter().flat_map(|s| s.init_containers.iter().flatten());
+    let init: Vec<_> = init
+        .map(|c| match c.restart_policy.as_deref() {
+            Some("Always") => status_of(pod, c, true, state.clone()),
+            _ => status_of(pod, c, true, done.clone()),
+        })
+        .collect();
+    PodStatus {
+        phase: Some("Running".into()),
+        host_ip: Some(place.host_ip.clone()),
+        host_ips: Some(vec![HostIP { ip: place.host_ip }]),
+        pod_ip: Some(place.pod_ip.clone()),
+        pod_ips: Some(vec![PodIP { ip: place.pod_ip }]),
+        start_time: Some(started),
+        conditions: Some(conditions(
+            pod,
+            now,
+            [
+                ("PodReadyToStartContainers", None),
+                ("Initialized", None),
+                ("Ready", unready.clone()),
+                ("ContainersReady", unready),
+            ],
+        )),
+        init_container_statuses: (!init.is_empty()).then_some(init),
+        container_statuses: Some(containers(pod).map(|c| status_of(pod, c, ready, state.clone())).collect()),
+        ..PodStatus::default()
+    }
+}
+
+/// The status of a pod whose containers ended with this code.
+pub(crate) fn ended(pod: &Pod, exit_code: i32, now: Timestamp) -> PodStatus {
+    let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
+    let state =
+        ContainerState { terminated: Some(terminated(exit_code, &started, &Time(now))), ..ContainerState::default() };
+    let (phase, reason) = if exit_code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
+    let over = Some((reason, String::new()));
+    PodStatus {
+        phase: Some(phase.into()),
+        conditions: Some(conditions(
+            pod,
+            now,
+            [
+                ("PodReadyToStartContainers", over.clone()),
+                ("Initialized", None),
+                ("Ready", over.clone()),
+                ("ContainersReady", over),
+            ],
+        )),
+        container_statuses: Some(containers(pod).map(|c| status_of(pod, c, false, state.clone())).collect()),
+        ..PodStatus::default()
+    }
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
+    pod.spec.iter().flat_map(|s| &s.containers)
+}
+
+fn terminated(exit_code: i32, started: &Time, finished: &Time) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        exit_code,
+        reason: Some(if exit_code == 0 { "Completed" } else { "Error" }.into()),
+        started_at: Some(started.clone()),
+        finished_at: Some(finished.clone()),
+        ..ContainerStateTerminated::default()
+    }
+}
+
+fn status_of(pod: &Pod, container: &Container, ready: bool, state: ContainerState) -> ContainerStatus {
+    let image = container.image.clone().unwrap_or_default();
+    let runs = state.running.is_some();
+    ContainerStatus {
+        name: container.name.clone(),
+        image_id: format!("simulated://{image}"),
+        image,
+        container_id: Some(format!("simulated://{}/{}", pod.metadata.uid.as_deref().unwrap_or(""), container.name)),
+        ready,
+        started: Some(runs),
+        restart_count: 0,
+        state: Some(state),
+        ..ContainerStatus::default()
+    }
+}
+
+/// A condition that holds, or what speaks against it.
+type Wanted = (&'static str, Option<(&'static str, String)>);
+
+/// The conditions with these; others stay, and one whose status stays keeps its time.
+fn conditions(pod: &Pod, now: Timestamp, wanted: [Wanted; 4]) -> Vec<PodCondition> {
+    let others = pod.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    let others = others.filter(|c| !wanted.iter().any(|(type_, _)| c.type_ == *type_)).cloned();
+    let mut all: Vec<PodCondition> = others.collect();
+    for (type_, against) in wanted {
+        let status = if against.is_none() { "True" } else { "False" };
+        let kept = condition(pod, type_).filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+        let (reason, message) = against.unzip();
+        all.push(PodCondition {
+            type_: type_.into(),
+            status: status.into(),
+            reason: reason.map(str::to_owned),
+            message: message.filter(|m| !m.is_empty()),
+            last_transition_time: kept.or(Some(Time(now))),
+            observed_generation: pod.metadata.generation,
+            ..PodCondition::default()
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodSpec;
+
+    use super::*;
+
+    fn t(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn pod() -> Pod {
+        let container = |name: &str| Container { name: name.into(), image: Some("i".into()), ..Container::default() };
+        Pod {
+            spec: Some(PodSpec { containers: vec![container("a"), container("b")], ..PodSpec::default() }),
+            ..Pod::default()
+        }
+    }
+
+    fn place() -> Place {
+        Place { host_ip: "1.1.1.1".into(), pod_ip: "2.2.2.2".into() }
+    }
+
+    fn is(status: &PodStatus, type_: &str) -> (String, i64) {
+        let condition = status.conditions.iter().flatten().find(|c| c.type_ == type_).unwrap();
+        (condition.status.clone(), condition.last_transition_time.as_ref().unwrap().0.as_second())
+    }
+
+    #[test]
+    fn running_ready_then_not_then_ended() {
+        let mut pod = pod();
+        let first = running(&pod, place(), true, t(10));
+        assert_eq!(is(&first, "Ready"), ("True".into(), 10));
+        assert!(first.container_statuses.as_ref().unwrap().iter().all(|c| c.ready));
+        pod.status = Some(first);
+        let unready = running(&pod, place(), false, t(20));
+        assert_eq!((is(&unready, "Ready"), is(&unready, "Initialized")), (("False".into(), 20), ("True".into(), 10)));
+        let message = unready.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap().message.clone();
+        assert_eq!(message.as_deref(), Some("containers with unready status: [a b]"));
+        assert_eq!(unready.start_time, Some(Time(t(10))), "it still runs since then");
+        pod.status = Some(unready);
+        let ended = ended(&pod, 2, t(30));
+        assert_eq!((ended.phase.as_deref(), is(&ended, "Ready")), (Some("Failed"), ("False".into(), 20)));
+        let state = ended.container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+        assert_eq!((state.exit_code, state.reason.as_deref()), (2, Some("Error")));
+    }
+}

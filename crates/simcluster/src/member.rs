@@ -1,0 +1,228 @@
+//! A simulated member: the embedded server, nodes, a pod scheduler, kubelets and the controllers of a cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_apiserver::{Identity, OpenError, Options, Server};
+use ironclad_kubecontrollers::{Caches, Cluster, Controller};
+use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_seam::{Seam, Tasks};
+use ironclad_store::Store;
+use kube::Client;
+use parking_lot::Mutex;
+
+use crate::{
+    faults::{Faulted, Link, Way},
+    kubelet::{self, Times},
+    nodes::Nodes,
+    options::{Faults, Flap, MemberOptions, Shape},
+    scheduler,
+};
+
+/// Who the member's own controllers are.
+const INSIDE_USER: &str = "system:kube-controller-manager";
+/// Who tests and tools are when they look into a member past its faults.
+const ADMIN_USER: &str = "kubernetes-admin";
+/// How often [`Member::ready`] looks.
+const READY_EVERY: Duration = Duration::from_millis(5);
+
+/// A simulated member. Cheap to clone; it lives until its seam's tasks are stopped or killed.
+#[derive(Clone)]
+pub struct Member(Arc<Inner>);
+
+struct Inner {
+    server: Arc<Server>,
+    seam: Seam,
+    link: Link,
+    traffic: Arc<Traffic>,
+    state: Mutex<State>,
+}
+
+struct State {
+    options: MemberOptions,
+    faults: Faults,
+    /// What moves in it, while it is up.
+    inside: Option<Inside>,
+    /// How often it was started: names are not drawn twice.
+    starts: u64,
+    /// Whose turn it is in a flapping member; up in any other.
+    turn: Turn,
+    turns: Option<Tasks>,
+}
+
+struct Inside {
+    tasks: Tasks,
+    nodes: Nodes,
+}
+
+impl Member {
+    /// Opens the member's server on its store and starts what moves in it.
+    ///
+    /// # Errors
+    /// The server can't be opened on the store.
+    pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
+        let server_options = Options { name: options.name.clone(), ..Options::default() };
+        let server = Server::open(server_options, store, seam.clone()).await?;
+        let link = Link::new(seam.clock.clone());
+        let state = State { options, faults: Faults::default(), inside: None, starts: 0, turn: Turn::Up, turns: None };
+        let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), state: Mutex::new(state) }));
+        member.0.start_inside();
+        Ok(member)
+    }
+
+    /// The member's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.0.state.lock().options.name.clone()
+    }
+
+    /// The server, to serve it over TLS.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Server> {
+        &self.0.server
+    }
+
+    /// A client for an administrator that no fault touches: for tests and tools.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        in_process_client(self.0.server.in_process(Identity::admin(ADMIN_USER)), Arc::default())
+    }
+
+    /// The member's server as the control plane reaches it.
+    #[must_use]
+    pub fn faulted_service(&self, identity: Identity) -> Faulted {
+        Faulted::new(self.0.server.in_process(identity), self.0.link.clone())
+    }
+
+    /// The requests of everything that moves in the member.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.0.state.lock().faults.clone()
+    }
+
+    /// What is wrong with it from now on, in place of what was.
+    pub fn set_faults(&self, faults: Faults) {
+        let turns = {
+            let mut state = self.0.state.lock();
+            if state.faults == faults {
+                return;
+            }
+            let flap_changes = state.faults.flap != faults.flap;
+            state.faults = faults;
+            if flap_changes {
+                state.turn = Turn::Up;
+                if let Some(turns) = state.turns.take() {
+                    turns.kill();
+                }
+            }
+            state.faults.flap.filter(|_| flap_changes)
+        };
+        self.0.apply_faults();
+        if let Some(flap) = turns {
+            self.flap(flap);
+        }
+    }
+
+    /// The member consists of this from now on.
+    pub fn reshape(&self, shape: Shape) {
+        let mut state = self.0.state.lock();
+        state.options.shape = shape.clone();
+        if let Some(inside) = &state.inside {
+            inside.nodes.reshape(shape);
+        }
+    }
+
+    /// Resolves when all nodes are there and ready. While the member is down, it waits.
+    pub async fn ready(&self) {
+        while !self.0.state.lock().inside.as_ref().is_some_and(|i| i.nodes.are_ready()) {
+            self.0.seam.clock.sleep(READY_EVERY).await;
+        }
+    }
+
+    /// Ends what moves in the member between two polls and starts it anew, as when its processes crash. For tests.
+    pub fn restart_inside(&self) {
+        let inside = self.0.state.lock().inside.take();
+        if let Some(inside) = inside {
+            inside.tasks.kill();
+            self.0.start_inside();
+        }
+    }
+
+    fn flap(&self, flap: Flap) {
+        let turns = self.0.seam.tasks.child("flap");
+        let member = Arc::downgrade(&self.0);
+        let clock = self.0.seam.clock.clone();
+        turns.spawn("flap", async move {
+            loop {
+                for (turn, time) in [(Turn::Up, flap.up), (Turn::Down, flap.down)] {
+                    let Some(member) = member.upgrade() else { return };
+                    member.state.lock().turn = turn;
+                    member.apply_faults();
+                    drop(member);
+                    // Turns of no length would leave no time to anybody else.
+                    clock.sleep(time.max(READY_EVERY)).await;
+                }
+            }
+        });
+        self.0.state.lock().turns = Some(turns);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Up,
+    Down,
+}
+
+impl Inner {
+    fn apply_faults(&self) {
+        let (down, way, starts) = {
+            let state = self.state.lock();
+            let faults = &state.faults;
+            let down = faults.down || state.turn == Turn::Down;
+            let way = match (down, faults.partition) {
+                (true, _) => Way::Refused,
+                (false, true) => Way::Silent,
+                (false, false) => Way::Open { latency: faults.slow.unwrap_or_default() },
+            };
+            (down, way, !down && state.inside.is_none())
+        };
+        self.link.set(way);
+        if down && let Some(inside) = self.state.lock().inside.take() {
+            inside.tasks.kill();
+        }
+        if starts {
+            self.start_inside();
+        }
+    }
+
+    fn start_inside(&self) {
+        let mut state = self.state.lock();
+        state.starts += 1;
+        let seam = self.seam.child(&format!("inside-{}", state.starts));
+        let service = self.server.in_process(Identity::admin(INSIDE_USER));
+        let client = in_process_client(service, self.traffic.clone());
+        let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
+        let options = &state.options;
+        let controllers = ironclad_kubecontrollers::Options {
+            controllers: Controller::ALL.to_vec(),
+            root_certificate: options.root_certificate.clone(),
+        };
+        ironclad_kubecontrollers::start(&cluster, &controllers);
+        scheduler::start(&cluster);
+        let times = Times {
+            startup_delay: options.startup_delay,
+            termination_delay: options.termination_delay,
+            run_time: options.run_time,
+        };
+        kubelet::start(&cluster, &options.name, times);
+        let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());
+        cluster.caches.start(&client, &seam);
+        state.inside = Some(Inside { tasks: seam.tasks.clone(), nodes });
+    }
+}

@@ -1,0 +1,113 @@
+//! The nodes of a simulated member. They have no heartbeats and no leases: whether a member lives is its switch.
+
+mod decide;
+
+use std::sync::Arc;
+
+use ironclad_kubecontrollers::Cluster;
+use ironclad_runtime::{Failure, Informer, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use parking_lot::Mutex;
+use serde_json::json;
+
+pub(crate) use self::decide::number;
+use self::decide::{Step, decide, name, status_patch, wanted};
+use crate::options::Shape;
+
+/// Requests under way at once.
+const WORKERS: usize = 4;
+
+/// Keeps the nodes as the member's shape says.
+#[derive(Clone)]
+pub(crate) struct Nodes(Arc<Inner>);
+
+struct Inner {
+    cluster: Cluster,
+    member: String,
+    shape: Mutex<Shape>,
+    nodes: Informer<Node>,
+    queue: Queue<String>,
+    writer: Writer,
+}
+
+impl Nodes {
+    /// Prepares the loop as tasks of the cluster's seam.
+    pub(crate) fn start(cluster: &Cluster, member: &str, shape: Shape) -> Self {
+        let nodes = cluster.caches.nodes();
+        let queue = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/nodes"));
+        let this = Self(Arc::new(Inner {
+            cluster: cluster.clone(),
+            member: member.to_owned(),
+            shape: Mutex::new(shape),
+            nodes: nodes.clone(),
+            queue: queue.clone(),
+            writer: Writer::new("nodes"),
+        }));
+        let to = queue.clone();
+        nodes.on_change(move |change| {
+            if let Some(node) = change.new.as_ref().or(change.old.as_ref()) {
+                to.add(node.name_any());
+            }
+        });
+        let (tasks, worker) = (cluster.seam.tasks.clone(), this.clone());
+        tasks.clone().spawn("nodes-start", async move {
+            nodes.synced().await;
+            worker.look_at_all();
+            run_workers("nodes", &tasks, &queue, WORKERS, move |name| {
+                let worker = worker.clone();
+                async move { worker.reconcile(&name).await }
+            });
+        });
+        this
+    }
+
+    /// The member looks like this from now on.
+    pub(crate) fn reshape(&self, shape: Shape) {
+        *self.0.shape.lock() = shape;
+        self.look_at_all();
+    }
+
+    /// True if all nodes are there and ready.
+    pub(crate) fn are_ready(&self) -> bool {
+        let shape = self.0.shape.lock().clone();
+        let right = |name: &str| {
+            let node = self.0.nodes.get("", name);
+            node.is_some_and(|node| decide(&self.0.member, &shape, name, Some(&node)) == Step::Leave)
+        };
+        (1..=shape.nodes).all(|n| right(&name(&self.0.member, n)))
+    }
+
+    fn look_at_all(&self) {
+        let count = self.0.shape.lock().nodes;
+        (1..=count).for_each(|n| self.0.queue.add(name(&self.0.member, n)));
+        self.0.nodes.list().iter().for_each(|node| self.0.queue.add(node.name_any()));
+    }
+
+    async fn reconcile(&self, name: &str) -> Result<Next, Failure> {
+        let Inner { cluster, member, nodes, writer, .. } = &*self.0;
+        let shape = self.0.shape.lock().clone();
+        let seen = nodes.get("", name);
+        let step = decide(member, &shape, name, seen.as_deref());
+        let api: Api<Node> = Api::all(cluster.client.clone());
+        let node = number(member, name).map(|n| wanted(member, &shape, n, cluster.seam.clock.wall_seconds()));
+        match (step, node, seen) {
+            (Step::Create, Some(node), _) => match writer.create(&api, Some(nodes), &node).await {
+                Ok(_) | Err(Failure::AlreadyExists(_)) => {}
+                Err(failure) => return Err(failure),
+            },
+            (Step::Delete, _, Some(seen)) => {
+                writer.delete(&api, Some(nodes), &seen, PropagationPolicy::Background).await?
+            }
+            (Step::Change { labels, .. }, _, Some(seen)) if !labels.is_empty() => {
+                writer.patch(&api, Some(nodes), &seen, json!({"metadata": {"labels": labels}})).await?;
+            }
+            (Step::Change { status: true, .. }, Some(node), Some(seen)) => {
+                let version = seen.resource_version().unwrap_or_default();
+                writer.patch_status(&api, Some(nodes), name, &version, status_patch(&seen, &node)).await?;
+            }
+            _ => {}
+        }
+        Ok(Next::Forget)
+    }
+}

@@ -1,0 +1,86 @@
+//! What a pod needs of a node.
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+use crate::quantity::{Amounts, PODS, add, amounts, raise};
+
+/// What a pod takes of its node while it runs, itself included.
+pub(crate) fn demand(pod: &Pod) -> Amounts {
+    let mut total = pod.spec.as_ref().map(of_spec).unwrap_or_default();
+    total.insert(PODS.to_owned(), 1);
+    total.retain(|_, amount| *amount != 0);
+    total
+}
+
+/// The sum of the containers, or what the initialization needs if that is more, and the overhead. A restartable init
+/// container goes on running: it counts with those that start after it.
+fn of_spec(spec: &PodSpec) -> Amounts {
+    let mut running = Amounts::new();
+    let mut starting = Amounts::new();
+    for container in spec.init_containers.iter().flatten() {
+        let own = requests(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut running, &own);
+            raise(&mut starting, &running);
+        } else {
+            let mut with_sidecars = running.clone();
+            add(&mut with_sidecars, &own);
+            raise(&mut starting, &with_sidecars);
+        }
+    }
+    for container in &spec.containers {
+        add(&mut running, &requests(container));
+    }
+    raise(&mut running, &starting);
+    add(&mut running, &amounts(spec.overhead.as_ref()));
+    running
+}
+
+fn requests(container: &Container) -> Amounts {
+    amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity};
+
+    use super::*;
+
+    fn container(cpu: &str, sidecar: bool) -> Container {
+        Container {
+            resources: Some(ResourceRequirements {
+                requests: Some([("cpu".to_owned(), Quantity(cpu.to_owned()))].into()),
+                ..ResourceRequirements::default()
+            }),
+            restart_policy: sidecar.then(|| "Always".to_owned()),
+            ..Container::default()
+        }
+    }
+
+    #[test]
+    fn demands() {
+        for (name, init, containers, overhead, want) in [
+            ("nothing asked, nothing taken", vec![], vec![], None, 0),
+            ("containers add up", vec![], vec!["100m", "200m"], None, 300),
+            ("initialization that needs more decides", vec![("1", false)], vec!["100m"], None, 1_000),
+            ("and that needs less does not", vec![("50m", false)], vec!["100m"], None, 100),
+            ("init containers run one after the other", vec![("60m", false), ("70m", false)], vec!["10m"], None, 70),
+            ("a sidecar goes on", vec![("50m", true)], vec!["100m"], None, 150),
+            ("and counts with later init containers", vec![("50m", true), ("200m", false)], vec!["100m"], None, 250),
+            ("overhead comes on top", vec![], vec!["100m"], Some("10m"), 110),
+        ] {
+            let pod = Pod {
+                spec: Some(PodSpec {
+                    init_containers: Some(init.into_iter().map(|(c, s)| container(c, s)).collect()),
+                    containers: containers.into_iter().map(|c| container(c, false)).collect(),
+                    overhead: overhead.map(|o| [("cpu".to_owned(), Quantity(o.to_owned()))].into()),
+                    ..PodSpec::default()
+                }),
+                ..Pod::default()
+            };
+            let demand = demand(&pod);
+            assert_eq!(demand.get("cpu").copied().unwrap_or(0), want, "{name}");
+            assert_eq!(demand["pods"], 1);
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! On which node a pod goes, or why on none.
+
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
+
+use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration};
+
+use crate::quantity::Amounts;
+
+/// A node with what is taken of it.
+pub(crate) struct Seat<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) allocatable: &'a Amounts,
+    pub(crate) taken: &'a Amounts,
+    /// Pods of the same controller that stand there already.
+    pub(crate) siblings: usize,
+}
+
+/// Where the pod goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On this node.
+    On(String),
+    /// On none.
+    Nowhere(Refusal),
+}
+
+/// Why no node takes a pod. Its text is kube-scheduler's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    nodes: usize,
+    /// Nodes by what speaks against them.
+    reasons: BTreeMap<String, usize>,
+    /// Nodes where it would not help that others went.
+    hopeless: usize,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes == 0 {
+            return f.write_str("no nodes available to schedule pods");
+        }
+        let all = self.nodes;
+        // As kube-scheduler does, each reason becomes a text with its count, and the texts are sorted.
+        let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+        reasons.sort();
+        write!(f, "0/{all} nodes are available: {}. ", reasons.join(", "))?;
+        let mut preemption = Vec::new();
+        if self.hopeless < all {
+            preemption.push(format!("{} No preemption victims found for incoming pod", all - self.hopeless));
+        }
+        if self.hopeless > 0 {
+            preemption.push(format!("{} Preemption is not helpful for scheduling", self.hopeless));
+        }
+        preemption.sort();
+        write!(f, "no new claims to deallocate, preemption: 0/{all} nodes are available: {}.", preemption.join(", "))
+    }
+}
+
+/// What speaks against a node.
+struct Objection {
+    reasons: Vec<String>,
+    hopeless: bool,
+}
+
+impl Objection {
+    fn hopeless(reason: impl Into<String>) -> Self {
+        Self { reasons: vec![reason.into()], hopeless: true }
+    }
+}
+
+/// Which node is better. Lower is better.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Preference<'a> {
+    /// Taints that would rather not have it.
+    unwelcome: usize,
+    /// What the pod itself prefers.
+    preferred: Reverse<i64>,
+    /// Spread: fewer of its kind.
+    siblings: usize,
+    /// The emptier node: the share that stays free, in thousandths.
+    free: Reverse<i64>,
+    /// Ties break by name.
+    name: &'a str,
+}
+
+/// Finds the best of the nodes that the pod fits on.
+pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item = Seat<'a>>) -> Placement {
+    let empty = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&empty);
+    let mut refusal = Refusal::default();
+    let mut best: Option<Preference<'a>> = None;
+    for seat in seats {
+        refusal.nodes += 1;
+        match objection(spec, demand, &seat) {
+            Some(against) => {
+                refusal.hopeless += usize::from(against.hopeless);
+                for reason in against.reasons {
+                    *refusal.reasons.entry(reason).or_insert(0) += 1;
+                }
+            }
+            None => {
+                let preference = preference(spec, demand, &seat);
+                if best.as_ref().is_none_or(|b| preference < *b) {
+                    best = Some(preference);
+                }
+            }
+        }
+    }
+    match best {
+        Some(best) => Placement::On(best.name.to_owned()),
+        None => Placement::Nowhere(refusal),
+    }
+}
+
+/// The first that speaks against the node, in the order of kube-scheduler's plugins.
+fn objection(spec: &PodSpec, demand: &Amounts, seat: &Seat<'_>) -> Option<Objection> {
+    let node = seat.node.spec.as_ref();
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    let unschedulable =
+        Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
+    if node.and_then(|n| n.unschedulable) == Some(true) && !tolerations.iter().any(|t| tolerates(t, &unschedulable)) {
+        return Some(Objection::hopeless("node(s) were unschedulable"));
+    }
+    let taints = node.and_then(|n| n.taints.as_deref()).unwrap_or_default();
+    let hard = |t: &&Taint| matches!(t.effect.as_str(), "NoSchedule" | "NoExecute");
+    if taints.iter().filter(hard).any(|taint| !tolerations.iter().any(|t| tolerates(t, taint))) {
+        return Some(Objection::hopeless("node(s) had untolerated taint(s)"));
+    }
+    if !wants(spec, seat.node) {
+        return Some(Objection::hopeless("node(s) didn't match Pod's node affinity/selector"));
+    }
+    let mut against = Objection { reasons: Vec::new(), hopeless: false };
+    for (resource, amount) in demand.iter().filter(|(_, amount)| **amount > 0) {
+        let whole = seat.allocatable.get(resource).copied().unwrap_or(0);
+        let taken = seat.taken.get(resource).copied().unwrap_or(0);
+        if whole.saturating_sub(taken) < *amount {
+            let reason =
+                if resource == "pods" { "Too many pods".to_owned() } else { format!("Insufficient {resource}") };
+            against.reasons.push(reason);
+            against.hopeless |= whole < *amount;
+        }
+    }
+    (!against.reasons.is_empty()).then_some(against)
+}
+
+/// True if the toleration covers the taint.
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let text = |t: &Option<String>| t.clone().unwrap_or_default();
+    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
+    if (!effect.is_empty() && effect != taint.effect) || (!key.is_empty() && key != taint.key) {
+        return false;
+    }
+    match toleration.operator.as_deref().unwrap_or("") {
+        "Exists" => true,
+        "" | "Equal" => !key.is_empty() && text(&toleration.value) == text(&taint.value),
+        _ => false,
+    }
+}
+
+fn wants(spec: &PodSpec, node: &Node) -> bool {
+    let none = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    if !spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let required = spec
+        .affinity
+        .as_ref()
+        .and_then(|a| a.node_affinity.as_ref())
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches_term(term, node)))
+}
+
+/// A term without any expression matches nothing.
+fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    let label = |key: &str| node.metadata.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
+    let field = |key: &str| if key == "metadata.name" { node.metadata.name.as_deref() } else { None };
+    !(expressions.is_empty() && fields.is_empty())
+        && expressions.iter().all(|r| holds(r, label(&r.key)))
+        && fields.iter().all(|r| holds(r, field(&r.key)))
+}
+
+fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let number = |text: Option<&str>| text.and_then(|t| t.parse::<i64>().ok());
+    let bound = number(values.first().map(String::as_str));
+    match requirement.operator.as_str() {
+        "In" => value.is_some_and(|v| values.iter().any(|w| w == v)),
+        "NotIn" => !value.is_some_and(|v| values.iter().any(|w| w == v)),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => number(value).zip(bound).is_some_and(|(v, b)| v > b),
+        "Lt" => number(value).zip(bound).is_some_and(|(v, b)| v < b),
+        _ => false,
+    }
+}
+
+fn preference<'a>(spec: &PodSpec, demand: &Amounts, seat: &Seat<'a>) -> Preference<'a> {
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    let taints = seat.node.spec.as_ref().and_then(|n| n.taints.as_deref()).unwrap_or_default();
+    let soft = taints.iter().filter(|t| t.effect == "PreferNoSchedule");
+    let preferred = spec
+        .affinity
+        .as_ref()
+        .and_then(|a| a.node_affinity.as_ref())
+        .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref())
+        .unwrap_or_default();
+    Preference {
+        unwelcome: soft.filter(|taint| !tolerations.iter().any(|t| tolerates(t, taint))).count(),
+        preferred: Reverse(
+            preferred.iter().filter(|p| matches_term(&p.preference, seat.node)).map(|p| i64::from(p.weight)).sum(),
+        ),
+        siblings: seat.siblings,
+        free: Reverse(free(demand, seat)),
+        name: seat.node.metadata.name.as_deref().unwrap_or(""),
+    }
+}
+
+/// The mean share of cpu and memory that would stay free, in thousandths.
+fn free(demand: &Amounts, seat: &Seat<'_>) -> i64 {
+    let share = |resource: &str| {
+        let get = |of: &Amounts| i128::from(of.get(resource).copied().unwrap_or(0));
+        let whole = get(seat.allocatable);
+        let rest = whole - get(seat.taken) - get(demand);
+        if whole > 0 { i64::try_from(rest.max(0) * 1_000 / whole).unwrap_or(0) } else { 0 }
+    };
+    (share("cpu") + share("memory")) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSpec};
+    use kube::api::ObjectMeta;
+
+    use super::*;
+
+    fn node(name: &str, labels: &[(&str, &str)], taints: &[(&str, &str)]) -> Node {
+        Node {
+            metadata: ObjectMeta {
+                name: Some(name.into()),
+                labels: Some(labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NodeSpec {
+                taints: Some(
+                    taints
+                        .iter()
+                        .map(|(key, effect)| Taint { key: (*key).into(), effect: (*effect).into(), ..Taint::default() })
+                        .collect(),
+                ),
+                ..NodeSpec::default()
+            }),
+            status: None,
+        }
+    }
+
+    fn amounts(cpu: i64, memory: i64, pods: i64) -> Amounts {
+        [("cpu".to_owned(), cpu), ("memory".to_owned(), memory), ("pods".to_owned(), pods)].into()
+    }
+
+    struct World(Vec<(Node, Amounts, Amounts, usize)>);
+
+    impl World {
+        fn place(&self, pod: &Pod, demand: &Amounts) -> String {
+            let seats = self.0.iter().map(|(node, allocatable, taken, siblings)| Seat {
+                node,
+                allocatable,
+                taken,
+                siblings: *siblings,
+            });
+            match place(pod, demand, seats) {
+                Placement::On(node) => node,
+                Placement::Nowhere(refusal) => refusal.to_string(),
+            }
+        }
+    }
+
+    fn nodes(n: usize) -> World {
+        World(
+            (1..=n).map(|i| (node(&format!("n{i}"), &[], &[]), amounts(1_000, 1_000, 10), Amounts::new(), 0)).collect(),
+        )
+    }
+
+    fn pod(change: impl FnOnce(&mut PodSpec)) -> Pod {
+        let mut spec = PodSpec::default();
+        change(&mut spec);
+        Pod { spec: Some(spec), ..Pod::default() }
+    }
+
+    #[test]
+    fn refusals_read_as_kube_schedulers() {
+        let plain = || pod(|_| {});
+        let mut full = nodes(3);
+        for (_, _, taken, _) in &mut full.0 {
+            *taken = amounts(900, 0, 1);
+        }
+        let mut crowded = nodes(1);
+        crowded.0[0].2 = amounts(0, 0, 10);
+        let mut tainted = nodes(1);
+        tainted.0[0].0 = node("n1", &[], &[("dedicated", "NoSchedule")]);
+        let mut closed = nodes(2);
+        closed.0[0].0.spec.as_mut().unwrap().unschedulable = Some(true);
+        let not_helpful = |n: usize| {
+            format!(
+                "no new claims to deallocate, preemption: 0/{n} nodes are available: {n} Preemption is not helpful for scheduling."
+            )
+        };
+        let no_victims = |n: usize| {
+            format!(
+                "no new claims to deallocate, preemption: 0/{n} nodes are available: {n} No preemption victims found for incoming pod."
+            )
+        };
+        let selecting = pod(|s| s.node_selector = Some([("disk".to_owned(), "ssd".to_owned())].into()));
+        for (name, world, pod, demand, want) in [
+            ("no nodes", nodes(0), plain(), amounts(1, 0, 1), "no nodes available to schedule pods".to_owned()),
+            (
+                "all are full",
+                full,
+                plain(),
+                amounts(200, 0, 1),
+                format!("0/3 nodes are available: 3 Insufficient cpu. {}", no_victims(3)),
+            ),
+            (
+                "no node is large enough",
+                nodes(3),
+                plain(),
+                amounts(2_000, 0, 1),
+                format!("0/3 nodes are available: 3 Insufficient cpu. {}", not_helpful(3)),
+            ),
+            (
+                "two things are missing",
+                nodes(1),
+                plain(),
+                amounts(2_000, 2_000, 1),
+                format!("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. {}", not_helpful(1)),
+            ),
+            (
+                "too many pods",
+                crowded,
+                plain(),
+                amounts(1, 0, 1),
+                format!("0/1 nodes are available: 1 Too many pods. {}", no_victims(1)),
+            ),
+            (
+                "no node has the label",
+                nodes(2),
+                selecting,
+                amounts(1, 0, 1),
+                format!(
+                    "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. {}",
+                    not_helpful(2)
+                ),
+            ),
+            (
+                "a taint",
+                tainted,
+                plain(),
+                amounts(1, 0, 1),
+                format!("0/1 nodes are available: 1 node(s) had untolerated taint(s). {}", not_helpful(1)),
+            ),
+            (
+                "one closed, one too small",
+                closed,
+                plain(),
+                amounts(2_000, 0, 1),
+                format!(
+                    "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. {}",
+                    not_helpful(2)
+                ),
+            ),
+        ] {
+            assert_eq!(world.place(&pod, &demand), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn preferences() {
+        let demand = amounts(100, 100, 1);
+        let plain = pod(|_| {});
+        assert_eq!(nodes(3).place(&plain, &demand), "n1", "equal ones by name");
+        let mut world = nodes(3);
+        world.0[0].2 = amounts(500, 0, 1);
+        assert_eq!(world.place(&plain, &demand), "n2", "the emptier one");
+        world.0[1].3 = 1;
+        world.0[2].3 = 1;
+        assert_eq!(world.place(&plain, &demand), "n1", "spread before emptiness");
+        world.0[0].0 = node("n1", &[], &[("slow", "PreferNoSchedule")]);
+        assert_eq!(world.place(&plain, &demand), "n2", "a taint that would rather not");
+    }
+
+    #[test]
+    fn tolerations() {
+        let taint = Taint { key: "k".into(), value: Some("v".into()), effect: "NoSchedule".into(), ..Taint::default() };
+        for (name, key, operator, value, effect, want) in [
+            ("equal", "k", "Equal", "v", "NoSchedule", true),
+            ("no operator means equal", "k", "", "v", "", true),
+            ("another value", "k", "Equal", "w", "", false),
+            ("exists takes any value", "k", "Exists", "", "", true),
+            ("exists without a key takes all", "", "Exists", "", "", true),
+            ("another effect", "k", "Exists", "", "NoExecute", false),
+            ("another key", "l", "Exists", "", "", false),
+        ] {
+            let some = |t: &str| (!t.is_empty()).then(|| t.to_owned());
+            let toleration = Toleration {
+                key: some(key),
+                operator: some(operator),
+                value: some(value),
+                effect: some(effect),
+                toleration_seconds: None,
+            };
+            assert_eq!(tolerates(&toleration, &taint), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn affinity() {
+        let n = node("n1", &[("zone", "a"), ("cores", "8")], &[]);
+        for (name, key, operator, values, want) in [
+            ("in", "zone", "In", vec!["a", "b"], true),
+            ("not in", "zone", "NotIn", vec!["a"], false),
+            ("not in without the label", "x", "NotIn", vec!["a"], true),
+            ("exists", "zone", "Exists", vec![], true),
+            ("does not exist", "zone", "DoesNotExist", vec![], false),
+            ("greater", "cores", "Gt", vec!["7"], true),
+            ("not greater than itself", "cores", "Gt", vec!["8"], false),
+            ("less", "cores", "Lt", vec!["9"], true),
+        ] {
+            let term = NodeSelectorTerm {
+                match_expressions: Some(vec![NodeSelectorRequirement {
+                    key: key.into(),
+                    operator: operator.into(),
+                    values: Some(values.into_iter().map(str::to_owned).collect()),
+                }]),
+                match_fields: None,
+            };
+            let spec = PodSpec {
+                affinity: Some(Affinity {
+                    node_affinity: Some(NodeAffinity {
+                        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                            node_selector_terms: vec![NodeSelectorTerm::default(), term],
+                        }),
+                        ..NodeAffinity::default()
+                    }),
+                    ..Affinity::default()
+                }),
+                ..PodSpec::default()
+            };
+            assert_eq!(wants(&spec, &n), want, "{name}");
+        }
+    }
+}

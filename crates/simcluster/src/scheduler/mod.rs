@@ -1,0 +1,241 @@
+//! The pod scheduler of a simulated member: it binds each pod to the best node that it fits on, or says why there is none.
+
+mod demand;
+mod fit;
+mod ledger;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ironclad_kubecontrollers::{
+    Cluster, owner,
+    pods::{is_finished, node_of},
+};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::{
+    api::core::v1::{Binding, Node, ObjectReference, Pod, PodCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use self::{
+    demand::demand,
+    fit::{Placement, Seat, place},
+    ledger::{Booking, Ledger, Load},
+};
+use crate::quantity::{Amounts, amounts};
+
+/// Bindings under way at once.
+const WORKERS: usize = 8;
+/// The scheduler that pods name if they name none.
+const NAME: &str = "default-scheduler";
+
+struct Scheduler {
+    cluster: Cluster,
+    pods: Informer<Pod>,
+    writer: Writer,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ledger: Ledger,
+    /// Nodes and what they offer, by name.
+    offers: BTreeMap<String, (Arc<Node>, Amounts)>,
+    /// Pods that no node takes: they are looked at again when room comes up.
+    waiting: BTreeSet<Key>,
+}
+
+/// Runs the scheduler as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/scheduler"));
+    let scheduler = Arc::new(Scheduler {
+        cluster: cluster.clone(),
+        pods: pods.clone(),
+        writer: Writer::new("scheduler"),
+        state: Mutex::default(),
+    });
+    let (to, of) = (queue.clone(), scheduler.clone());
+    pods.on_change(move |change| of.pod_changed(change, &to));
+    let (to, of) = (queue.clone(), scheduler.clone());
+    nodes.on_change(move |change| of.node_changed(change, &to));
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("scheduler-start", async move {
+        nodes.synced().await;
+        pods.synced().await;
+        run_workers("scheduler", &tasks, &queue, WORKERS, move |key| {
+            let scheduler = scheduler.clone();
+            async move { scheduler.reconcile(&key).await }
+        });
+    });
+}
+
+/// True if the pod waits for us.
+fn is_ours(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let gated = spec.and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());
+    node_of(pod).is_empty()
+        && pod.metadata.deletion_timestamp.is_none()
+        && !is_finished(pod)
+        && !gated
+        && spec.and_then(|s| s.scheduler_name.as_deref()).is_none_or(|name| name == NAME)
+}
+
+fn controller_of(pod: &Pod) -> String {
+    owner::controller_of(&pod.metadata).map(|r| r.uid.clone()).unwrap_or_default()
+}
+
+impl Scheduler {
+    fn pod_changed(&self, change: &Change<Pod>, queue: &Queue<Key>) {
+        let Some(pod) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let (uid, key) = (pod.metadata.uid.as_deref().unwrap_or(""), Key::of(&**pod));
+        let mut state = self.state.lock();
+        let mut room = false;
+        if let Some(old) = &change.old
+            && (change.new.is_none() || old.metadata.uid != pod.metadata.uid)
+        {
+            room |= state.ledger.free(old.metadata.uid.as_deref().unwrap_or(""));
+        }
+        if change.new.is_none() {
+            state.waiting.remove(&key);
+        } else if is_finished(pod) {
+            room |= state.ledger.free(uid);
+        } else if !node_of(pod).is_empty() {
+            state.waiting.remove(&key);
+            let booking = Booking {
+                node: node_of(pod).to_owned(),
+                demand: demand(pod),
+                controller: controller_of(pod),
+                assumed: false,
+            };
+            state.ledger.book(uid, booking);
+        } else if is_ours(pod) && !state.ledger.is_assumed(uid) {
+            // What it only says of itself, that no node takes it, is no news.
+            let same =
+                change.old.as_ref().is_some_and(|old| old.spec == pod.spec && old.metadata.uid == pod.metadata.uid);
+            if !(same && state.waiting.contains(&key)) {
+                queue.add(key);
+            }
+        }
+        if room {
+            state.waiting.iter().for_each(|key| queue.add_replay(key.clone()));
+        }
+    }
+
+    fn node_changed(&self, change: &Change<Node>, queue: &Queue<Key>) {
+        let mut state = self.state.lock();
+        match (&change.old, &change.new) {
+            (_, Some(node)) => {
+                let offer = amounts(node.status.as_ref().and_then(|s| s.allocatable.as_ref()));
+                state.offers.insert(node.name_any(), (node.clone(), offer));
+            }
+            (Some(node), None) => {
+                state.offers.remove(&node.name_any());
+            }
+            (None, None) => {}
+        }
+        state.waiting.iter().for_each(|key| queue.add_replay(key.clone()));
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(pod) = self.pods.get_key(key).filter(|p| is_ours(p)) else {
+            self.state.lock().waiting.remove(key);
+            return Ok(Next::Forget);
+        };
+        match self.choose(key, &pod) {
+            None => Ok(Next::Forget),
+            Some(Placement::On(node)) => self.bind(&pod, &node).await,
+            Some(Placement::Nowhere(refusal)) => self.refuse(&pod, &refusal.to_string()).await,
+        }
+    }
+
+    /// Chooses a node and takes the place at once: the next pod sees it taken.
+    fn choose(&self, key: &Key, pod: &Pod) -> Option<Placement> {
+        let mut state = self.state.lock();
+        let uid = pod.metadata.uid.as_deref().unwrap_or("");
+        if state.ledger.is_assumed(uid) {
+            return None;
+        }
+        let (demand, controller) = (demand(pod), controller_of(pod));
+        let idle = Load::default();
+        let seats = state.offers.values().map(|(node, allocatable)| {
+            let load = state.ledger.load(node.metadata.name.as_deref().unwrap_or("")).unwrap_or(&idle);
+            Seat { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
+        });
+        let placement = place(pod, &demand, seats);
+        match &placement {
+            Placement::On(node) => {
+                state.waiting.remove(key);
+                state.ledger.book(uid, Booking { node: node.clone(), demand, controller, assumed: true });
+            }
+            Placement::Nowhere(_) => {
+                state.waiting.insert(key.clone());
+            }
+        }
+        Some(placement)
+    }
+
+    async fn bind(&self, pod: &Pod, node: &str) -> Result<Next, Failure> {
+        let api: Api<Pod> =
+            Api::namespaced(self.cluster.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
+        let name = pod.name_any();
+        let binding = Binding {
+            metadata: ObjectMeta { name: Some(name.clone()), uid: pod.metadata.uid.clone(), ..ObjectMeta::default() },
+            target: ObjectReference {
+                kind: Some("Node".into()),
+                name: Some(node.to_owned()),
+                ..ObjectReference::default()
+            },
+        };
+        let body = serde_json::to_vec(&binding).map_err(|e| Failure::Invalid(e.to_string()))?;
+        let request = kube::core::Request::new(api.resource_url())
+            .create_subresource("binding", &name, &PostParams::default(), body)
+            .map_err(|e| Failure::Invalid(e.to_string()))?;
+        let answer = self.cluster.client.request::<serde_json::Value>(request).await.map_err(Failure::from);
+        match answer {
+            Ok(_) => Ok(Next::Forget),
+            Err(failure) => {
+                self.state.lock().ledger.free(pod.metadata.uid.as_deref().unwrap_or(""));
+                if failure.is_not_found() { Ok(Next::Forget) } else { Err(failure) }
+            }
+        }
+    }
+
+    /// Says on the pod why no node takes it, once.
+    async fn refuse(&self, pod: &Pod, message: &str) -> Result<Next, Failure> {
+        let mut conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
+        let old = conditions.iter().position(|c| c.type_ == "PodScheduled").map(|at| conditions.remove(at));
+        let told = |c: &PodCondition| {
+            c.status == "False" && c.reason.as_deref() == Some("Unschedulable") && c.message.as_deref() == Some(message)
+        };
+        if old.as_ref().is_some_and(told) {
+            return Ok(Next::Forget);
+        }
+        let since = old.filter(|c| c.status == "False").and_then(|c| c.last_transition_time);
+        conditions.push(PodCondition {
+            type_: "PodScheduled".into(),
+            status: "False".into(),
+            reason: Some("Unschedulable".into()),
+            message: Some(message.to_owned()),
+            last_transition_time: since.or(Some(Time(self.cluster.seam.clock.wall_seconds()))),
+            observed_generation: pod.metadata.generation,
+            ..PodCondition::default()
+        });
+        let api: Api<Pod> =
+            Api::namespaced(self.cluster.client.clone(), pod.metadata.namespace.as_deref().unwrap_or(""));
+        let (name, version) = (pod.name_any(), pod.resource_version().unwrap_or_default());
+        let status = json!({"phase": "Pending", "conditions": conditions});
+        match self.writer.patch_status(&api, Some(&self.pods), &name, &version, status).await {
+            Ok(_) | Err(Failure::NotFound(_)) => Ok(Next::Forget),
+            Err(failure) => Err(failure),
+        }
+    }
+}

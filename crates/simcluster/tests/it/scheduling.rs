@@ -1,0 +1,73 @@
+//! Pods that find a node, and pods that don't.
+
+use ironclad_simcluster::Shape;
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use serde_json::json;
+
+use crate::world::{World, options, web};
+
+fn unschedulable(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.clone()?.conditions?;
+    let scheduled = conditions.into_iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+    (scheduled.reason.as_deref() == Some("Unschedulable")).then(|| scheduled.message.unwrap_or_default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_nowhere_says_why_and_starts_when_room_comes() {
+    let w = World::new(1, options()).await;
+    let mut d = web(1, "i:1");
+    d["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9");
+    w.deploy(d).await;
+    w.quiet().await;
+    let pods: Vec<Pod> = w.list().await;
+    let message = unschedulable(&pods[0]).unwrap();
+    assert!(message.starts_with("0/3 nodes are available: 3 Insufficient cpu. "), "{message}");
+    let before = w.requests();
+    w.quiet().await;
+    assert_eq!(w.requests(), before, "it waits without a request");
+    let mut shape = Shape { nodes: 4, ..Shape::default() };
+    shape.capacity.insert("cpu".into(), Quantity("16".into()));
+    w.member.reshape(shape);
+    w.complete("web").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_never_overbooked_and_freed_room_is_used() {
+    let mut o = options();
+    o.shape.nodes = 2;
+    o.shape.capacity.insert("cpu".into(), Quantity("1".into()));
+    let w = World::new(1, o).await;
+    let mut d = web(7, "i:1");
+    d["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("300m");
+    w.deploy(d).await;
+    w.quiet().await;
+    let pods: Vec<Pod> = w.list().await;
+    for node in ["m-node-1", "m-node-2"] {
+        let on = pods.iter().filter(|p| p.spec.clone().unwrap().node_name.as_deref() == Some(node)).count();
+        assert_eq!(on, 3, "{node}");
+    }
+    assert_eq!(pods.iter().filter(|p| unschedulable(p).is_some()).count(), 1);
+    let victim = pods.iter().find(|p| unschedulable(p).is_none()).unwrap().name_any();
+    w.pods().delete(&victim, &Default::default()).await.unwrap();
+    w.quiet().await;
+    let pods: Vec<Pod> = w.list().await;
+    assert_eq!((pods.len(), pods.iter().filter(|p| unschedulable(p).is_some()).count()), (7, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_shrinks_loses_nodes_and_its_pods_move() {
+    let w = World::new(1, options()).await;
+    w.deploy(web(6, "i:1")).await;
+    w.complete("web").await;
+    w.member.reshape(Shape { nodes: 1, ..Shape::default() });
+    w.quiet().await;
+    let nodes = Api::<Node>::all(w.client.clone()).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(nodes.iter().map(|n| n.name_any()).collect::<Vec<_>>(), ["m-node-1"]);
+    w.complete("web").await;
+    let pods: Vec<Pod> = w.list().await;
+    assert!(pods.iter().all(|p| p.spec.clone().unwrap().node_name.as_deref() == Some("m-node-1")));
+}

@@ -61,16 +61,4 @@ impl Cx {
     pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
     }
-
-    /// The field manager: as asked for, or the program's name.
-    pub(crate) fn field_manager(&self) -> String {
-        if let Some(manager) = self.query.text("fieldManager") {
-            return manager.to_owned();
-        }
-        let agent = self.header(http::header::USER_AGENT).unwrap_or_default();
-        match agent.split('/').next().unwrap_or_default() {
-            "" => "unknown".to_owned(),
-            program => program.chars().take(128).collect(),
-        }
-    }
 }

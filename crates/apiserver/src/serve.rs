@@ -5,9 +5,10 @@ use std::{io, sync::Arc, time::Duration};
 use http::{Request, header};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
+use ironclad_seam::Tasks;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -36,16 +37,30 @@ impl Server {
     /// # Errors
     /// The listener's address can't be read.
     pub async fn serve(self: &Arc<Self>, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
+        self.serve_in(&self.seam.tasks, listener, tls).await
+    }
+
+    /// The same with connections as tasks of this group: its `stop` ends them cleanly, its `kill` cuts them off, while the
+    /// server lives on.
+    ///
+    /// # Errors
+    /// The listener's address can't be read.
+    pub async fn serve_in(
+        self: &Arc<Self>,
+        tasks: &Tasks,
+        listener: TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+    ) -> io::Result<()> {
         let address = listener.local_addr()?;
         tracing::info!(%address, server = %self.options.name, "serving");
         let acceptor = TlsAcceptor::from(tls);
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let connections = self.seam.tasks.child("connections");
+        let connections = tasks.child("connections");
         loop {
             let Ok(slot) = slots.clone().acquire_owned().await else { break };
             let stream = tokio::select! {
                 biased;
-                () = self.seam.tasks.stopping() => break,
+                () = tasks.stopping() => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
@@ -56,8 +71,9 @@ impl Server {
                 },
             };
             let (server, acceptor) = (self.clone(), acceptor.clone());
+            let group = connections.clone();
             connections.spawn("connection", async move {
-                server.connection(stream, acceptor).await;
+                server.connection(stream, acceptor, &group).await;
                 drop(slot);
             });
         }
@@ -68,7 +84,7 @@ impl Server {
         Ok(())
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor, tasks: &Tasks) {
         let _ = stream.set_nodelay(true);
         let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await else { return };
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -78,7 +94,7 @@ impl Server {
             let (server, identity) = (server.clone(), by_certificate.clone());
             async move { server.networked(request, identity).await }
         });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(Streams(tasks.clone()));
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADERS_MAX)).max_concurrent_streams(1_000);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -91,7 +107,7 @@ impl Server {
                 }
                 return;
             }
-            () = self.seam.tasks.stopping() => connection.as_mut().graceful_shutdown(),
+            () = tasks.stopping() => connection.as_mut().graceful_shutdown(),
         }
         let _ = connection.await;
     }
@@ -110,6 +126,20 @@ impl Server {
             },
         };
         self.handle(request, identity).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
+    }
+}
+
+/// Runs the streams of HTTP/2 connections as tasks of a group.
+#[derive(Clone)]
+struct Streams(Tasks);
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn("stream", future);
     }
 }
 

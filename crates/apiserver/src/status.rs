@@ -93,9 +93,9 @@ pub struct ApiError {
     /// The sentence for a person.
     pub message: String,
     /// The object concerned.
-    pub details: Option<Details>,
+    pub details: Option<Box<Details>>,
     /// A token that continues a list whose snapshot is gone.
-    pub continue_token: String,
+    pub continue_token: Option<Box<str>>,
 }
 
 impl std::fmt::Display for ApiError {
@@ -114,21 +114,21 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
 impl ApiError {
     /// An error of this code and reason.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: String::new() }
+        Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
     fn about(mut self, name: &str, group: &str, kind: &str) -> Self {
-        self.details = Some(Details {
+        self.details = Some(Box::new(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
             ..Details::default()
-        });
+        }));
         self
     }
 
     fn empty_details(mut self) -> Self {
-        self.details = Some(Details::default());
+        self.details = Some(Box::default());
         self
     }
 
@@ -247,10 +247,10 @@ impl ApiError {
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let text = message.to_string();
         let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {text}"));
-        error.details = Some(Details {
+        error.details = Some(Box::new(Details {
             causes: vec![Cause { reason: String::new(), message: text, field: String::new() }],
             ..Details::default()
-        });
+        }));
         error
     }
 
@@ -263,7 +263,7 @@ impl ApiError {
     pub fn future_revision(wanted: u64, current: u64) -> Self {
         let mut error =
             Self::new(504, "Timeout", format!("Timeout: Too large resource version: {wanted}, current: {current}"));
-        error.details = Some(Details {
+        error.details = Some(Box::new(Details {
             causes: vec![Cause {
                 reason: "ResourceVersionTooLarge".into(),
                 message: "Too large resource version".into(),
@@ -271,14 +271,14 @@ impl ApiError {
             }],
             retry_after_seconds: 1,
             ..Details::default()
-        });
+        }));
         error
     }
 
     /// 504: the request took too long.
     pub fn timeout() -> Self {
         let mut error = Self::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout");
-        error.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
+        error.details = Some(Box::new(Details { retry_after_seconds: 1, ..Details::default() }));
         error
     }
 
@@ -286,8 +286,8 @@ impl ApiError {
     #[must_use]
     pub fn status(&self) -> Value {
         let mut metadata = json!({});
-        if !self.continue_token.is_empty() {
-            metadata["continue"] = json!(self.continue_token);
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = json!(token);
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure", "message": self.message,

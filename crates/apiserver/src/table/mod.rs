@@ -31,6 +31,9 @@ impl Column {
     }
 }
 
+/// Makes the cells of an object.
+type Print<'a> = dyn Fn(&Value) -> Vec<Value> + 'a;
+
 /// The Table of these objects. Later frames of a watch leave out the column definitions.
 pub(crate) fn table(
     cx: &Cx,
@@ -48,7 +51,7 @@ pub(crate) fn table(
         }
     };
     let now = cx.server.seam.clock.wall();
-    let (columns, print): (Vec<Column>, Box<dyn Fn(&Value) -> Vec<Value>>) = match cx.resource.custom() {
+    let (columns, print): (Vec<Column>, Box<Print<'_>>) = match cx.resource.custom() {
         Some(custom) => (custom_columns(custom), Box::new(|o| custom_cells(custom, o, now))),
         None => {
             let printer = printers::printer(&cx.resource.group, &cx.resource.kind);

@@ -161,7 +161,7 @@ fn read(
                 let mut error = ApiError::expired("The resourceVersion for the provided list is too old.");
                 if let Some(start) = &start_after {
                     error.message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.".into();
-                    error.continue_token = token(-1, prefix, start);
+                    error.continue_token = Some(token(-1, prefix, start).into());
                 }
                 error
             }

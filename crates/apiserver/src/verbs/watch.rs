@@ -73,6 +73,11 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
         let text = format!("metadata.name={name}");
         selector.fields = crate::select::FieldSelector::parse(resource, &text)?;
     }
+    // One object is watched under its key alone; the selector leaves out others whose keys begin like it.
+    let namespace = if resource.namespaced { cx.namespace().or_else(|| selector.fields.namespace()) } else { Some("") };
+    if let (Some(name), Some(namespace)) = (selector.fields.name(), namespace) {
+        prefix = resource.key(namespace, name);
+    }
     let text = cx.query.get("resourceVersion").unwrap_or_default();
     let wanted: u64 = if text.is_empty() {
         0

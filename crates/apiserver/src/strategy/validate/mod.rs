@@ -1,13 +1,267 @@
 //! What is wrong with objects of built-in kinds, and which changes they refuse (apiserver.md 16).
 
-use serde_json::Value;
+mod cluster;
+mod config;
+mod pod;
+mod service;
+mod workload;
 
-use crate::status::Cause;
+use serde_json::{Value, json};
+
+use crate::{names, status::Cause};
 
 /// What is wrong with the object or, with `old`, with the change.
 pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let out = &mut causes;
     match (group, kind) {
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => crate::crd::validate(object, old),
-        _ => vec![],
+        ("", "Pod") => pod::pod(object, old, out),
+        ("", "Service") => service::service(object, old, out),
+        ("", "ConfigMap") => config::config_map(object, old, out),
+        ("", "Secret") => config::secret(object, old, out),
+        ("", "PersistentVolumeClaim") => cluster::claim(object, old, out),
+        ("apps", "Deployment") => workload::deployment(object, old, out),
+        ("apps", "ReplicaSet") => workload::replica_set(object, old, out),
+        ("apps", "DaemonSet") => workload::daemon_set(object, old, out),
+        ("apps", "StatefulSet") => workload::stateful_set(object, old, out),
+        ("batch", "Job") => workload::job(object, old, out),
+        ("batch", "CronJob") => workload::cron_job(object, out),
+        ("autoscaling", "HorizontalPodAutoscaler") => workload::autoscaler(object, out),
+        ("policy", "PodDisruptionBudget") => workload::budget(object, out),
+        ("rbac.authorization.k8s.io", _) => cluster::rbac(kind, object, old, out),
+        ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class(object, old, out),
+        ("storage.k8s.io", "StorageClass") => cluster::storage_class(object, old, out),
+        ("coordination.k8s.io", "Lease") => cluster::lease(object, out),
+        ("networking.k8s.io", "Ingress") => cluster::ingress(object, out),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => return crate::crd::validate(object, old),
+        _ => {}
+    }
+    causes
+}
+
+/// A value, null when absent.
+fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
+    object.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    at(object, pointer).as_str().unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    at(object, pointer).as_array().map_or(&[], Vec::as_slice)
+}
+
+/// `/spec/selector` as `spec.selector`.
+fn field_of(pointer: &str) -> String {
+    pointer.trim_start_matches('/').replace('/', ".")
+}
+
+/// The value may not be below zero.
+fn not_negative(object: &Value, pointer: &str, out: &mut Vec<Cause>) {
+    let value = at(object, pointer);
+    if value.as_i64().is_some_and(|n| n < 0) {
+        out.push(Cause::invalid(field_of(pointer), value, "must be greater than or equal to 0"));
+    }
+}
+
+/// The value may not change.
+fn immutable(object: &Value, old: Option<&Value>, pointer: &str, out: &mut Vec<Cause>) {
+    if let Some(old) = old
+        && at(object, pointer) != at(old, pointer)
+    {
+        out.push(Cause::invalid(field_of(pointer), at(object, pointer), "field is immutable"));
+    }
+}
+
+/// The value must be one of these.
+fn one_of(object: &Value, pointer: &str, supported: &[&str], out: &mut Vec<Cause>) {
+    let value = text(object, pointer);
+    if !value.is_empty() && !supported.contains(&value) {
+        out.push(Cause::unsupported(field_of(pointer), &json!(value), supported));
+    }
+}
+
+/// The text must be a DNS label.
+fn label(value: &str, field: &str, out: &mut Vec<Cause>) {
+    out.extend(names::dns_label(value).iter().map(|m| Cause::invalid(field, &json!(value), m)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(spec: Value) -> Value {
+        let mut object = json!({"spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]},
+        }}});
+        ironclad_patch::merge_patch(&mut object, &json!({"spec": spec}));
+        object
+    }
+
+    fn messages(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        validate(group, kind, object, old).into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+    }
+
+    #[test]
+    fn creates() {
+        let containers = |containers: Value| json!({"template": {"spec": {"containers": containers}}});
+        for (kind, spec, want) in [
+            ("Deployment", json!({}), vec![]),
+            (
+                "Deployment",
+                json!({"replicas": -1}),
+                vec!["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
+            ),
+            (
+                "Deployment",
+                json!({"selector": null}),
+                vec![
+                    "spec.selector: Required value",
+                    "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
+                ],
+            ),
+            (
+                "Deployment",
+                json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}}),
+                vec!["spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"],
+            ),
+            ("Deployment", containers(json!([])), vec!["spec.template.spec.containers: Required value"]),
+            (
+                "Deployment",
+                containers(json!([{"name": "c"}])),
+                vec!["spec.template.spec.containers[0].image: Required value"],
+            ),
+            (
+                "Deployment",
+                containers(json!([{"name": "c", "image": "i", "ports": [{"containerPort": 99999}]}])),
+                vec![
+                    "spec.template.spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between 1 and 65535, inclusive",
+                ],
+            ),
+            (
+                "Deployment",
+                containers(json!([{"name": "c", "image": "i"}, {"name": "c", "image": "i"}])),
+                vec!["spec.template.spec.containers[1].name: Duplicate value: \"c\""],
+            ),
+            (
+                "Deployment",
+                containers(json!([{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}])),
+                vec!["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"v\""],
+            ),
+            (
+                "Deployment",
+                json!({"template": {"spec": {"restartPolicy": "Never"}}}),
+                vec!["spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported values: \"Always\""],
+            ),
+        ] {
+            assert_eq!(messages("apps", kind, &workload(spec.clone()), None), want, "{kind} {spec}");
+        }
+    }
+
+    #[test]
+    fn other_kinds() {
+        for (group, kind, object, want) in [
+            ("", "Service", json!({"spec": {"type": "ClusterIP"}}), "spec.ports: Required value"),
+            (
+                "",
+                "Service",
+                json!({"spec": {"type": "Foo", "ports": [{"port": 1}]}}),
+                "spec.type: Unsupported value: \"Foo\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
+            ),
+            (
+                "",
+                "ConfigMap",
+                json!({"data": {"a b": "x"}}),
+                "data[a b]: Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+            ),
+            (
+                "",
+                "Secret",
+                json!({"type": "kubernetes.io/tls", "data": {"tls.key": ""}}),
+                "data[tls.crt]: Required value",
+            ),
+            (
+                "autoscaling",
+                "HorizontalPodAutoscaler",
+                json!({"spec": {"minReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "d"}}}),
+                "spec.maxReplicas: Required value: must be set and greater than 0",
+            ),
+            (
+                "coordination.k8s.io",
+                "Lease",
+                json!({"spec": {"leaseDurationSeconds": 0}}),
+                "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+            ),
+            (
+                "batch",
+                "CronJob",
+                json!({"metadata": {"name": "a"}, "spec": {"schedule": "bad", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
+                "spec.schedule: Invalid value: \"bad\": expected exactly 5 fields, found 1: [bad]",
+            ),
+            (
+                "rbac.authorization.k8s.io",
+                "Role",
+                json!({"rules": [{"apiGroups": [""], "resources": ["pods"]}]}),
+                "rules[0].verbs: Required value: verbs must contain at least one value",
+            ),
+            (
+                "networking.k8s.io",
+                "Ingress",
+                json!({"spec": {}}),
+                "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified",
+            ),
+        ] {
+            assert_eq!(messages(group, kind, &object, None), [want], "{kind}");
+        }
+    }
+
+    #[test]
+    fn updates() {
+        let other = json!({"selector": {"matchLabels": {"a": "b", "c": "d"}}, "template": {"metadata": {"labels": {"c": "d"}}}});
+        for (name, group, kind, old, new, want) in [
+            (
+                "selectors stay",
+                "apps",
+                "Deployment",
+                workload(json!({})),
+                workload(other),
+                "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"b\",\"c\":\"d\"}}: field is immutable",
+            ),
+            (
+                "immutable means it",
+                "",
+                "ConfigMap",
+                json!({"immutable": true, "data": {"a": "b"}}),
+                json!({"immutable": true, "data": {"a": "c"}}),
+                "data: Forbidden: field is immutable when `immutable` is set",
+            ),
+            (
+                "a secret keeps its type",
+                "",
+                "Secret",
+                json!({"type": "a"}),
+                json!({"type": "b"}),
+                "type: Invalid value: \"b\": field is immutable",
+            ),
+            (
+                "an address stays",
+                "",
+                "Service",
+                json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"port": 1}]}}),
+                json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"], "ports": [{"port": 1}]}}),
+                "spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set",
+            ),
+            (
+                "a class keeps its value",
+                "scheduling.k8s.io",
+                "PriorityClass",
+                json!({"value": 1}),
+                json!({"value": 2}),
+                "value: Forbidden: may not be changed in an update.",
+            ),
+        ] {
+            assert_eq!(messages(group, kind, &new, Some(&old)), [want], "{name}");
+        }
     }
 }

@@ -5,28 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use ironclad_api::{
     conditions::{self, FALSE, TRUE, binding::FULLY_APPLIED, work::APPLIED},
     events, names,
-    policy::PurgeMode,
     reasons,
-    work::{AggregatedStatusItem, ManifestStatus, ResourceBindingSpec, ResourceHealth, Work},
+    work::{AggregatedStatusItem, ManifestStatus, ResourceHealth, Work},
 };
 use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
 use ironclad_interpreter::{Interpreter, Item, Operation, Step};
 use serde_json::{Map, Value, json};
 
+pub use crate::works::expected_clusters;
 use crate::{binding::Binding, template::Identity};
-
-/// The clusters that should hold a copy: targets, those of referrers, and those being left other than `Directly` (9.1).
-#[must_use]
-pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
-    let targets = spec.clusters.iter().map(|target| target.name.as_str());
-    let required = spec.required_by.iter().flat_map(|by| by.clusters.iter().map(|target| target.name.as_str()));
-    let leaving = spec
-        .graceful_eviction_tasks
-        .iter()
-        .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
-        .map(|task| task.from_cluster.as_str());
-    targets.chain(required).chain(leaving).map(ClusterName::from).collect()
-}
 
 /// What is seen of one binding.
 #[derive(Debug, Clone)]
@@ -159,9 +146,10 @@ pub fn template(seen: &SeenTemplate<'_>, now: jiff::Timestamp) -> Plan<Effect> {
 mod tests {
     use ironclad_api::{
         Time,
+        policy::PurgeMode,
         work::{
-            BindingSnapshot, GracefulEvictionTask, ResourceBinding, ResourceBindingStatus, ResourceIdentifier,
-            TargetCluster, WorkSpec, WorkStatus,
+            BindingSnapshot, GracefulEvictionTask, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+            ResourceIdentifier, TargetCluster, WorkSpec, WorkStatus,
         },
     };
     use jiff::Timestamp;

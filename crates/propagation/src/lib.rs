@@ -10,6 +10,7 @@ pub mod claim;
 pub mod content;
 pub mod defaults;
 pub mod detect;
+pub mod drift;
 pub mod execute;
 pub mod overrides;
 pub mod selector;

@@ -3,96 +3,149 @@
 use ironclad_api::quantity::Amount;
 use serde_json::{Map, Value};
 
+use crate::template;
+
 /// Fields of metadata that are compared; the others are the member's.
 const METADATA: [&str; 2] = ["labels", "annotations"];
-/// Maps of quantities: `1000m` and `1` are the same there.
-const QUANTITIES: [&str; 5] = ["requests", "limits", "capacity", "hard", "overhead"];
+/// Maps of quantities in built-in kinds: `1000m` and `1` are the same there, and servers write the shorter one.
+const AMOUNT_MAPS: [&str; 10] =
+    ["allocatable", "capacity", "default", "defaultRequest", "hard", "limits", "max", "min", "overhead", "requests"];
+/// Single quantities in built-in kinds.
+const AMOUNTS: [&str; 4] = ["averageValue", "divisor", "sizeLimit", "targetAverageValue"];
+/// Maps that servers drop when they are empty. Another empty object may say much: `emptyDir: {}`, `podSelector: {}`.
+const MAPS: [&str; 12] = [
+    "annotations",
+    "binaryData",
+    "data",
+    "labels",
+    "limits",
+    "matchLabels",
+    "metadata",
+    "nodeSelector",
+    "parameters",
+    "requests",
+    "resources",
+    "stringData",
+];
 
-/// Where the member object first says something else than `desired`; what `desired` does not mention does not count.
+/// Where the member object first says something else than `desired`, as a JSON pointer; what `desired` does not mention
+/// does not count.
 ///
-/// `desired` is the manifest after retention, so its labels and annotations are complete and compared as a whole.
+/// `desired` is the manifest after retention, so its labels and annotations are complete and compared as a whole. Lists
+/// are compared element by element and have to be equally long. Status, and metadata otherwise, are the member's.
 #[must_use]
 pub fn difference(desired: &Value, observed: &Value) -> Option<String> {
+    let none = Map::new();
     for field in METADATA {
-        let map = |object: &Value| -> Map<String, Value> {
-            object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_object).cloned().unwrap_or_default()
-        };
-        if map(desired) != map(observed) {
+        if map(desired, field).unwrap_or(&none) != map(observed, field).unwrap_or(&none) {
             return Some(format!("/metadata/{field}"));
         }
     }
-    let (desired, observed) = (desired.as_object()?, observed.as_object()?);
-    top_level(desired).find_map(|(key, value)| covers(value, observed.get(key), key, &format!("/{key}")))
+    let group = template::group(template::text(desired, "/apiVersion"));
+    let built_in = !group.contains('.') || group.ends_with(".k8s.io");
+    let observed = observed.as_object().unwrap_or(&none);
+    content(desired.as_object().unwrap_or(&none)).find_map(|(key, value)| {
+        let under = Under { parent: "", field: key, built_in };
+        differs(value, observed.get(key), under).map(|at| pointer(key, &at))
+    })
 }
 
-/// Whether the member object has a field, outside of metadata and status, that `desired` does not mention: a default of
-/// the member, or what the manifest once had.
+/// Where the member object first has something, outside of metadata and status, that `desired` does not mention: a
+/// default of the member, or what the manifest once had.
 #[must_use]
-pub fn has_more(desired: &Value, observed: &Value) -> bool {
-    let (Some(desired), Some(observed)) = (desired.as_object(), observed.as_object()) else {
-        return desired != observed;
-    };
-    top_level(observed).any(|(key, value)| more(desired.get(key), value))
+pub fn surplus(desired: &Value, observed: &Value) -> Option<String> {
+    let none = Map::new();
+    let desired = desired.as_object().unwrap_or(&none);
+    content(observed.as_object().unwrap_or(&none))
+        .find_map(|(key, value)| more(desired.get(key), value, key).map(|at| pointer(key, &at)))
 }
 
-fn top_level(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
+    object.get("metadata")?.get(field)?.as_object()
+}
+
+fn content(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     object.iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
 }
 
-fn more(desired: Option<&Value>, observed: &Value) -> bool {
+fn pointer(key: &str, rest: &str) -> String {
+    format!("/{}{rest}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Where in the object a value stands. Elements of a list stand where the list does.
+#[derive(Clone, Copy)]
+struct Under<'a> {
+    parent: &'a str,
+    field: &'a str,
+    built_in: bool,
+}
+
+fn differs(desired: &Value, observed: Option<&Value>, under: Under<'_>) -> Option<String> {
+    let here = || Some(String::new());
+    let Some(observed) = observed.filter(|value| !value.is_null()) else {
+        return if is_nothing(desired, under.field) { None } else { here() };
+    };
     match (desired, observed) {
-        (None, observed) => !says_nothing(observed),
-        (Some(Value::Object(desired)), Value::Object(observed)) => {
-            observed.iter().any(|(key, value)| more(desired.get(key), value))
+        (Value::Object(desired), Value::Object(observed)) => desired.iter().find_map(|(key, value)| {
+            let under = Under { parent: under.field, field: key, ..under };
+            differs(value, observed.get(key), under).map(|at| pointer(key, &at))
+        }),
+        (Value::Array(desired), Value::Array(observed)) if desired.len() == observed.len() => {
+            desired.iter().zip(observed).enumerate().find_map(|(i, (desired, observed))| {
+                differs(desired, Some(observed), under).map(|at| format!("/{i}{at}"))
+            })
         }
-        (Some(Value::Array(desired)), Value::Array(observed)) => {
-            observed.iter().enumerate().any(|(i, value)| more(desired.get(i), value))
+        // What a default put in the place of a null or an empty text.
+        (Value::Null, _) => None,
+        (desired, observed) => {
+            if is_same(desired, observed, under) {
+                None
+            } else {
+                here()
+            }
         }
-        _ => false,
     }
 }
 
-/// An empty map, list or text is the same as none: servers leave such fields out.
-fn says_nothing(value: &Value) -> bool {
+fn is_same(desired: &Value, observed: &Value, under: Under<'_>) -> bool {
+    let is_amount = under.built_in && (AMOUNT_MAPS.contains(&under.parent) || AMOUNTS.contains(&under.field));
+    desired == observed
+        || (is_amount && amount(desired).is_some_and(|desired| amount(observed) == Some(desired)))
+        || matches!((desired, observed), (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64()))
+}
+
+fn amount(value: &Value) -> Option<Amount> {
+    match value {
+        Value::String(text) => Amount::parse(text).ok(),
+        Value::Number(number) => Amount::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}
+
+/// Whether leaving the field out says the same. False and 0 are no such values: many fields default to something else.
+fn is_nothing(value: &Value, field: &str) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.values().all(says_nothing),
+        Value::Object(map) if map.is_empty() => MAPS.contains(&field),
+        Value::Object(map) => map.iter().all(|(key, value)| is_nothing(value, key)),
         Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-fn covers(desired: &Value, observed: Option<&Value>, parent: &str, at: &str) -> Option<String> {
-    let Some(observed) = observed else { return (!says_nothing(desired)).then(|| at.to_owned()) };
+fn more(desired: Option<&Value>, observed: &Value, field: &str) -> Option<String> {
     match (desired, observed) {
-        (Value::Object(desired), Value::Object(observed)) => desired.iter().find_map(|(key, value)| {
-            let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-            if QUANTITIES.contains(&parent) && same_amount(value, observed.get(key)) {
-                return None;
-            }
-            covers(value, observed.get(key), key, &at)
-        }),
-        (Value::Array(desired), Value::Array(observed)) => {
-            if desired.len() != observed.len() {
-                return Some(at.to_owned());
-            }
-            desired
-                .iter()
-                .enumerate()
-                .find_map(|(i, value)| covers(value, observed.get(i), parent, &format!("{at}/{i}")))
+        (None | Some(Value::Null), observed) => (!is_nothing(observed, field)).then(String::new),
+        (Some(Value::Object(desired)), Value::Object(observed)) => {
+            observed.iter().find_map(|(key, value)| more(desired.get(key), value, key).map(|at| pointer(key, &at)))
         }
-        _ => (desired != observed && !(says_nothing(desired) && says_nothing(observed))).then(|| at.to_owned()),
-    }
-}
-
-fn same_amount(desired: &Value, observed: Option<&Value>) -> bool {
-    let amount = |value: &Value| match value {
-        Value::String(text) => Amount::parse(text).ok(),
-        Value::Number(number) => Amount::parse(&number.to_string()).ok(),
+        (Some(Value::Array(desired)), Value::Array(observed)) => observed
+            .iter()
+            .enumerate()
+            .find_map(|(i, value)| more(desired.get(i), value, field).map(|at| format!("/{i}{at}"))),
         _ => None,
-    };
-    amount(desired).is_some_and(|desired| observed.and_then(amount) == Some(desired))
+    }
 }
 
 #[cfg(test)]
@@ -121,10 +174,20 @@ mod tests {
             ("null is none", json!({"data": null}), json!({}), None),
             (
                 "empty is none",
-                json!({"spec": {"a": {}, "b": [], "c": "", "d": {"e": null}}}),
+                json!({"spec": {"nodeSelector": {}, "b": [], "c": "", "d": {"e": null}}}),
                 json!({"spec": {}}),
                 None,
             ),
+            (
+                "an empty object may be a choice",
+                json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
+                json!({"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}}),
+                Some("/spec/volumes/0/emptyDir"),
+            ),
+            ("null leaves it to the member", json!({"spec": {"a": null}}), json!({"spec": {"a": 1}}), None),
+            ("a null in the member is none", json!({"spec": {"a": 1}}), json!({"spec": {"a": null}}), Some("/spec/a")),
+            ("numbers by value", json!({"spec": {"a": 1.0, "b": 2}}), json!({"spec": {"a": 1, "b": 2}}), None),
+            ("another type", json!({"spec": {"a": [1]}}), json!({"spec": {"a": {"b": 1}}}), Some("/spec/a")),
             ("false is something", json!({"spec": {"a": false}}), json!({"spec": {}}), Some("/spec/a")),
             (
                 "zero is something",
@@ -143,6 +206,36 @@ mod tests {
                 json!({"spec": {"requests": {"cpu": "1000m"}}}),
                 json!({"spec": {"requests": {"cpu": "2"}}}),
                 Some("/spec/requests/cpu"),
+            ),
+            (
+                "an amount as a number",
+                json!({"spec": {"limits": {"cpu": 1}}}),
+                json!({"spec": {"limits": {"cpu": "1"}}}),
+                None,
+            ),
+            (
+                "no amount",
+                json!({"spec": {"limits": {"cpu": "x"}}}),
+                json!({"spec": {"limits": {"cpu": "y"}}}),
+                Some("/spec/limits/cpu"),
+            ),
+            (
+                "a single amount",
+                json!({"spec": {"emptyDir": {"sizeLimit": "1024Mi"}}}),
+                json!({"spec": {"emptyDir": {"sizeLimit": "1Gi"}}}),
+                None,
+            ),
+            (
+                "texts are no amounts",
+                json!({"data": {"cpu": "1000m"}}),
+                json!({"data": {"cpu": "1"}}),
+                Some("/data/cpu"),
+            ),
+            (
+                "nor are those of foreign kinds",
+                json!({"apiVersion": "x.io/v1", "spec": {"limits": {"cpu": "1000m"}}}),
+                json!({"apiVersion": "x.io/v1", "spec": {"limits": {"cpu": "1"}}}),
+                Some("/spec/limits/cpu"),
             ),
             ("status is the member's", json!({"status": {"a": 1}}), json!({"status": {"a": 2}}), None),
             (
@@ -176,14 +269,20 @@ mod tests {
                 "nothing",
                 json!({"spec": {"a": 1}}),
                 json!({"spec": {"a": 1}, "status": {}, "metadata": {"uid": "u"}}),
-                false,
+                None,
             ),
-            ("a field", json!({"spec": {"a": 1}}), json!({"spec": {"a": 1, "b": 1}}), true),
-            ("a top-level field", json!({}), json!({"data": {"a": "b"}}), true),
-            ("inside a list", json!({"spec": {"c": [{"n": 1}]}}), json!({"spec": {"c": [{"n": 1, "p": 2}]}}), true),
-            ("an empty one", json!({"spec": {}}), json!({"spec": {"a": {}}}), false),
+            ("a field", json!({"spec": {"a": 1}}), json!({"spec": {"a": 1, "b": 1}}), Some("/spec/b")),
+            ("a top-level field", json!({}), json!({"data": {"a": "b"}}), Some("/data")),
+            (
+                "in a list",
+                json!({"spec": {"c": [{"n": 1}]}}),
+                json!({"spec": {"c": [{"n": 1, "p": 2}]}}),
+                Some("/spec/c/0/p"),
+            ),
+            ("an empty map", json!({"spec": {}}), json!({"spec": {"nodeSelector": {}}}), None),
+            ("in the place of a null", json!({"spec": {"a": null}}), json!({"spec": {"a": 1}}), Some("/spec/a")),
         ] {
-            assert_eq!(has_more(&desired, &observed), want, "{name}");
+            assert_eq!(surplus(&desired, &observed).as_deref(), want, "{name}");
         }
     }
 
@@ -195,7 +294,7 @@ mod tests {
             observed["spec"][&extra] = json!(value);
             for element in observed["spec"]["list"].as_array_mut().unwrap() { element[&extra] = json!(value); }
             prop_assert_eq!(difference(&desired, &observed), None);
-            prop_assert!(has_more(&desired, &observed));
+            prop_assert!(surplus(&desired, &observed).is_some());
         }
     }
 }

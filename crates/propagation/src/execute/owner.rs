@@ -78,6 +78,19 @@ pub(super) fn of(observed: &Value, manifest: &Value) -> Owner {
     })
 }
 
+/// Who seems to own an object that no control plane manages.
+pub(super) fn stranger(observed: &Value) -> Option<String> {
+    let references = observed.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owner = references.and_then(|list| {
+        list.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true))).or_else(|| list.first())
+    });
+    let by = template::label(observed, "app.kubernetes.io/managed-by");
+    match owner {
+        Some(owner) => Some(format!("{} {}", template::text(owner, "/kind"), template::text(owner, "/name"))),
+        None => (!by.is_empty()).then(|| by.to_owned()),
+    }
+}
+
 /// Whether it was there before us.
 pub(super) fn is_adopted(observed: &Value) -> bool {
     template::annotation(observed, ADOPTED) == labels::TRUE

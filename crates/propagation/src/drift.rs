@@ -1,0 +1,83 @@
+//! Which events of member objects bring their Work back to execution, and which to status collection (propagation.md
+//! 13.6, 15.1; row 24 of 31).
+//!
+//! Upstream tells echoes of its own writes by a record of the versions that it wrote. Here the cache holds an own write
+//! from the moment it was answered and drops its echo, so that no record is needed: an event is news, or it is an own
+//! write that was put into the cache, for which the decision finds nothing to do.
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{ObjectMeta, annotations, labels};
+use serde_json::Value;
+
+/// An object as caches hold it: metadata, and the rest (which may carry `apiVersion`, `kind` and `metadata`).
+pub type Cached<'a> = (&'a ObjectMeta, &'a Value);
+
+/// Annotations that the member's Deployment controller writes; they are pruned from every manifest (9.4).
+const MEMBER_ANNOTATIONS: [&str; 2] =
+    ["deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"];
+
+/// Namespace and name of the Work that the event is about, if the object is managed.
+///
+/// The old object says it where there is one: whoever takes the label or the annotations off in the member still
+/// triggers the repair.
+#[must_use]
+pub fn work_of<'a>(old: Option<&'a ObjectMeta>, new: Option<&'a ObjectMeta>) -> Option<(&'a str, &'a str)> {
+    old.and_then(named).or_else(|| new.and_then(named))
+}
+
+fn named(metadata: &ObjectMeta) -> Option<(&str, &str)> {
+    let managed = metadata.labels.as_ref().and_then(|labels| labels.get(labels::MANAGED));
+    let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key)).filter(|value| !value.is_empty());
+    managed.filter(|value| *value == labels::TRUE)?;
+    Some((annotation(annotations::WORK_NAMESPACE)?, annotation(annotations::WORK_NAME)?))
+}
+
+/// Whether a change of a member object brings its Work back to execution.
+///
+/// A deletion always does: the object is made anew, or the Work waited for it. An object that appears does, too: it may
+/// have been there before, without the label. Otherwise what execution would compare has to have changed, which status,
+/// generation, owners, finalizers and the server's bookkeeping are not.
+#[must_use]
+pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
+    match (old, new) {
+        (None, None) => false,
+        (Some(old), Some(new)) => metadata_differs(old.0, new.0) || rest_differs(old.1, new.1, &["status", "metadata"]),
+        _ => true,
+    }
+}
+
+/// Whether a change of a member object is to be reflected into its Work.
+///
+/// The end of an object is not: its last status stays until it is made anew (15.2).
+#[must_use]
+pub fn changes_status(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
+    match (old, new) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => {
+            let counts =
+                |metadata: &ObjectMeta| ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() };
+            counts(old.0) != counts(new.0) || rest_differs(old.1, new.1, &["metadata"])
+        }
+    }
+}
+
+fn metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    let annotations = |of: &ObjectMeta| -> BTreeMap<String, String> {
+        let mut all = of.annotations.clone().unwrap_or_default();
+        all.retain(|key, _| !MEMBER_ANNOTATIONS.contains(&key.as_str()));
+        all
+    };
+    old.uid != new.uid
+        || old.deletion_timestamp.is_some() != new.deletion_timestamp.is_some()
+        || old.labels.iter().flatten().ne(new.labels.iter().flatten())
+        || annotations(old) != annotations(new)
+}
+
+fn rest_differs(old: &Value, new: &Value, but: &[&str]) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old != new };
+    let counts = |key: &&String| !but.contains(&key.as_str());
+    old.keys().filter(counts).any(|key| old.get(key) != new.get(key))
+        || new.keys().filter(counts).any(|key| !old.contains_key(key))
+}

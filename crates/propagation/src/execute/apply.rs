@@ -1,0 +1,191 @@
+//! The object in the member is created or replaced (propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
+
+use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons};
+use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
+use ironclad_interpreter::Step;
+use serde_json::Value;
+
+use super::{Effect, Observed, Road, Served, compare, finished, object_key, owner, owner::Owner, report, retention};
+use crate::template::{self, Identity};
+
+pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
+    let seen = road.seen;
+    if seen.work.spec.suspend_dispatching == Some(true) {
+        let because = Because::from(Reason::Suspended { work: road.key.clone() });
+        report::suspended(plan, road, &because);
+        plan.note(because);
+        return;
+    }
+    if let Some(because) = road.unreachable() {
+        report::waiting(plan, road);
+        plan.push(Effect::Park, because);
+        return;
+    }
+    let manifests = seen.work.spec.workload.manifests.as_slice();
+    let [manifest] = manifests else {
+        let because = Because::from(Reason::NotOneManifest { count: manifests.len() });
+        let message = format!("{because}: make one Work for each object");
+        plan.note(because);
+        report::refused(plan, road, &message);
+        return;
+    };
+    let Some(key) = object_key(seen.work) else {
+        let message = "spec.workload.manifests[0] needs kind and metadata.name".to_owned();
+        report::refused(plan, road, &message);
+        plan.note(Reason::NotInterpreted { message }.into());
+        return;
+    };
+    let identity = Identity::of(manifest);
+    let api = || identity.gvk().to_string();
+    if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
+        let because = Because::from(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() });
+        let message = format!("{because}: install it there and the object is applied, or place it elsewhere");
+        report::blocked(plan, road, reasons::API_NOT_INSTALLED, &message);
+        plan.push(Effect::Park, because);
+        return;
+    }
+    if seen.served == Served::No {
+        let because = Because::from(Reason::KindNotServed { api: api() });
+        let message = format!("{because}: install its CRD there as well");
+        plan.note(because);
+        report::failure(plan, road, &message);
+        return;
+    }
+    let manifest = finished(seen.work, manifest);
+    match seen.object {
+        Observed::Unknown => plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into()),
+        Observed::Absent => {
+            let because = Reason::MemberObjectMissing { object: key }.into();
+            plan.push(Effect::CreateInMember(manifest.into_owned()), because);
+            applied(plan, road);
+        }
+        Observed::Present(observed) => update(plan, road, key, &manifest, observed),
+    }
+}
+
+fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {
+    report::success(plan, road, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
+}
+
+fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
+    if template::is_deleting(observed) {
+        let because = Because::from(Reason::MemberObjectTerminating { object });
+        let message = format!("{because}: it is made anew when that is done");
+        report::blocked(plan, road, reasons::TERMINATING, &message);
+        plan.note(because);
+        if !is_watched_for(observed, manifest) {
+            plan.effects.push(Effect::Retry);
+        }
+        return;
+    }
+    match owner::of(observed, manifest) {
+        Owner::Ours => {}
+        Owner::Other(other) => {
+            let message = format!(
+                "{}: two control planes or two Works claim it; delete one of the claims, or take the label {} off the \
+                 object in the member to give it to this one",
+                exists(road, &object, manifest, Some(&other)),
+                labels::WORK_PERMANENT_ID,
+            );
+            report::failure(plan, road, &message);
+            plan.note(Reason::NotOurs { object, owner: Some(other) }.into());
+            return;
+        }
+        Owner::Nobody => {
+            if !adopt(plan, road, &object, manifest, observed) {
+                return;
+            }
+        }
+    }
+    let retained = retention::retain_metadata(manifest, observed);
+    let mut desired = match road.seen.interpreter.retain(&retained, observed, road.seen.replicas_path) {
+        Ok(Step::Done(desired)) => desired,
+        Err(error) => {
+            let message = error.to_string();
+            report::failure(plan, road, &message);
+            plan.note(Reason::NotInterpreted { message }.into());
+            return;
+        }
+    };
+    // A field that left the manifest stands in the member still, and no comparison of what the manifest has can see it:
+    // a Work that changed since it was last applied is sent unless the member has nothing more than it.
+    let at = compare::difference(&desired, observed)
+        .or_else(|| if report::was_sent(road) { None } else { compare::surplus(&desired, observed) });
+    match at {
+        Some(at) => {
+            // Where status is no subresource, a PUT without it would wipe what the member's controllers wrote.
+            if let (Some(status), Some(desired)) = (observed.get("status"), desired.as_object_mut()) {
+                desired.insert("status".into(), status.clone());
+            }
+            plan.push(Effect::ReplaceInMember(desired), Reason::MemberObjectDiffers { object, at }.into());
+        }
+        None => plan.note(Because::UpToDate),
+    }
+    applied(plan, road);
+}
+
+/// Whether an object that nobody manages may be replaced as a whole; if not, the plan says what becomes of it.
+fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest: &Value, observed: &Value) -> bool {
+    let overwrite = strategy(manifest) == annotations::CONFLICT_RESOLUTION_OVERWRITE;
+    let is_namespace = object.gvk.group.is_empty() && &*object.gvk.kind == "Namespace";
+    match (is_namespace, overwrite) {
+        (false, true) => return true,
+        (true, true) => {
+            let patch = owner::adoption(manifest, observed);
+            let because = Reason::NotOurs { object: object.clone(), owner: None }.into();
+            plan.push(Effect::PatchInMember { key: object.clone(), patch }, because);
+            applied(plan, road);
+        }
+        (true, false) => {
+            let because = Because::from(Reason::NamespaceExists { object: object.clone() });
+            report::success(plan, road, reasons::ALREADY_EXISTS, &because.to_string());
+            plan.note(because);
+        }
+        (false, false) => {
+            let owner = owner::stranger(observed);
+            let message = format!(
+                "{}: set the annotation {}: {} on the template or conflictResolution: Overwrite in its policy to take it \
+                 over, or delete it in the member",
+                exists(road, object, manifest, owner.as_deref()),
+                annotations::CONFLICT_RESOLUTION,
+                annotations::CONFLICT_RESOLUTION_OVERWRITE,
+            );
+            report::failure(plan, road, &message);
+            plan.note(Reason::NotOurs { object: object.clone(), owner }.into());
+        }
+    }
+    false
+}
+
+/// The leading words are those that clients of Karmada look for (row 19 of 31).
+fn exists(road: &Road<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&str>) -> String {
+    let name = if object.namespace.is_empty() {
+        object.name.to_string()
+    } else {
+        format!("{}/{}", object.namespace, object.name)
+    };
+    let value = match strategy(manifest) {
+        "" => "not set, which means abort".to_owned(),
+        value => format!("{value:?}"),
+    };
+    let by = owner.map(|owner| format!(", managed by {owner},")).unwrap_or_default();
+    format!(
+        "resource(kind={}, {name}) already exists in the cluster {}{by} and the {} strategy value is {value}, Karmada \
+         will not manage this resource",
+        object.gvk.kind,
+        road.key.cluster,
+        annotations::CONFLICT_RESOLUTION,
+    )
+}
+
+fn strategy(manifest: &Value) -> &str {
+    template::annotation(manifest, annotations::CONFLICT_RESOLUTION)
+}
+
+/// Whether the end of the object brings the Work back: it is in the cache and names the Work.
+fn is_watched_for(observed: &Value, manifest: &Value) -> bool {
+    let same = |key| template::annotation(observed, key) == template::annotation(manifest, key);
+    template::label(observed, labels::MANAGED) == labels::TRUE
+        && same(annotations::WORK_NAMESPACE)
+        && same(annotations::WORK_NAME)
+}

@@ -1,0 +1,81 @@
+//! The Work goes: the object in the member goes with it, or stays without our marks (propagation.md 13.7; rows 2, 3).
+
+use ironclad_api::{cluster::ApiEnablement, finalizers, labels};
+use ironclad_fleet::{Because, Plan, because::propagation::Reason};
+use serde_json::{Value, json};
+
+use super::{Effect, Observed, Road, Served, finished, object_key, owner, owner::Owner, report};
+use crate::template::{self, Identity};
+
+/// Suspension does not hold a deletion. The end of the member object is not waited for.
+pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
+    let work = road.seen.work;
+    let list = work.metadata.finalizers.as_deref().unwrap_or_default();
+    if !list.iter().any(|finalizer| finalizer == finalizers::EXECUTION_CONTROLLER) {
+        return;
+    }
+    if let Some(because) = road.unreachable() {
+        let leaves = road.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+        if !leaves || road.is_ready() {
+            plan.push(Effect::Park, because);
+            return;
+        }
+        plan.note(Reason::LeftBehind { cluster: road.key.cluster.clone() }.into());
+    } else if !cleaned(plan, road) {
+        return;
+    }
+    let rest: Vec<&String> = list.iter().filter(|finalizer| *finalizer != finalizers::EXECUTION_CONTROLLER).collect();
+    plan.effects.push(Effect::ReleaseWork { patch: json!({"metadata": {"finalizers": rest}}) });
+}
+
+/// Whether the member has nothing of the Work once the plan's effects are done.
+fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
+    let seen = road.seen;
+    // A Work that names no object never applied one.
+    let ([manifest], Some(key)) = (seen.work.spec.workload.manifests.as_slice(), object_key(seen.work)) else {
+        return true;
+    };
+    let identity = Identity::of(manifest);
+    let api = || identity.gvk().to_string();
+    if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
+        // No API, no objects of it.
+        plan.note(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() }.into());
+        return true;
+    }
+    if seen.served == Served::No {
+        let because = Because::from(Reason::KindNotServed { api: api() });
+        let message = format!("{because}: install it there until the Work is gone");
+        plan.note(because);
+        report::not_removed(plan, road, &message);
+        return false;
+    }
+    match seen.object {
+        Observed::Unknown => {
+            plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
+            return false;
+        }
+        Observed::Absent => plan.note(Because::Gone { object: key }),
+        Observed::Present(observed) => remove(plan, road, manifest, observed),
+    }
+    true
+}
+
+fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: &Value) {
+    let key = Identity::of(manifest).key();
+    let owner = owner::of(observed, &finished(road.seen.work, manifest));
+    let managed = template::label(observed, labels::MANAGED) == labels::TRUE;
+    if let (Owner::Other(_) | Owner::Nobody, _) | (_, false) = (&owner, managed) {
+        // Whoever took the managed label off wants to keep the object.
+        let owner = if let Owner::Other(other) = owner { Some(other) } else { None };
+        plan.note(Reason::NotOurs { object: key, owner }.into());
+    } else if road.seen.work.spec.preserve_resources_on_deletion == Some(true) || owner::is_adopted(observed) {
+        if let Some(patch) = owner::release(observed) {
+            plan.push(Effect::PatchInMember { key: key.clone(), patch }, Reason::Released { object: key }.into());
+        }
+    } else if template::is_deleting(observed) {
+        plan.note(Reason::MemberObjectTerminating { object: key }.into());
+    } else {
+        let uid = template::text(observed, "/metadata/uid").to_owned();
+        plan.push(Effect::DeleteInMember { key: key.clone(), uid }, Reason::MemberObjectDeleted { object: key }.into());
+    }
+}

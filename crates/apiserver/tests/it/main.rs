@@ -4,5 +4,7 @@ mod support;
 
 mod crud;
 mod custom;
+mod determinism;
+mod serving;
 mod tls;
 mod watching;

@@ -18,7 +18,6 @@ pub(crate) const EPOCH: i64 = 1_767_225_600;
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) server: Arc<Server>,
-    pub(crate) engine: Engine,
     pub(crate) seam: Seam,
 }
 
@@ -40,7 +39,7 @@ impl World {
         let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(seed), tasks: Tasks::new("test") };
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock).unwrap();
         let server = Server::open(options, engine.store("test"), seam.clone()).await.unwrap();
-        Self { server, engine, seam }
+        Self { server, seam }
     }
 
     pub(crate) fn client(&self) -> kube::Client {

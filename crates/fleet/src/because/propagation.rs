@@ -170,6 +170,28 @@ pub enum Reason {
         /// `apiVersion Kind`.
         api: String,
     },
+    /// The control plane does not know the kind, so nobody knows where the member serves it.
+    KindNotServed {
+        /// `apiVersion Kind`.
+        api: String,
+    },
+    /// The Work has no manifest, or several.
+    NotOneManifest {
+        /// How many it has.
+        count: usize,
+    },
+    /// What the member has is not known yet; it is read first.
+    NotLookedUp {
+        /// Which object.
+        object: ObjectKey,
+    },
+    /// A write to the member failed.
+    MemberRefused {
+        /// Which member.
+        cluster: ClusterName,
+        /// What it said.
+        message: String,
+    },
     /// The member object is missing.
     MemberObjectMissing {
         /// Which one.
@@ -256,6 +278,10 @@ impl Reason {
             Self::Suspended { .. } => "SuspendDispatching",
             Self::ClusterNotReady { .. } => "ClusterNotReady",
             Self::ApiNotInstalled { .. } => "APINotInstalled",
+            Self::KindNotServed { .. } => "KindNotServed",
+            Self::NotOneManifest { .. } => "NotOneManifest",
+            Self::NotLookedUp { .. } => "NotLookedUp",
+            Self::MemberRefused { .. } => "MemberRefused",
             Self::MemberObjectMissing { .. } => "MemberObjectMissing",
             Self::MemberObjectDiffers { .. } => "MemberObjectDiffers",
             Self::NotOurs { .. } => "NotOurs",
@@ -302,6 +328,10 @@ impl fmt::Display for Reason {
             Self::Suspended { .. } => f.write_str("Work dispatching is in a suspended state."),
             Self::ClusterNotReady { cluster } => write!(f, "cluster {cluster} is not ready"),
             Self::ApiNotInstalled { cluster, api } => write!(f, "cluster {cluster} does not serve {api}"),
+            Self::KindNotServed { api } => write!(f, "the control plane does not serve {api}"),
+            Self::NotOneManifest { count } => write!(f, "a Work holds one manifest, this one holds {count}"),
+            Self::NotLookedUp { object } => write!(f, "{object} has to be read from the member first"),
+            Self::MemberRefused { cluster, message } => write!(f, "cluster {cluster}: {message}"),
             Self::MemberObjectMissing { object } => write!(f, "{object} is missing in the member"),
             Self::MemberObjectDiffers { object, at } => write!(f, "{object} differs from the manifest at {at}"),
             Self::NotOurs { object, owner: Some(owner) } => write!(f, "{object} belongs to {owner}"),

@@ -45,8 +45,7 @@ pub fn difference(desired: &Value, observed: &Value) -> Option<String> {
     let built_in = !group.contains('.') || group.ends_with(".k8s.io");
     let observed = observed.as_object().unwrap_or(&none);
     content(desired.as_object().unwrap_or(&none)).find_map(|(key, value)| {
-        let under = Under { parent: "", field: key, built_in };
-        differs(value, observed.get(key), under).map(|at| pointer(key, &at))
+        differs(value, observed.get(key), Under::top(key, built_in)).map(|at| pointer(key, &at))
     })
 }
 
@@ -57,7 +56,7 @@ pub fn surplus(desired: &Value, observed: &Value) -> Option<String> {
     let none = Map::new();
     let desired = desired.as_object().unwrap_or(&none);
     content(observed.as_object().unwrap_or(&none))
-        .find_map(|(key, value)| more(desired.get(key), value, key).map(|at| pointer(key, &at)))
+        .find_map(|(key, value)| more(desired.get(key), value, Under::top(key, true)).map(|at| pointer(key, &at)))
 }
 
 fn map<'a>(object: &'a Value, field: &str) -> Option<&'a Map<String, Value>> {
@@ -80,16 +79,25 @@ struct Under<'a> {
     built_in: bool,
 }
 
+impl<'a> Under<'a> {
+    fn top(field: &'a str, built_in: bool) -> Self {
+        Self { parent: "", field, built_in }
+    }
+
+    fn at(self, field: &'a str) -> Self {
+        Self { parent: self.field, field, ..self }
+    }
+}
+
 fn differs(desired: &Value, observed: Option<&Value>, under: Under<'_>) -> Option<String> {
     let here = || Some(String::new());
     let Some(observed) = observed.filter(|value| !value.is_null()) else {
-        return if is_nothing(desired, under.field) { None } else { here() };
+        return if is_nothing(desired, under) { None } else { here() };
     };
     match (desired, observed) {
-        (Value::Object(desired), Value::Object(observed)) => desired.iter().find_map(|(key, value)| {
-            let under = Under { parent: under.field, field: key, ..under };
-            differs(value, observed.get(key), under).map(|at| pointer(key, &at))
-        }),
+        (Value::Object(desired), Value::Object(observed)) => desired
+            .iter()
+            .find_map(|(key, value)| differs(value, observed.get(key), under.at(key)).map(|at| pointer(key, &at))),
         (Value::Array(desired), Value::Array(observed)) if desired.len() == observed.len() => {
             desired.iter().zip(observed).enumerate().find_map(|(i, (desired, observed))| {
                 differs(desired, Some(observed), under).map(|at| format!("/{i}{at}"))
@@ -122,28 +130,30 @@ fn amount(value: &Value) -> Option<Amount> {
     }
 }
 
-/// Whether leaving the field out says the same. False and 0 are no such values: many fields default to something else.
-fn is_nothing(value: &Value, field: &str) -> bool {
+/// Whether leaving the field out says the same. False and 0 are no such values, as many fields default to something
+/// else; nor are empty texts, which may be a label's value. Who takes too little for nothing sends a PUT that changes
+/// nothing; who takes too much for it misses a change.
+fn is_nothing(value: &Value, under: Under<'_>) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.is_empty(),
+        Value::String(text) => text.is_empty() && (under.parent, under.field) == ("env", "value"),
         Value::Array(list) => list.is_empty(),
-        Value::Object(map) if map.is_empty() => MAPS.contains(&field),
-        Value::Object(map) => map.iter().all(|(key, value)| is_nothing(value, key)),
+        Value::Object(map) if map.is_empty() => MAPS.contains(&under.field),
+        Value::Object(map) => map.iter().all(|(key, value)| is_nothing(value, under.at(key))),
         Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-fn more(desired: Option<&Value>, observed: &Value, field: &str) -> Option<String> {
+fn more(desired: Option<&Value>, observed: &Value, under: Under<'_>) -> Option<String> {
     match (desired, observed) {
-        (None | Some(Value::Null), observed) => (!is_nothing(observed, field)).then(String::new),
-        (Some(Value::Object(desired)), Value::Object(observed)) => {
-            observed.iter().find_map(|(key, value)| more(desired.get(key), value, key).map(|at| pointer(key, &at)))
-        }
+        (None | Some(Value::Null), observed) => (!is_nothing(observed, under)).then(String::new),
+        (Some(Value::Object(desired)), Value::Object(observed)) => observed
+            .iter()
+            .find_map(|(key, value)| more(desired.get(key), value, under.at(key)).map(|at| pointer(key, &at))),
         (Some(Value::Array(desired)), Value::Array(observed)) => observed
             .iter()
             .enumerate()
-            .find_map(|(i, value)| more(desired.get(i), value, field).map(|at| format!("/{i}{at}"))),
+            .find_map(|(i, value)| more(desired.get(i), value, under).map(|at| format!("/{i}{at}"))),
         _ => None,
     }
 }
@@ -174,9 +184,15 @@ mod tests {
             ("null is none", json!({"data": null}), json!({}), None),
             (
                 "empty is none",
-                json!({"spec": {"nodeSelector": {}, "b": [], "c": "", "d": {"e": null}}}),
-                json!({"spec": {}}),
+                json!({"spec": {"nodeSelector": {}, "b": [], "env": [{"name": "e", "value": ""}], "d": {"e": null}}}),
+                json!({"spec": {"env": [{"name": "e"}]}}),
                 None,
+            ),
+            (
+                "an empty text may be a choice",
+                json!({"spec": {"nodeSelector": {"role": ""}}}),
+                json!({"spec": {}}),
+                Some("/spec/nodeSelector"),
             ),
             (
                 "an empty object may be a choice",

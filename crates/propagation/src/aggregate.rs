@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
     conditions::{self, FALSE, TRUE, binding::FULLY_APPLIED, work::APPLIED},
-    events, names,
-    reasons,
+    events, names, reasons,
     work::{AggregatedStatusItem, ManifestStatus, ResourceHealth, Work},
 };
 use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason};

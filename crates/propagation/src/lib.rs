@@ -13,6 +13,7 @@ pub mod detect;
 pub mod drift;
 pub mod execute;
 pub mod overrides;
+pub mod policy;
 pub mod selector;
 pub mod template;
 pub mod work_status;

@@ -1,0 +1,299 @@
+//! What follows from a policy for the templates it selects or has claimed (propagation.md 6; rows 10, 21 of 31).
+//!
+//! The decision for one template is `claim`; here it is only said which templates to look at again, which claims end, and
+//! which are taken over.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{events, finalizers, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
+use ironclad_fleet::{Because, BindingKey, Event, ObjectKey, Plan, PolicyKey, because::propagation::Reason};
+use serde_json::{Value, json};
+
+use crate::{
+    binding::Binding,
+    choose::Policy,
+    claim::{self, Claim, ClaimScope},
+    template::{self, Identity},
+};
+
+/// The reason of the event that says that a policy waits for its first template.
+const NO_TEMPLATE_MATCHED: &str = "NoTemplateMatched";
+
+/// A binding that carries the policy's id, and the template that it is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimed<'a> {
+    /// The binding.
+    pub binding: Binding<'a>,
+    /// `spec.resource` as it is now, if it is there.
+    pub template: Option<&'a Value>,
+}
+
+/// What is seen of one policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The policy.
+    pub policy: Policy<'a>,
+    /// The bindings with the policy's id: of its namespace, for a cluster policy of all, ClusterResourceBindings too.
+    pub claimed: &'a [Claimed<'a>],
+    /// The templates with the policy's id, each with its binding.
+    pub templates: &'a [Template<'a>],
+    /// Waiting templates that it may select, or all waiting ones.
+    pub waiting: &'a [&'a Value],
+    /// Names of the override policies that exist where this policy looks for its `dependentOverrides`.
+    pub overrides: &'a BTreeSet<String>,
+    /// Candidates for preemption: the templates that its selectors name, with the policy that holds each now. Only looked
+    /// at while the gate `PropagationPolicyPreemption` is on.
+    pub preemption: Option<&'a [Held<'a>]>,
+}
+
+/// A template that carries the policy's id.
+#[derive(Debug, Clone, Copy)]
+pub struct Template<'a> {
+    /// The template.
+    pub template: &'a Value,
+    /// Its binding.
+    pub binding: Option<Binding<'a>>,
+}
+
+/// A template and who holds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Held<'a> {
+    /// The template.
+    pub template: &'a Value,
+    /// The policy that its claim names, if that exists.
+    pub holder: Option<Policy<'a>>,
+}
+
+/// One write, or a template to look at.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Merge patch of the policy: permanent id and finalizer, or the end of the finalizer.
+    PatchPolicy {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Merge patch of a template.
+    PatchTemplate {
+        /// Which one.
+        key: ObjectKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Merge patch of a binding.
+    PatchBinding {
+        /// Which one.
+        key: BindingKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Decide on this template again, at low priority (-100).
+    Enqueue {
+        /// Which one.
+        template: ObjectKey,
+    },
+    /// Come again with back-off.
+    Retry,
+    /// Tell people.
+    Event(Event),
+}
+
+/// What follows from the policy as it is now. Applied, it leaves nothing but templates to look at.
+pub fn decide(seen: &Seen<'_>, uid: impl FnMut() -> String) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    if seen.policy.is_deleting() {
+        deleted(&mut plan, seen);
+        return plan;
+    }
+    let (id, patch) = claim::stamp(seen.policy, uid);
+    plan.effects.extend(patch.map(|patch| Effect::PatchPolicy { patch }));
+    let claim = Claim::new(seen.policy, id);
+    release(&mut plan, seen, &claim);
+    take_waiting(&mut plan, seen);
+    preempt(&mut plan, seen, &claim);
+    tell_if_idle(&mut plan, seen);
+    plan
+}
+
+/// Frees what the selectors left, and brings what they still select back to the detector (6.1.1, 6.1.2).
+fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
+    for claimed in seen.claimed {
+        let Some(template) = claimed.template else { continue };
+        let identity = Identity::of(template);
+        if seen.policy.matches(&identity).is_some() {
+            plan.effects.push(Effect::Enqueue { template: identity.key() });
+            continue;
+        }
+        // The template goes first: freed, it is decided on again by its own change.
+        if let Some(patch) = claim.removal_from_template(template) {
+            plan.effects.push(Effect::PatchTemplate { key: identity.key(), patch });
+        }
+        if let Some(patch) = claim.removal(claimed.binding.metadata()) {
+            plan.effects.push(Effect::PatchBinding { key: claimed.binding.key(), patch });
+        }
+        plan.note(Reason::SelectorsLeft { policy: seen.policy.key() }.into());
+    }
+    // Claimed and without binding: a crash between the two, or a lazy policy that waits.
+    for held in seen.templates.iter().filter(|held| held.binding.is_none()) {
+        plan.effects.push(Effect::Enqueue { template: Identity::of(held.template).key() });
+    }
+}
+
+/// Waiting templates that the policy selects come back to the detector, once its overrides exist (6.1.3).
+fn take_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let matching: Vec<ObjectKey> = seen
+        .waiting
+        .iter()
+        .map(|template| Identity::of(template))
+        .filter(|identity| seen.policy.matches(identity).is_some())
+        .map(|identity| identity.key())
+        .collect();
+    if matching.is_empty() {
+        return;
+    }
+    let missing: Vec<String> =
+        seen.policy.spec().dependent_overrides.iter().filter(|name| !seen.overrides.contains(*name)).cloned().collect();
+    if missing.is_empty() {
+        plan.effects.extend(matching.into_iter().map(|template| Effect::Enqueue { template }));
+    } else {
+        plan.push(Effect::Retry, Reason::OverridesMissing { policy: seen.policy.key(), missing }.into());
+    }
+}
+
+/// Takes templates over that others hold (6.3). Level-triggered: the holder's priority of now counts, so no chance is
+/// lost when it drops.
+fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
+    let policy = seen.policy;
+    let Some(candidates) = seen.preemption.filter(|_| policy.spec().preemption == Some(PolicyPreemption::Always))
+    else {
+        return;
+    };
+    for held in candidates {
+        let identity = Identity::of(held.template);
+        let Some(current) = Claim::of_template(held.template) else { continue };
+        if template::is_deleting(held.template)
+            || current.policy() == policy.key()
+            || policy.matches(&identity).is_none()
+        {
+            continue;
+        }
+        let from = current.policy();
+        if !may_take(claim.scope, policy.spec().priority(), &current, held.holder) {
+            plan.note(Reason::MayNotPreempt { policy: policy.key(), from }.into());
+            continue;
+        }
+        if let Some(patch) = claim.patch_of_template(held.template) {
+            let because = Because::from(Reason::Preempts { policy: policy.key(), from });
+            let told = Event::normal(identity.reference(), events::PREEMPT_POLICY_SUCCEED, because.to_string());
+            plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because);
+            plan.effects.push(Effect::Event(told));
+        }
+    }
+}
+
+/// The table of 6.3. A holder that is gone holds nothing.
+fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Policy<'_>>) -> bool {
+    let stronger = holder.is_none_or(|holder| priority > holder.spec().priority());
+    match (scope, current.scope) {
+        (ClaimScope::Namespaced, ClaimScope::Cluster) => true,
+        (ClaimScope::Cluster, ClaimScope::Namespaced) => false,
+        (ClaimScope::Namespaced, ClaimScope::Namespaced) | (ClaimScope::Cluster, ClaimScope::Cluster) => stronger,
+    }
+}
+
+/// Whether this policy should be decided on again because another one's priority dropped from `old` to `new` (6.3).
+#[must_use]
+pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> bool {
+    let same_scope = policy.key().namespace == other.namespace;
+    let priority = policy.spec().priority();
+    same_scope
+        && policy.key() != *other
+        && policy.spec().preemption == Some(PolicyPreemption::Always)
+        && new < priority
+        && priority < old
+}
+
+/// A policy that has nothing and finds nothing says so: most often its selectors are misspelt.
+fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let idle = seen.claimed.is_empty()
+        && seen.templates.is_empty()
+        && !plan
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::Enqueue { .. } | Effect::PatchTemplate { .. } | Effect::Retry));
+    if !idle {
+        return;
+    }
+    let selectors: Vec<String> = seen.policy.spec().resource_selectors.iter().map(selector_text).collect();
+    let message = format!(
+        "no template matches the resource selectors yet; the policy is applied as soon as one does: check apiVersion, \
+         kind, name and namespace of {}",
+        selectors.join(", ")
+    );
+    let metadata = seen.policy.metadata();
+    let about = ObjectReference {
+        api_version: "policy.karmada.io/v1alpha1".into(),
+        kind: match seen.policy {
+            Policy::Namespaced(_) => "PropagationPolicy".into(),
+            Policy::Cluster(_) => "ClusterPropagationPolicy".into(),
+        },
+        namespace: seen.policy.key().namespace.to_string(),
+        name: seen.policy.key().name.to_string(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: String::new(),
+    };
+    plan.effects.push(Effect::Event(Event::normal(about, NO_TEMPLATE_MATCHED, message)));
+}
+
+fn selector_text(selector: &ResourceSelector) -> String {
+    let mut text = format!("{} {}", selector.api_version, selector.kind);
+    match (selector.namespace.as_str(), selector.name.as_str()) {
+        ("", "") => {}
+        ("", name) => text.push_str(&format!(" {name}")),
+        (namespace, "") => text.push_str(&format!(" in {namespace}")),
+        (namespace, name) => text.push_str(&format!(" {namespace}/{name}")),
+    }
+    if selector.label_selector.is_some() {
+        text.push_str(" by label");
+    }
+    text
+}
+
+/// Ends all claims, then the finalizer (6.2). Bindings, Works and copies stay.
+fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let finalizer = match seen.policy {
+        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
+        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
+    };
+    let key = seen.policy.key();
+    if let Some(id) = seen.policy.permanent_id() {
+        let claim = Claim::new(seen.policy, id.to_owned());
+        let because = Because::from(Reason::ClaimantGone { policy: key });
+        let mut bindings: Vec<(BindingKey, Value)> = Vec::new();
+        let with_template = seen.templates.iter().filter_map(|held| held.binding);
+        for binding in seen.claimed.iter().map(|claimed| claimed.binding).chain(with_template) {
+            if let Some(patch) = claim.removal(binding.metadata())
+                && !bindings.iter().any(|(known, _)| *known == binding.key())
+            {
+                bindings.push((binding.key(), patch));
+            }
+        }
+        // Bindings first: the template is the index by which a second try finds them.
+        plan.effects.extend(bindings.into_iter().map(|(key, patch)| Effect::PatchBinding { key, patch }));
+        for held in seen.templates {
+            if let Some(patch) = claim.removal_from_template(held.template) {
+                let identity = Identity::of(held.template);
+                let told = Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, because.to_string());
+                plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because.clone());
+                plan.effects.push(Effect::Event(told));
+            }
+        }
+    }
+    let list = seen.policy.metadata().finalizers.clone().unwrap_or_default();
+    if list.iter().any(|f| f == finalizer) {
+        let rest: Vec<&String> = list.iter().filter(|f| *f != finalizer).collect();
+        plan.effects.push(Effect::PatchPolicy { patch: json!({"metadata": {"finalizers": rest}}) });
+    }
+}

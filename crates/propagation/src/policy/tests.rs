@@ -1,0 +1,243 @@
+use ironclad_api::{
+    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    work::ResourceBinding,
+};
+
+use super::*;
+use crate::testkit::{self, cluster_policy, deployment, ids, merge, patched, policy};
+
+fn claim_of(policy: Policy<'_>) -> Claim {
+    Claim::new(policy, policy.permanent_id().unwrap().to_owned())
+}
+
+fn claimed_template(by: Policy<'_>) -> Value {
+    let mut template = deployment();
+    let patch = claim_of(by).patch_of_template(&template).unwrap();
+    merge(&mut template, &patch);
+    template
+}
+
+fn claimed_binding(by: Policy<'_>) -> ResourceBinding {
+    let mut binding = testkit::binding(&[("m1", 1)]);
+    let (labels, annotations) =
+        (binding.metadata.labels.get_or_insert_default(), binding.metadata.annotations.get_or_insert_default());
+    claim_of(by).put_on(labels, annotations);
+    binding
+}
+
+fn seen<'a>(
+    policy: Policy<'a>,
+    claimed: &'a [Claimed<'a>],
+    templates: &'a [Template<'a>],
+    waiting: &'a [&'a Value],
+    none: &'a BTreeSet<String>,
+) -> Seen<'a> {
+    Seen { policy, claimed, templates, waiting, overrides: none, preemption: None }
+}
+
+fn key() -> ObjectKey {
+    Identity::of(&deployment()).key()
+}
+
+fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
+    plan.effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::PatchPolicy { .. } => "policy",
+            Effect::PatchTemplate { .. } => "template",
+            Effect::PatchBinding { .. } => "binding",
+            Effect::Enqueue { .. } => "enqueue",
+            Effect::Retry => "retry",
+            Effect::Event(_) => "event",
+        })
+        .collect()
+}
+
+#[test]
+fn what_the_selectors_left_is_freed_and_what_they_select_is_looked_at() {
+    let none = BTreeSet::new();
+    let p = policy("p", json!({"name": "web"}));
+    let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
+    let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&template) }];
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &[], &[], &none), ids("x"));
+    assert_eq!(plan.effects, [Effect::Enqueue { template: key() }]);
+
+    let left = policy("p", json!({"name": "other"}));
+    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x"));
+    let [Effect::PatchTemplate { patch: of_template, .. }, Effect::PatchBinding { patch: of_binding, .. }] =
+        plan.effects.as_slice()
+    else {
+        panic!("template first, then binding: {plan:?}")
+    };
+    let (mut freed, unbound) = (template.clone(), patched(&binding, of_binding));
+    merge(&mut freed, of_template);
+    assert_eq!(Claim::of_template(&freed), None);
+    assert_eq!(Claim::of_metadata(&unbound.metadata), None);
+    assert_eq!(unbound.spec, binding.spec, "the binding stays as it is");
+
+    let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
+    let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&other) }];
+    let plan = decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x"));
+    assert_eq!(kinds(&plan), ["binding"], "another policy's claim on the template is not ours to clear");
+
+    let claimed = [Claimed { binding: Binding::from(&binding), template: None }];
+    assert!(
+        decide(&seen(Policy::Namespaced(&left), &claimed, &[], &[], &none), ids("x")).is_quiet(),
+        "a template that is gone"
+    );
+}
+
+#[test]
+fn waiting_templates_are_looked_at_once_the_overrides_exist() {
+    let (none, some) = (BTreeSet::new(), BTreeSet::from(["o".to_owned()]));
+    let template = deployment();
+    let mut p = policy("p", json!({}));
+    let waiting = [&template];
+    assert_eq!(
+        decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &none), ids("x")).effects,
+        [Effect::Enqueue { template: key() }]
+    );
+    p.spec.dependent_overrides = vec!["o".into()];
+    assert_eq!(decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &none), ids("x")).effects, [Effect::Retry]);
+    assert_eq!(kinds(&decide(&seen(Policy::Namespaced(&p), &[], &[], &waiting, &some), ids("x"))), ["enqueue"]);
+    let other = policy("p", json!({"name": "other"}));
+    assert_eq!(kinds(&decide(&seen(Policy::Namespaced(&other), &[], &[], &waiting, &none), ids("x"))), ["event"]);
+}
+
+#[test]
+fn a_new_policy_gets_its_id_and_finalizer() {
+    let none = BTreeSet::new();
+    let mut p = policy("p", json!({}));
+    (p.metadata.labels, p.metadata.finalizers) = (None, None);
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("new"));
+    assert_eq!(
+        plan.effects[0],
+        Effect::PatchPolicy {
+            patch: json!({"metadata": {"labels": {"propagationpolicy.karmada.io/permanent-id": "new-1"}, "finalizers": ["karmada.io/propagation-policy-controller"]}})
+        }
+    );
+    let c: ClusterPropagationPolicy =
+        patched(&cluster_policy("c", json!({})), &json!({"metadata": {"labels": null, "finalizers": ["theirs"]}}));
+    let plan = decide(&seen(Policy::Cluster(&c), &[], &[], &[], &none), ids("new"));
+    assert_eq!(
+        plan.effects[0],
+        Effect::PatchPolicy {
+            patch: json!({"metadata": {"labels": {"clusterpropagationpolicy.karmada.io/permanent-id": "new-1"}, "finalizers": ["theirs", "karmada.io/cluster-propagation-policy-controller"]}})
+        }
+    );
+}
+
+#[test]
+fn a_policy_that_matches_nothing_says_so() {
+    let none = BTreeSet::new();
+    let p = policy("p", json!({"name": "wbe", "namespace": "shop"}));
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("x"));
+    let [Effect::Event(event)] = plan.effects.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((event.reason, event.about.kind.as_str()), ("NoTemplateMatched", "PropagationPolicy"));
+    assert_eq!(
+        event.message,
+        "no template matches the resource selectors yet; the policy is applied as soon as one does: check apiVersion, kind, name and namespace of apps/v1 Deployment shop/wbe"
+    );
+}
+
+#[test]
+fn a_deleted_policy_lets_go_and_everything_keeps_running() {
+    let none = BTreeSet::new();
+    let mut p = policy("p", json!({}));
+    let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
+    p.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let claimed = [Claimed { binding: Binding::from(&binding), template: Some(&template) }];
+    let templates = [Template { template: &template, binding: Some(Binding::from(&binding)) }];
+    let plan = decide(&seen(Policy::Namespaced(&p), &claimed, &templates, &[&template], &none), ids("x"));
+    assert_eq!(kinds(&plan), ["binding", "template", "event", "policy"], "binding, template, then the finalizer");
+    assert_eq!(plan.effects[3], Effect::PatchPolicy { patch: json!({"metadata": {"finalizers": []}}) });
+    let Effect::Event(event) = &plan.effects[2] else { panic!("{plan:?}") };
+    assert_eq!(event.message, "policy removed, propagated copies are kept: PropagationPolicy shop/p");
+
+    // Claimed by another since: the id on the object is not the policy's any more.
+    let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
+    let templates = [Template { template: &other, binding: None }];
+    let plan = decide(&seen(Policy::Namespaced(&p), &[], &templates, &[], &none), ids("x"));
+    assert_eq!(kinds(&plan), ["policy"]);
+
+    p.metadata.finalizers = None;
+    assert!(decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("x")).is_quiet());
+}
+
+#[test]
+fn preemption() {
+    let none = BTreeSet::new();
+    let make = |name: &str, priority: i32| -> PropagationPolicy {
+        patched(&policy(name, json!({"name": "web"})), &json!({"spec": {"priority": priority, "preemption": "Always"}}))
+    };
+    let make_cluster = |name: &str, priority: i32| -> ClusterPropagationPolicy {
+        patched(
+            &cluster_policy(name, json!({"name": "web"})),
+            &json!({"spec": {"priority": priority, "preemption": "Always"}}),
+        )
+    };
+    let (high, low, equal) = (make("high", 5), make("low", 1), make("equal", 5));
+    let (cluster_high, cluster_low) = (make_cluster("c-high", 5), make_cluster("c-low", 1));
+    let never: PropagationPolicy = patched(&high, &json!({"spec": {"preemption": "Never"}}));
+    for (name, preemptor, holder, want) in [
+        ("a stronger one takes it", Policy::Namespaced(&high), Policy::Namespaced(&low), true),
+        ("an equal one does not", Policy::Namespaced(&high), Policy::Namespaced(&equal), false),
+        ("nor a weaker one", Policy::Namespaced(&low), Policy::Namespaced(&high), false),
+        ("from the cluster's always", Policy::Namespaced(&low), Policy::Cluster(&cluster_high), true),
+        ("among the cluster's the stronger", Policy::Cluster(&cluster_high), Policy::Cluster(&cluster_low), true),
+        ("not the weaker", Policy::Cluster(&cluster_low), Policy::Cluster(&cluster_high), false),
+        ("the cluster's never from the namespace's", Policy::Cluster(&cluster_high), Policy::Namespaced(&low), false),
+        ("not one that never does", Policy::Namespaced(&never), Policy::Namespaced(&low), false),
+    ] {
+        let template = claimed_template(holder);
+        let held = [Held { template: &template, holder: Some(holder) }];
+        let plan = decide(&Seen { preemption: Some(&held), ..seen(preemptor, &[], &[], &[], &none) }, ids("x"));
+        let patch = plan
+            .effects
+            .iter()
+            .find_map(|e| if let Effect::PatchTemplate { patch, .. } = e { Some(patch) } else { None });
+        assert_eq!(patch.is_some(), want, "{name}: {plan:?}");
+        if let Some(patch) = patch {
+            let mut taken = template.clone();
+            merge(&mut taken, patch);
+            assert_eq!(Claim::of_template(&taken).unwrap().policy(), preemptor.key(), "{name}");
+        }
+        let off = decide(&seen(preemptor, &[], &[], &[], &none), ids("x"));
+        assert!(!kinds(&off).contains(&"template"), "{name}: the gate is off");
+    }
+    let gone = claimed_template(Policy::Namespaced(&low));
+    let held = [Held { template: &gone, holder: None }];
+    let plan =
+        decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) }, ids("x"));
+    assert!(kinds(&plan).contains(&"template"), "a holder that is gone holds nothing");
+    let unclaimed = deployment();
+    let held = [Held { template: &unclaimed, holder: None }];
+    let plan =
+        decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&high), &[], &[], &[], &none) }, ids("x"));
+    assert!(!kinds(&plan).contains(&"template"), "an unclaimed template is the waiting list's matter");
+}
+
+#[test]
+fn who_gains_from_a_priority_that_drops() {
+    let make = |name: &str, priority: i32, preemption: &str| -> PropagationPolicy {
+        patched(
+            &policy(name, json!({"name": "web"})),
+            &json!({"spec": {"priority": priority, "preemption": preemption}}),
+        )
+    };
+    let dropped = PolicyKey { namespace: "shop".into(), name: "d".into() };
+    for (name, policy, want) in [
+        ("between new and old", make("p", 5, "Always"), true),
+        ("at the new one", make("p", 1, "Always"), false),
+        ("at the old one", make("p", 9, "Always"), false),
+        ("that never preempts", make("p", 5, "Never"), false),
+        ("itself", make("d", 5, "Always"), false),
+    ] {
+        assert_eq!(gains_from(Policy::Namespaced(&policy), &dropped, 9, 1), want, "{name}");
+    }
+    let cluster: ClusterPropagationPolicy = patched(
+        &cluster_policy("c", json!({"name": "web"})),
+        &json!({"spec": {"priority": 5, "preemption": "Always"}}),
+    );
+    assert!(!gains_from(Policy::Cluster(&cluster), &dropped, 9, 1), "of another scope");
+}

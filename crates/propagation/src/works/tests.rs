@@ -1,1 +1,519 @@
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
+use proptest::prelude::*;
 
+use super::*;
+use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
+
+/// The part of a fleet that concerns one binding; effects are applied to it as the reconciler would.
+struct Road {
+    binding: ResourceBinding,
+    template: Option<Value>,
+    works: Vec<Arc<Work>>,
+    clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    overrides: Vec<Arc<OverridePolicy>>,
+    options: Options,
+}
+
+impl Road {
+    fn new(targets: &[(&str, i32)]) -> Self {
+        let clusters =
+            ["m1", "m2", "m3"].iter().map(|n| (ClusterName::from(*n), Arc::new(cluster(n, "True")))).collect();
+        Self {
+            binding: testkit::binding(targets),
+            template: Some(deployment()),
+            works: Vec::new(),
+            clusters,
+            overrides: Vec::new(),
+            options: Options::default(),
+        }
+    }
+
+    fn pass(&mut self) -> Plan<Effect> {
+        let id = self
+            .binding
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|l| l.get("resourcebinding.karmada.io/permanent-id"))
+            .cloned();
+        let own = |work: &&Arc<Work>| {
+            work.metadata.labels.as_ref().and_then(|l| l.get("resourcebinding.karmada.io/permanent-id")) == id.as_ref()
+        };
+        let (works, named): (Vec<_>, Vec<_>) = self.works.iter().partition(|work| own(work));
+        let (works, named): (Vec<_>, Vec<_>) =
+            (works.into_iter().cloned().collect(), named.into_iter().cloned().collect());
+        let plan = decide(
+            &Seen {
+                binding: Binding::from(&self.binding),
+                template: self.template.as_ref(),
+                works: &works,
+                named: &named,
+                clusters: &self.clusters,
+                cluster_overrides: &[],
+                overrides: &self.overrides,
+                interpreter: &Interpreter::default(),
+                options: &self.options,
+            },
+            ids("new"),
+        );
+        for effect in &plan.effects {
+            match effect {
+                Effect::PatchBinding { patch } => self.binding = patched(&self.binding, patch),
+                Effect::Create(work) => {
+                    self.works.push(Arc::new(patched(&**work, &json!({"metadata": {"uid": "u", "generation": 1}}))))
+                }
+                Effect::Patch { key, patch } => {
+                    let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
+                    self.works[at] = Arc::new(patched(&*self.works[at], patch));
+                }
+                Effect::Delete { key, .. } => {
+                    let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
+                    self.works[at] = Arc::new(patched(
+                        &*self.works[at],
+                        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+                    ));
+                }
+                Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
+            }
+        }
+        plan
+    }
+
+    fn go(&mut self) {
+        let _applied = self.pass();
+    }
+
+    /// What the execution controller does for Works being deleted.
+    fn finish_deletions(&mut self) {
+        self.works.retain(|work| work.metadata.deletion_timestamp.is_none());
+    }
+
+    fn at(&self, cluster: &str) -> &Work {
+        self.works.iter().find(|w| w.metadata.namespace.as_deref() == Some(&format!("karmada-es-{cluster}"))).unwrap()
+    }
+
+    fn manifest(&self, cluster: &str) -> &Value {
+        &self.at(cluster).spec.workload.manifests[0]
+    }
+
+    fn places(&self) -> Vec<String> {
+        let mut all: Vec<String> = self
+            .works
+            .iter()
+            .filter(|w| w.metadata.deletion_timestamp.is_none())
+            .filter_map(|w| Some(key_of(w)?.cluster.to_string()))
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
+    plan.effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::PatchBinding { .. } => "binding",
+            Effect::Create(_) => "create",
+            Effect::Patch { .. } => "patch",
+            Effect::Delete { .. } => "delete",
+            Effect::RequeueAfter(_) => "requeue",
+            Effect::Retry => "retry",
+            Effect::Event(_) => "event",
+        })
+        .collect()
+}
+
+#[test]
+fn one_work_per_target_with_its_replicas() {
+    let mut road = Road::new(&[("m1", 2), ("m2", 1)]);
+    assert_eq!(kinds(&road.pass()), ["create", "create"]);
+    assert!(road.pass().is_quiet());
+    let work = road.at("m1");
+    assert_eq!(
+        json!(work.metadata),
+        json!({
+            "name": names::work_name("Deployment", "shop", "web"), "namespace": "karmada-es-m1", "uid": "u", "generation": 1,
+            "labels": {"resourcebinding.karmada.io/permanent-id": "rb-id", "work.karmada.io/permanent-id": "new-1"},
+            "annotations": {"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": "web-deployment", "work.karmada.io/conflict-resolution": "abort"},
+            "finalizers": ["karmada.io/execution-controller"],
+        })
+    );
+    assert_eq!(
+        (work.spec.suspend_dispatching, work.spec.preserve_resources_on_deletion),
+        (Some(false), Some(false)),
+        "always explicit"
+    );
+    let manifest = road.manifest("m1");
+    assert_eq!(manifest.pointer("/spec/replicas"), Some(&json!(2)));
+    assert_eq!(road.manifest("m2").pointer("/spec/replicas"), Some(&json!(1)));
+    let mut labels: Vec<&String> = manifest["metadata"]["labels"].as_object().unwrap().keys().collect();
+    labels.sort();
+    assert_eq!(
+        labels,
+        ["app", "karmada.io/managed", "resourcebinding.karmada.io/permanent-id", "work.karmada.io/permanent-id"]
+    );
+    assert_eq!(template::annotation(manifest, "resourcetemplate.karmada.io/generation"), "1");
+    assert_eq!(template::annotation(manifest, "resourcebinding.karmada.io/name"), "web-deployment");
+    assert_eq!(template::annotation(manifest, "work.karmada.io/namespace"), "karmada-es-m1");
+}
+
+#[test]
+fn a_change_of_template_or_binding_follows() {
+    for (name, change, pointer, want) in [
+        (
+            "the image",
+            json!({"spec": {"paused": true}, "metadata": {"generation": 2}}),
+            "/spec/workload/manifests/0/spec/paused",
+            json!(true),
+        ),
+        (
+            "the generation",
+            json!({"metadata": {"generation": 2}}),
+            "/spec/workload/manifests/0/metadata/annotations/resourcetemplate.karmada.io~1generation",
+            json!("2"),
+        ),
+    ] {
+        let mut road = Road::new(&[("m1", 2)]);
+        road.go();
+        merge(road.template.as_mut().unwrap(), &change);
+        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
+        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(road.pass().is_quiet(), "{name}");
+    }
+    for (name, change, pointer, want) in [
+        (
+            "replicas",
+            json!({"clusters": [{"name": "m1", "replicas": 5}]}),
+            "/spec/workload/manifests/0/spec/replicas",
+            json!(5),
+        ),
+        (
+            "none left: the member gets 0",
+            json!({"clusters": [{"name": "m1"}]}),
+            "/spec/workload/manifests/0/spec/replicas",
+            json!(0),
+        ),
+        ("suspended everywhere", json!({"suspension": {"dispatching": true}}), "/spec/suspendDispatching", json!(true)),
+        (
+            "suspended here",
+            json!({"suspension": {"dispatchingOnClusters": {"clusterNames": ["m1"]}}}),
+            "/spec/suspendDispatching",
+            json!(true),
+        ),
+        (
+            "suspended elsewhere",
+            json!({"preserveResourcesOnDeletion": true, "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}}}),
+            "/spec/suspendDispatching",
+            json!(false),
+        ),
+        ("preserved", json!({"preserveResourcesOnDeletion": true}), "/spec/preserveResourcesOnDeletion", json!(true)),
+        (
+            "overwrite",
+            json!({"conflictResolution": "Overwrite"}),
+            "/metadata/annotations/work.karmada.io~1conflict-resolution",
+            json!("overwrite"),
+        ),
+    ] {
+        let mut road = Road::new(&[("m1", 2)]);
+        road.go();
+        road.binding = patched(&road.binding, &json!({"spec": change}));
+        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
+        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(road.pass().is_quiet(), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_written_for_a_status() {
+    let mut road = Road::new(&[("m1", 2)]);
+    road.go();
+    merge(road.template.as_mut().unwrap(), &json!({"status": {"replicas": 2}, "metadata": {"resourceVersion": "99"}}));
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn the_templates_wish_on_conflicts_goes_first() {
+    for (wish, policy, want) in [
+        ("overwrite", ConflictResolution::Abort, "overwrite"),
+        ("abort", ConflictResolution::Overwrite, "abort"),
+        ("Overwrite", ConflictResolution::Abort, "abort"),
+        ("nonsense", ConflictResolution::Overwrite, "overwrite"),
+        ("", ConflictResolution::Overwrite, "overwrite"),
+    ] {
+        let mut template = deployment();
+        template["metadata"]["annotations"] = json!({"work.karmada.io/conflict-resolution": wish});
+        assert_eq!(conflict_resolution(&template, Some(policy)), want, "{wish:?} with {policy:?}");
+    }
+    assert_eq!(conflict_resolution(&deployment(), None), "abort");
+}
+
+#[test]
+fn who_is_a_target_and_who_is_expected() {
+    let spec = patched(
+        &testkit::binding(&[("m2", 1), ("m1", 2)]),
+        &json!({"spec": {
+            "requiredBy": [{"name": "a", "clusters": [{"name": "m3"}, {"name": "m1", "replicas": 9}]}],
+            "gracefulEvictionTasks": [
+                {"fromCluster": "old", "purgeMode": "Gracefully", "reason": "R", "producer": "P"},
+                {"fromCluster": "kept", "purgeMode": "Never", "reason": "R", "producer": "P"},
+                {"fromCluster": "gone", "purgeMode": "Directly", "reason": "R", "producer": "P"},
+                {"fromCluster": "plain", "reason": "R", "producer": "P"}]}}),
+    )
+    .spec;
+    let names: Vec<String> = targets(&spec).iter().map(|t| format!("{}:{}", t.cluster, t.replicas)).collect();
+    assert_eq!(names, ["m2:1", "m1:2", "m3:0"], "the scheduler's first, then the referrers', in order");
+    let expected: Vec<String> = expected_clusters(&spec).iter().map(ToString::to_string).collect();
+    assert_eq!(expected, ["kept", "m1", "m2", "m3", "old", "plain"]);
+}
+
+#[test]
+fn orphans_go_and_clusters_being_left_keep_their_work_untouched() {
+    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
+    road.go();
+    road.binding = patched(
+        &road.binding,
+        &json!({"spec": {"clusters": [{"name": "m3", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Gracefully", "reason": "R", "producer": "P"}]}}),
+    );
+    merge(road.template.as_mut().unwrap(), &json!({"metadata": {"generation": 2}}));
+    let before = road.at("m1").clone();
+    assert_eq!(kinds(&road.pass()), ["delete", "create"]);
+    assert_eq!(road.places(), ["m1", "m3"]);
+    assert_eq!(*road.at("m1"), before, "the copy that is being left stays as it was");
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_copy_left_directly_must_be_gone_first() {
+    let directly = |extra: Value| {
+        let mut patch = json!({"spec": {"clusters": [{"name": "m2", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P"}]}});
+        merge(&mut patch, &extra);
+        patch
+    };
+    let stateful = json!({"spec": {"failover": {"cluster": {"statePreservation": {"rules": []}}}}});
+    let mut forced = stateful.clone();
+    merge(&mut forced, &json!({"metadata": {"annotations": {"failover.ironclad.io/proceed-without-cleanup": "true"}}}));
+    for (name, ready, extra, waits) in [
+        ("the cluster is ready: wait", "True", json!({}), true),
+        ("it is not: go on", "Unknown", json!({}), false),
+        ("it is not, but the workload has state: wait", "Unknown", stateful, true),
+        ("unless a person says so", "Unknown", forced.clone(), false),
+        ("a person cannot hurry a ready cluster", "True", forced, true),
+    ] {
+        let mut road = Road::new(&[("m1", 1)]);
+        road.go();
+        road.clusters.insert("m1".into(), Arc::new(cluster("m1", ready)));
+        road.binding = patched(&road.binding, &directly(extra));
+        let plan = road.pass();
+        if waits {
+            assert_eq!(kinds(&plan), ["delete", "requeue"], "{name}");
+            assert_eq!(plan.effects[1], Effect::RequeueAfter(Duration::from_secs(5)));
+            assert_eq!(kinds(&road.pass()), ["requeue"], "{name}");
+            road.finish_deletions();
+            assert_eq!(kinds(&road.pass()), ["create"], "{name}");
+        } else {
+            assert_eq!(kinds(&plan), ["delete", "create"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_deleted_binding_takes_its_works_along() {
+    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
+    road.go();
+    road.binding = patched(&road.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let plan = road.pass();
+    assert_eq!(kinds(&plan), ["delete", "delete", "binding"], "the finalizer goes with the request");
+    assert_eq!(plan.effects[2], Effect::PatchBinding { patch: json!({"metadata": {"finalizers": []}}) });
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_binding_of_somebody_else_gets_id_and_finalizer_first() {
+    let mut road = Road::new(&[("m1", 1)]);
+    (road.binding.metadata.labels, road.binding.metadata.finalizers) = (None, None);
+    assert_eq!(kinds(&road.pass()), ["binding"]);
+    assert_eq!(kinds(&road.pass()), ["create"]);
+    assert_eq!(road.at("m1").metadata.labels.as_ref().unwrap()["resourcebinding.karmada.io/permanent-id"], "new-1");
+}
+
+#[test]
+fn without_its_template_nothing_is_made() {
+    let mut road = Road::new(&[("m1", 1)]);
+    road.template = None;
+    assert!(road.pass().is_quiet());
+    let mut newer = deployment();
+    newer["metadata"]["uid"] = json!("another");
+    road.template = Some(newer);
+    assert!(road.pass().is_quiet(), "a template made anew has a binding of its own to come");
+}
+
+#[test]
+fn one_bad_cluster_does_not_stop_the_others() {
+    let mut road = Road::new(&[("nowhere", 1), ("m1", 1)]);
+    let plan = road.pass();
+    assert_eq!(kinds(&plan), ["create", "event", "event", "retry"]);
+    let Effect::Event(event) = &plan.effects[1] else { panic!("{plan:?}") };
+    assert_eq!((event.about.kind.as_str(), event.message.as_str()), ("ResourceBinding", "there is no cluster nowhere"));
+    assert_eq!(road.places(), ["m1"]);
+}
+
+#[test]
+fn overrides_come_after_replicas_and_a_failing_one_keeps_the_last_good_work() {
+    let mut road = Road::new(&[("m1", 2)]);
+    let op = |overriders: Value| -> Vec<Arc<OverridePolicy>> {
+        vec![Arc::new(serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": {"overrideRules": [{"overriders": overriders}]}})).unwrap())]
+    };
+    road.overrides = op(
+        json!({"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 9}, {"path": "/metadata/labels/karmada.io~1managed", "operator": "add", "value": "no"}]}),
+    );
+    road.go();
+    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(9)));
+    assert_eq!(template::label(road.manifest("m1"), "karmada.io/managed"), "true", "our marks cannot be overridden");
+    assert!(road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"));
+    let before = road.at("m1").clone();
+    road.overrides = op(json!({"plaintext": [{"path": "/nope", "operator": "remove"}]}));
+    assert_eq!(kinds(&road.pass()), ["event", "event", "retry"]);
+    assert_eq!(*road.at("m1"), before);
+    road.overrides = Vec::new();
+    assert_eq!(kinds(&road.pass()), ["patch"]);
+    assert!(
+        !road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"),
+        "the record goes with the last override"
+    );
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn names_that_are_taken() {
+    let name = names::work_name("Deployment", "shop", "web");
+    let stranger = |manifest: Value| {
+        Arc::new(work(
+            json!({"metadata": {"namespace": "karmada-es-m1", "name": name}, "spec": {"workload": {"manifests": [manifest]}}}),
+        ))
+    };
+    let mut road = Road::new(&[("m1", 1)]);
+    road.works = vec![stranger(
+        json!({"apiVersion": "example.io/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
+    )];
+    assert_eq!(kinds(&road.pass()), ["event", "create"]);
+    assert_eq!(road.works[1].metadata.name, Some(format!("{name}-{}", names::hash("apps"))));
+    assert!(road.pass().is_quiet(), "found by its id from then on");
+
+    let mut road = Road::new(&[("m1", 1)]);
+    road.works = vec![stranger(
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
+    )];
+    assert_eq!(kinds(&road.pass()), ["patch"], "the same object's Work, of a binding that was: taken over");
+    assert_eq!(road.works.len(), 1);
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_work_being_deleted_is_made_anew_afterwards() {
+    let mut road = Road::new(&[("m1", 1)]);
+    road.go();
+    road.works[0] =
+        Arc::new(patched(&*road.works[0], &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
+    assert_eq!(kinds(&road.pass()), ["event", "event", "retry"]);
+    road.finish_deletions();
+    assert_eq!(kinds(&road.pass()), ["create"]);
+}
+
+#[test]
+fn state_goes_along_to_the_only_new_place() {
+    let task = |before: &[&str], purge: &str| json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "m2", "purgeMode": purge, "reason": "R", "producer": "P", "clustersBeforeFailover": before, "preservedLabelState": {"job-id": "7"}}]}});
+    for (name, targets, patch, gate, want) in [
+        ("into the new copy", vec![("m1", 1)], task(&["m2"], "Directly"), true, "7"),
+        ("not with the gate off", vec![("m1", 1)], task(&["m2"], "Directly"), false, ""),
+        ("not where it ran before", vec![("m1", 1)], task(&["m1", "m2"], "Directly"), true, ""),
+        ("not to several", vec![("m1", 1), ("m3", 1)], task(&["m2"], "Directly"), true, ""),
+        ("not gracefully", vec![("m1", 1)], task(&["m2"], "Gracefully"), true, ""),
+    ] {
+        let mut road = Road::new(&targets);
+        road.options.state_injection = gate;
+        road.binding = patched(&road.binding, &patch);
+        road.go();
+        assert_eq!(template::label(road.manifest("m1"), "job-id"), want, "{name}");
+    }
+}
+
+#[test]
+fn jobs_share_their_completions() {
+    let mut road = Road::new(&[("m1", 3), ("m2", 2)]);
+    road.binding = patched(
+        &road.binding,
+        &json!({"spec": {"replicas": 5, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}, "resource": {"apiVersion": "batch/v1", "kind": "Job"}}}),
+    );
+    road.template = Some(
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web"}, "spec": {"parallelism": 5, "completions": 8}}),
+    );
+    road.go();
+    let of = |cluster: &str| {
+        (
+            road.manifest(cluster).pointer("/spec/parallelism").cloned(),
+            road.manifest(cluster).pointer("/spec/completions").cloned(),
+        )
+    };
+    assert_eq!(of("m1"), (Some(json!(3)), Some(json!(5))));
+    assert_eq!(of("m2"), (Some(json!(2)), Some(json!(3))));
+}
+
+#[test]
+fn what_is_no_workload_is_copied_as_it_is() {
+    let mut road = Road::new(&[("m1", 0)]);
+    road.binding.spec.replicas = 0;
+    road.go();
+    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(3)));
+}
+
+#[test]
+fn cluster_scoped_bindings_have_labels_of_their_own() {
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r", "uid": "u"}});
+    let binding: ClusterResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "r-clusterrole", "labels": {"clusterresourcebinding.karmada.io/permanent-id": "c"}, "finalizers": ["karmada.io/cluster-resource-binding-controller"]},
+        "spec": {"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "r", "uid": "u"}, "clusters": [{"name": "m1"}]}}))
+    .unwrap();
+    let plan = decide(
+        &Seen {
+            binding: Binding::from(&binding),
+            template: Some(&role),
+            works: &[],
+            named: &[],
+            clusters: &BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]),
+            cluster_overrides: &[],
+            overrides: &[],
+            interpreter: &Interpreter::default(),
+            options: &Options::default(),
+        },
+        ids("new"),
+    );
+    let [Effect::Create(work)] = plan.effects.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(work.metadata.name.as_deref(), Some(names::work_name("ClusterRole", "", "r").as_str()));
+    assert_eq!(work.metadata.annotations.as_ref().unwrap()["clusterresourcebinding.karmada.io/name"], "r-clusterrole");
+    assert_eq!(
+        template::label(&work.spec.workload.manifests[0], "clusterresourcebinding.karmada.io/permanent-id"),
+        "c"
+    );
+    assert_eq!(
+        template::annotation(&work.spec.workload.manifests[0], "resourcetemplate.karmada.io/generation"),
+        "",
+        "no generation, no mark"
+    );
+}
+
+proptest! {
+    #[test]
+    fn works_follow_the_targets_and_then_all_is_quiet(first in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4), second in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4)) {
+        let mut road = Road::new(&first.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>());
+        road.go();
+        prop_assert!(road.pass().is_quiet());
+        road.binding.spec.clusters = testkit::binding(&second.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>()).spec.clusters;
+        road.go();
+        road.finish_deletions();
+        prop_assert!(road.pass().is_quiet());
+        prop_assert_eq!(road.places(), second.keys().cloned().collect::<Vec<_>>());
+        for (cluster, replicas) in &second {
+            prop_assert_eq!(road.manifest(cluster).pointer("/spec/replicas"), Some(&json!(replicas)));
+        }
+    }
+}

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::{
     Identity, Server,
     negotiate::{Accept, Format},
+    object,
     registry::Resource,
     request::{Query, ResourcePath, Verb},
+    schema,
 };
 
 /// Everything that the handling of one request needs.
@@ -60,5 +63,30 @@ impl Cx {
     /// Tells the client something beside the answer.
     pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
+    }
+
+    /// The field manager: as asked for, or the program's name.
+    pub(crate) fn field_manager(&self) -> String {
+        const LONGEST: usize = 128;
+        if let Some(manager) = self.query.text("fieldManager") {
+            return manager.to_owned();
+        }
+        let agent = self.header(http::header::USER_AGENT).unwrap_or_default();
+        match agent.split('/').next().unwrap_or_default() {
+            "" => "unknown".to_owned(),
+            program => program.chars().take(LONGEST).collect(),
+        }
+    }
+
+    /// Notes who owns which field after a write that is no apply.
+    pub(crate) fn track(&self, old: Option<&Value>, new: &mut Value) {
+        let tracked = old.is_some_and(|o| object::metadata(o).contains_key("managedFields"));
+        if !self.server.options.managed_fields && !tracked {
+            object::metadata_mut(new).remove("managedFields");
+            return;
+        }
+        let (manager, now) = (self.field_manager(), self.server.now());
+        let subresource = self.subresource().unwrap_or_default();
+        schema::with_tracker(&self.resource, subresource, |tracker| tracker.update(old, new, &manager, &now));
     }
 }

@@ -187,7 +187,7 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause>
             causes.extend(messages.iter().map(|m| Cause::invalid("metadata.name", &json!(name), m)));
         }
     }
-    validate_both(metadata, &mut causes);
+    validate_both(resource, metadata, &mut causes);
     causes
 }
 
@@ -200,7 +200,7 @@ fn name_rule(resource: &Resource, name: &str) -> Vec<String> {
 }
 
 /// What is wrong with an update of metadata.
-pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
+pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if object::terminating(old) {
         let had = object::finalizers(old);
@@ -223,11 +223,11 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Vec<Cause> {
             causes.extend([cause.clone(), cause]);
         }
     }
-    validate_both(is, &mut causes);
+    validate_both(resource, is, &mut causes);
     causes
 }
 
-fn validate_both(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+fn validate_both(resource: &Resource, metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
         causes.extend(names::qualified_name(key).iter().map(|m| Cause::invalid("metadata.labels", &json!(key), m)));
         let text = value.as_str().unwrap_or_default();
@@ -243,7 +243,7 @@ fn validate_both(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
         causes.push(Cause::too_long("metadata.annotations", ANNOTATION_BYTES_MAX));
     }
     validate_owners(metadata, causes);
-    validate_finalizers(metadata, causes);
+    validate_finalizers(resource, metadata, causes);
 }
 
 fn validate_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
@@ -282,9 +282,12 @@ fn validate_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn validate_finalizers(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
+fn validate_finalizers(resource: &Resource, metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let list = metadata.get("finalizers").and_then(Value::as_array);
+    // Custom resources and the kinds of the extension servers take any qualified name.
+    let strict = resource.builtin().is_some()
+        && !matches!(resource.group.as_str(), "apiextensions.k8s.io" | "apiregistration.k8s.io");
     let mut both = (false, false);
     for (i, value) in list.into_iter().flatten().enumerate() {
         let name = value.as_str().unwrap_or_default();
@@ -293,7 +296,7 @@ fn validate_finalizers(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
         let field = format!("metadata.finalizers[{i}]");
         let messages = names::qualified_name(name);
         causes.extend(messages.iter().map(|m| Cause::invalid("metadata.finalizers", value, m)));
-        if messages.is_empty() && !name.contains('/') && !STANDARD.contains(&name) {
+        if strict && messages.is_empty() && !name.contains('/') && !STANDARD.contains(&name) {
             causes.push(Cause::invalid(
                 field,
                 value,

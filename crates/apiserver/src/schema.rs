@@ -1,9 +1,12 @@
 //! The schemas of kinds, as crate `patch` reads them: types, unknown fields, defaults.
 
+use std::sync::OnceLock;
+
 use ironclad_patch::{
     FieldError, PatchError, builtin,
     decode::{self, DecodeError, Decoded},
-    schema::SchemaId,
+    managed::{Set, Tracker},
+    schema::{Gvk, SchemaId, Table},
     strategic,
     structural::Structural,
 };
@@ -16,18 +19,23 @@ pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Objec
 
 /// The structural schema of a version of a CRD.
 #[derive(Debug)]
-pub(crate) struct CustomSchema(Structural);
+pub(crate) struct CustomSchema {
+    structural: Structural,
+    /// The same as a table, made when ownership of fields is first asked for.
+    table: OnceLock<(Table, SchemaId)>,
+}
 
 impl CustomSchema {
     /// Reads a schema; `path` begins the fields of what is wrong with it.
     pub(crate) fn parse(open_api: &Value, path: &str) -> Result<Self, Vec<Cause>> {
-        Structural::parse(open_api, path).map(Self).map_err(causes)
+        let structural = Structural::parse(open_api, path).map_err(causes)?;
+        Ok(Self { structural, table: OnceLock::new() })
     }
 
     /// Drops what the schema doesn't know; answers what strict validation says of it.
     fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
         let mut strict: Vec<String> =
-            self.0.prune(object).iter().map(|path| format!("unknown field {path:?}")).collect();
+            self.structural.prune(object).iter().map(|path| format!("unknown field {path:?}")).collect();
         if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::table().named(OBJECT_META)) {
             let decoded = decode::value(metadata.take(), builtin::table(), schema)?;
             *metadata = decoded.value;
@@ -38,15 +46,15 @@ impl CustomSchema {
 
     /// Fills in defaults, and drops nulls that mean nothing.
     pub(crate) fn default(&self, object: &mut Value) {
-        self.0.drop_nulls(object);
-        self.0.default(object);
+        self.structural.drop_nulls(object);
+        self.structural.default(object);
     }
 
     /// What is wrong with the object or, with `old`, with the change.
     pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         causes(match old {
-            Some(old) => self.0.validate_update(object, old),
-            None => self.0.validate(object),
+            Some(old) => self.structural.validate_update(object, old),
+            None => self.structural.validate(object),
         })
     }
 }
@@ -86,6 +94,39 @@ pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, De
         (None, Some(schema)) => decode::value(value, builtin::table(), schema),
         (None, None) => Ok(Decoded { value, strict: vec![] }),
     }
+}
+
+/// Calls with the tracker of ownership for a resource's kind; `None` when the kind has no schema.
+pub(crate) fn with_tracker<R>(
+    resource: &Resource,
+    subresource: &str,
+    call: impl FnOnce(&Tracker<'_>) -> R,
+) -> Option<R> {
+    let (table, schema) = match resource.custom() {
+        Some(custom) => {
+            let (table, schema) = custom.schema.table.get_or_init(|| {
+                let (group, version) = (resource.group.clone(), resource.version.clone());
+                custom.schema.structural.table(&Gvk { group, version, kind: resource.kind.clone() })
+            });
+            (table, *schema)
+        }
+        None => (builtin::table(), of_kind(resource)?),
+    };
+    let reset = match subresource {
+        "" if resource.has_status() => Set::of_fields(&[&["status"]]),
+        "status" => {
+            let keeps_metadata = resource.custom().is_none();
+            let fields = table.get(schema).fields.keys().map(String::as_str);
+            let fields = fields.filter(|f| *f != "status" && !(keeps_metadata && *f == "metadata"));
+            let paths: Vec<[&str; 1]> = fields.map(|f| [f]).collect();
+            Set::of_fields(&paths.iter().map(<[&str; 1]>::as_slice).collect::<Vec<_>>())
+        }
+        _ => Set::default(),
+    };
+    let api_version = resource.api_version();
+    let tracker =
+        Tracker { table, schema, api_version: &api_version, kind: &resource.kind, subresource, reset: &reset };
+    Some(call(&tracker))
 }
 
 /// Adds what a kube-apiserver prints of a built-in kind although it is empty.

@@ -47,11 +47,20 @@ pub struct Options {
     pub tokens: Vec<Token>,
     /// Make the namespaces that every cluster has.
     pub bootstrap: bool,
+    /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
+    /// the server's side are tracked: cheaper, for servers that nobody inspects.
+    pub managed_fields: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: "apiserver".into(), service_account_admission: false, tokens: vec![], bootstrap: true }
+        Self {
+            name: "apiserver".into(),
+            service_account_admission: false,
+            tokens: vec![],
+            bootstrap: true,
+            managed_fields: true,
+        }
     }
 }
 

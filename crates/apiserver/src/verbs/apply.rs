@@ -26,43 +26,46 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid_option("PatchOptions", cause));
     }
-    let value = patch::read_apply(bytes)?;
-    patch::check_apply(cx, &value)?;
+    let config = patch::read_apply(bytes)?;
+    patch::check_apply(cx, &config)?;
+    let resource = &*cx.resource;
+    let options = WriteOptions { applied: true, ..options.clone() };
+    let (manager, now) = (cx.field_manager(), cx.server.now());
+    let merged = |live: Option<&Value>| {
+        let subresource = cx.subresource().unwrap_or_default();
+        let applied = schema::with_tracker(resource, subresource, |tracker| {
+            tracker.apply(live, &config, &manager, options.force, &now)
+        });
+        match applied {
+            Some(applied) => Ok(applied.map_err(patch::refused)?.object),
+            None => Err(ApiError::unclassified(format!("no schema is known for {}", resource.kind))),
+        }
+    };
     for _ in 0..TRIES {
         if cx.server.store.get(&cx.key()).is_some() {
-            let mut make = |old: &Value| patch::strategic(cx, old, &value, options.field_validation);
-            match modify(cx, part, options, false, &mut make).await {
+            let mut make = |old: &Value| patch::typed(cx, old, merged(Some(old))?, options.field_validation);
+            match modify(cx, part, &options, false, &mut make).await {
                 Err(e) if e.code == 404 && part == Part::Main => continue,
                 done => return respond::object(cx, 200, done?),
             }
         }
         if part != Part::Main {
-            return Err(ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()));
+            return Err(ApiError::not_found(&resource.plural, &resource.group, cx.name()));
         }
-        let uid = object::meta_str(&value, "uid");
+        let uid = object::meta_str(&config, "uid");
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-            return Err(ApiError::conflict(&cx.resource.plural, &cx.resource.group, cx.name(), &why));
+            return Err(ApiError::conflict(&resource.plural, &resource.group, cx.name(), &why));
         }
-        let mut fresh = value.clone();
+        let mut fresh = merged(None)?;
         object::metadata_mut(&mut fresh).remove("resourceVersion");
-        let decoded = schema::check(&cx.resource, fresh).map_err(|e| {
-            let version = &cx.resource.api_version();
-            let gv = if version.contains('/') { version.clone() } else { format!("/{version}") };
-            ApiError::unclassified(format!(
-                "failed to create typed patch object ({}/{}; {gv}, Kind={}): {e}",
-                cx.namespace().unwrap_or_default(),
-                cx.name(),
-                cx.resource.kind
-            ))
-        })?;
-        super::body::report(cx, &cx.resource, &decoded.strict, options.field_validation)?;
-        let fresh = decoded.value;
-        match create::create_object(cx, fresh, options).await {
+        let decoded = schema::check(resource, fresh).map_err(|e| ApiError::unclassified(e.to_string()))?;
+        super::body::report(cx, resource, &decoded.strict, options.field_validation)?;
+        match create::create_object(cx, decoded.value, &options).await {
             Err(e) if e.reason == "AlreadyExists" => continue,
             made => return respond::object(cx, 201, made?),
         }
     }
-    Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, cx.name()))
+    Err(ApiError::modified(&resource.plural, &resource.group, cx.name()))
 }

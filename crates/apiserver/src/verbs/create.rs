@@ -62,6 +62,9 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
         return Err(ApiError::invalid(&resource.kind, &resource.group, &name, causes));
     }
     hooks::before_create(cx, &mut value)?;
+    if !options.applied {
+        cx.track(None, &mut value);
+    }
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);
     let exists = |entry: &ironclad_store::Entry| {
         let terminating = object::decode(&entry.value, entry.modified).is_ok_and(|o| object::terminating(&o));

@@ -71,7 +71,7 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
-    let new = settle(cx, part, &old, candidate)?;
+    let new = settle(cx, part, options, &old, candidate)?;
     if unchanged(&old, &new) {
         return Ok(Some(old));
     }
@@ -124,7 +124,7 @@ fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Re
 }
 
 /// The object to store: what the candidate may change of the old one, defaulted and found valid.
-fn settle(cx: &Cx, part: Part, old: &Value, candidate: Value) -> Result<Value, ApiError> {
+fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: Value) -> Result<Value, ApiError> {
     let resource = &*cx.resource;
     let mut new = candidate;
     restrict(resource, part, old, &mut new);
@@ -140,11 +140,14 @@ fn settle(cx: &Cx, part: Part, old: &Value, candidate: Value) -> Result<Value, A
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
     }
-    let causes = [meta::validate_update(old, &new), strategy::validate(resource, &new, Some(old))].concat();
+    let causes = [meta::validate_update(resource, old, &new), strategy::validate(resource, &new, Some(old))].concat();
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, &resource.group, cx.name(), causes));
     }
     hooks::before_update(cx, old, &mut new)?;
+    if !options.applied {
+        cx.track(Some(old), &mut new);
+    }
     Ok(new)
 }
 
@@ -170,7 +173,11 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
                 .collect();
             keys.iter().for_each(|key| keep(new, key));
             if resource.custom().is_some() {
+                let owners = object::metadata(new).get("managedFields").cloned();
                 keep(new, "metadata");
+                if let Some(owners) = owners {
+                    object::metadata_mut(new).insert("managedFields".into(), owners);
+                }
             } else if resource.is("apps", "Deployment") {
                 let labels = object::metadata(old).get("labels").cloned();
                 let metadata = object::metadata_mut(new);

@@ -22,6 +22,8 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
+    /// The object comes from an apply, which has noted ownership already.
+    pub(crate) applied: bool,
 }
 
 const MANAGER_BYTES_MAX: usize = 128;
@@ -51,7 +53,12 @@ impl WriteOptions {
                 )));
             }
         }
-        Ok(Self { dry_run: dry_run(query.all("dryRun"), kind)?, field_validation, force: query.flag("force") })
+        Ok(Self {
+            dry_run: dry_run(query.all("dryRun"), kind)?,
+            field_validation,
+            force: query.flag("force"),
+            applied: false,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ mod support;
 mod crud;
 mod custom;
 mod determinism;
+mod ownership;
 mod serving;
 mod tls;
 mod watching;

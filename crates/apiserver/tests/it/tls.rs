@@ -204,6 +204,8 @@ async fn kubectl_end_to_end() {
     assert!(resources.contains("deployments") && resources.contains("customresourcedefinitions"), "{resources}");
     assert_eq!(kubectl.run("scale deploy web --replicas=5", "").await, "deployment.apps/web scaled\n");
     assert_eq!(kubectl.run("label deploy web tier=front", "").await, "deployment.apps/web labeled\n");
+    kubectl.run("apply --server-side --force-conflicts -f -", &changed).await;
+    assert_eq!(kubectl.run("get deploy web -o jsonpath={.spec.replicas}", "").await, "3");
     assert_eq!(kubectl.run("delete deploy web", "").await, "deployment.apps \"web\" deleted from default namespace\n");
     served.seam.tasks.stop();
     served.seam.tasks.ended().await;

@@ -8,6 +8,7 @@
 //! | [`merge`], [`json`], [`strategic`] | what does this patch make of that object (apiserver.md 12) |
 //! | [`schema`], [`builtin`] | which fields has a kind, and how do its lists merge (28) |
 //! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
+//! | [`managed`] | who owns which field, and server-side apply (13) |
 //! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
 //! | [`selector`], [`names`] | label and field selectors (10); which texts are names and labels (7) |
 //! | [`quantity`] | amounts of resources: reading, printing, sums, order |
@@ -18,6 +19,7 @@ pub mod builtin;
 pub mod decode;
 pub mod error;
 pub mod json;
+pub mod managed;
 pub mod merge;
 pub mod names;
 pub mod quantity;

@@ -1,10 +1,11 @@
 //! What a real kube-apiserver makes of the patches that the golden tests of crate `patch` list.
 //!
-//! A file `NAME-goldens.json` is a list of cases. A case has `name`, `create` (`{path, object}`), `patch`
-//! (`{path, type, body}`, `body` a value or a string sent as it is) or several of them in `patches`; recording puts
-//! beside it `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
+//! A file `NAME-goldens.json` is a list of cases. A case has `name`; perhaps `setup`, objects that all cases share and
+//! that stay (`{path, object, then}`: `then` is a path that answers once it works); perhaps `create` (`{path, object}`);
+//! and `patches` (`{method, path, type, body}`: `PATCH` unless given, `body` a value or a string sent as it is).
+//! Recording puts beside them `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -12,9 +13,13 @@ use serde_json::{Value, json};
 use super::server::{Answer, Server};
 
 /// The files with cases, and whether it is about `managedFields`.
-const FILES: [(&str, bool); 2] = [("strategic-goldens.json", false), ("apply-goldens.json", true)];
+const FILES: [(&str, bool); 3] =
+    [("strategic-goldens.json", false), ("apply-goldens.json", true), ("structural-goldens.json", false)];
 
-/// Records the cases of all files again.
+/// How often to ask for the `then` of a `setup`, a tenth of a second apart.
+const SETUP_TRIES: u32 = 100;
+
+/// Records the cases of all files again. The server must be a fresh one: objects are known by their names.
 pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'static str, Value>> {
     let mut out = BTreeMap::new();
     for (name, managed) in FILES {
@@ -26,20 +31,31 @@ pub(super) fn record(server: &Server, data: &Path) -> anyhow::Result<BTreeMap<&'
         let mut cases: Vec<Value> = serde_json::from_str(&text).with_context(|| format!("{name} is a list"))?;
         for (i, case) in cases.iter_mut().enumerate() {
             let label = case["name"].as_str().unwrap_or_default().to_owned();
-            record_case(server, i, case, managed).with_context(|| format!("case {label:?} of {name}"))?;
+            record_case(server, &format!("{}-{i}", name.replace("-goldens.json", "")), case, managed)
+                .with_context(|| format!("case {label:?} of {name}"))?;
         }
         out.insert(name, Value::Array(cases));
     }
     Ok(out)
 }
 
-fn record_case(server: &Server, number: usize, case: &mut Value, managed: bool) -> anyhow::Result<()> {
-    let namespace = format!("golden-{number}");
+fn record_case(server: &Server, namespace: &str, case: &mut Value, managed: bool) -> anyhow::Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}).to_string();
     server.ask("POST", "/api/v1/namespaces", "application/json", Some(&body))?;
     let place = |path: &Value| -> anyhow::Result<String> {
-        Ok(path.as_str().context("a case has a path")?.replace("NAMESPACE", &namespace))
+        Ok(path.as_str().context("a case has a path")?.replace("NAMESPACE", namespace))
     };
+    for setup in case["setup"].as_array().into_iter().flatten() {
+        let (path, then) = (place(&setup["path"])?, place(&setup["then"])?);
+        server.ask("POST", &path, "application/json", Some(&setup["object"].to_string()))?;
+        let works = (0..SETUP_TRIES).any(|_| {
+            thread::sleep(Duration::from_millis(100));
+            server.ask("GET", &then, "", None).is_ok_and(|answer| answer.code == 200)
+        });
+        if !works {
+            bail!("{then} did not work in time");
+        }
+    }
     let create = case["create"].clone();
     if !create.is_null() {
         let path = place(&create["path"])?;
@@ -47,7 +63,7 @@ fn record_case(server: &Server, number: usize, case: &mut Value, managed: bool) 
         if answer.code != 201 {
             bail!("creating its object answered {}: {}", answer.code, answer.body);
         }
-        case["before"] = normal(answer.body, &namespace, managed);
+        case["before"] = normal(answer.body, namespace, managed);
     }
     let mut name = String::new();
     for patch in case["patches"].as_array_mut().context("a case has patches")? {
@@ -58,10 +74,11 @@ fn record_case(server: &Server, number: usize, case: &mut Value, managed: bool) 
             other => other.to_string(),
         };
         name.clone_from(&path);
-        let answer = server.ask("PATCH", &path, &format!("application/{kind}"), Some(&body))?;
-        patch["answer"] = record_answer(answer, &namespace, managed);
+        let method = patch["method"].as_str().unwrap_or("PATCH").to_owned();
+        let answer = server.ask(&method, &path, &format!("application/{kind}"), Some(&body))?;
+        patch["answer"] = record_answer(answer, namespace, managed);
     }
-    if !name.is_empty() {
+    if !name.is_empty() && case["keep"].is_null() {
         let plain = name.split('?').next().unwrap_or_default();
         server.ask("DELETE", plain, "application/json", Some(r#"{"propagationPolicy":"Background"}"#))?;
     }
@@ -74,7 +91,8 @@ fn record_answer(answer: Answer, namespace: &str, managed: bool) -> Value {
     json!({"code": answer.code, member: body})
 }
 
-/// Without what differs from run to run.
+/// Without what differs from run to run: identities, times, and the order that Go's maps give to errors and times to
+/// `managedFields`.
 fn normal(mut body: Value, namespace: &str, managed: bool) -> Value {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         for member in ["uid", "resourceVersion", "creationTimestamp"] {
@@ -83,10 +101,20 @@ fn normal(mut body: Value, namespace: &str, managed: bool) -> Value {
         if !managed {
             metadata.remove("managedFields");
         }
-        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(time) = entry.get_mut("time") {
+        if let Some(list) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
+            for time in list.iter_mut().filter_map(|entry| entry.get_mut("time")) {
                 *time = json!("TIME");
             }
+            list.sort_by_key(Value::to_string);
+        }
+    }
+    let details = body.get_mut("details").and_then(|details| details.get_mut("causes"));
+    if let Some(causes) = details.and_then(Value::as_array_mut)
+        && causes.len() > 1
+    {
+        causes.sort_by_key(Value::to_string);
+        if body["reason"] == "Invalid" {
+            body["message"] = json!("SEVERAL");
         }
     }
     let text = body.to_string().replace(namespace, "NAMESPACE");

@@ -170,9 +170,12 @@ fn numbers(node: &Node, number: &Number, path: &str) -> Verdict {
     let mut out = Verdict { matched: 1, ..Verdict::default() };
     let checks = &node.checks;
     let (value, float) = (Value::Number(number.clone()), number.as_f64().unwrap_or_default());
-    if let Some(format) = checks.format.as_ref().filter(|format| !format.accepts_number(float)) {
-        let (ty, format) = (node.type_names(), format.name());
-        out.add(nowhere(format!("Checked value must be of type {ty} with format {format} in {path}")));
+    let fraction = node.ty == Some(JsonType::Integer) && float.fract() != 0.0;
+    if fraction || checks.format.as_ref().is_some_and(|format| !format.accepts_number(float)) {
+        let ty = node.type_names();
+        let form =
+            checks.format.as_ref().map_or("(default format)".to_owned(), |f| format!("with format {}", f.name()));
+        out.add(nowhere(format!("Checked value must be of type {ty} {form} in {path}")));
     }
     // Go compares whole numbers with bounds that it cuts to whole numbers.
     let bound = |bound: f64| if number.is_f64() { bound } else { bound.trunc() };

@@ -1,3 +1,6 @@
 //! Replays what a real kube-apiserver answered (`cargo xtask codegen goldens` records it).
 
+mod apply;
+mod compare;
 mod strategic;
+mod structural;

@@ -8,50 +8,9 @@ use ironclad_patch::{
 };
 use serde_json::Value;
 
+use crate::compare::same;
+
 static GOLDENS: &str = include_str!("../../data/strategic-goldens.json");
-
-/// What the server adds by itself after the patch: such members may stand in its answer and not in ours.
-const DEFAULTED: [&str; 16] = [
-    "generation",
-    "imagePullPolicy",
-    "terminationMessagePath",
-    "terminationMessagePolicy",
-    "protocol",
-    "targetPort",
-    "paused",
-    "defaultMode",
-    "dnsPolicy",
-    "restartPolicy",
-    "schedulerName",
-    "terminationGracePeriodSeconds",
-    "replicas",
-    "rollingUpdate",
-    "securityContext",
-    "type",
-];
-
-/// Ours is the server's, apart from [`DEFAULTED`] members that it alone has.
-fn same(ours: &Value, theirs: &Value, path: &str) -> Result<(), String> {
-    match (ours, theirs) {
-        (Value::Object(a), Value::Object(b)) => {
-            for (name, value) in a {
-                let other = b.get(name).ok_or_else(|| format!("{path}.{name}: the server has none, we {value}"))?;
-                if name != "generation" {
-                    same(value, other, &format!("{path}.{name}"))?;
-                }
-            }
-            match b.iter().find(|(name, _)| !a.contains_key(*name) && !DEFAULTED.contains(&name.as_str())) {
-                Some((name, value)) => Err(format!("{path}.{name}: we have none, the server {value}")),
-                None => Ok(()),
-            }
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            a.iter().zip(b).enumerate().try_for_each(|(i, (a, b))| same(a, b, &format!("{path}[{i}]")))
-        }
-        _ if ours == theirs => Ok(()),
-        _ => Err(format!("{path}: we say {ours}, the server {theirs}")),
-    }
-}
 
 fn answer(before: &Value, body: &Value, strict: bool) -> Result<Value, PatchError> {
     let word = |name: &str| before[name].as_str().unwrap_or_default();

@@ -119,7 +119,7 @@ pub async fn install(
 }
 
 /// A definition is replaced whole: merged, fields that a newer version dropped would stay.
-async fn put(client: &Client, mut crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
+async fn put(client: &Client, crd: CustomResourceDefinition, dry_run: bool) -> Result<Outcome, kube::Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
     let name = crd.name_any();
@@ -130,8 +130,11 @@ async fn put(client: &Client, mut crd: CustomResourceDefinition, dry_run: bool) 
                 created => return created.map(|_| Outcome::Created),
             }
         };
-        crd.metadata.resource_version = present.resource_version();
-        match api.replace(&name, &params, &crd).await {
+        let mut wanted = present.clone();
+        wanted.spec = crd.spec.clone();
+        wanted.labels_mut().extend(crd.labels().clone());
+        wanted.annotations_mut().extend(crd.annotations().clone());
+        match api.replace(&name, &params, &wanted).await {
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             replaced => {
                 let unchanged = replaced?.resource_version() == present.resource_version();

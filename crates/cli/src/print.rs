@@ -117,7 +117,7 @@ mod tests {
         let list: Value =
             serde_json::from_str(&objects(Output::Json, &[cluster.clone(), cluster.clone()]).unwrap()).unwrap();
         assert_eq!((&list["kind"], list["items"].as_array().unwrap().len()), (&json!("List"), 2));
-        assert!(objects(Output::Yaml, &[cluster.clone()]).unwrap().contains("kind: Cluster\n"));
+        assert!(objects(Output::Yaml, std::slice::from_ref(&cluster)).unwrap().contains("kind: Cluster\n"));
         assert_eq!(documents(&[cluster.clone(), cluster]).unwrap().matches("---\n").count(), 1);
     }
 }

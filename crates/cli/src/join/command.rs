@@ -22,7 +22,7 @@ use crate::{
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad join member1 --cluster-kubeconfig member1.kubeconfig
-  ironclad join member1 --cluster-kubeconfig all.kubeconfig --cluster-context member1 --wait 2m
+  ironclad join member1 --cluster-kubeconfig all.kubeconfig --cluster-context member1 --wait=2m
   ironclad join member1 --cluster-kubeconfig member1.kubeconfig --cluster-region eu --cluster-zones a,b
   ironclad join member1 --cluster-kubeconfig member1.kubeconfig --dry-run=client -o yaml")]
 pub struct Command {

@@ -102,15 +102,16 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
     connect::client(connect::config(kubeconfig, context, "member").await?)
 }
 
-fn refuse(command: &Command, impact: Impact) -> Result<(), Misused> {
+fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
     if !impact.is_targeted() || command.no_drain || command.force {
         return Ok(());
     }
-    Err(Misused(format!(
-        "cluster {name} was not unjoined\n  because bindings still target it\n  \
+    anyhow::bail!(
+        "cluster {name} was not unjoined\n  because {} bindings still target it\n  \
          try: ironclad unjoin {name} --no-drain, if their replicas there may be lost at once",
+        impact.losing + impact.left_empty,
         name = command.cluster
-    )))
+    )
 }
 
 fn confirm(command: &Command) -> anyhow::Result<()> {

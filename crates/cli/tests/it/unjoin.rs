@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use ironclad_api::{
+    cluster::Cluster,
+    work::{ResourceBinding, ResourceBindingSpec, TargetCluster, Work, WorkSpec},
+};
+use ironclad_cli::{
+    join::register,
+    report::render,
+    unjoin::{Stuck, clean, find, impact, remove},
+};
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::ClusterRole,
+};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::support::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn joined() -> World {
+    let world = World::new().await;
+    let (plane, member) = (world.plane.client.clone(), world.member.client.clone());
+    register(plane, member, &world.seam.clock, &world.options()).await.unwrap();
+    world
+}
+
+/// A cluster that controllers hold, with two Works.
+async fn held() -> World {
+    let world = joined().await;
+    let client = &world.plane.client;
+    let hold = Patch::Merge(json!({ "metadata": { "finalizers": ["karmada.io/cluster-controller"] } }));
+    Api::<Cluster>::all(client.clone()).patch("member1", &PatchParams::default(), &hold).await.unwrap();
+    let space: Namespace = serde_json::from_value(json!({ "metadata": { "name": "karmada-es-member1" } })).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &space).await.unwrap();
+    for name in ["a", "b"] {
+        let mut work = Work::new(name, WorkSpec::default());
+        work.metadata.finalizers = Some(vec!["karmada.io/execution-controller".into()]);
+        Api::namespaced(client.clone(), "karmada-es-member1").create(&PostParams::default(), &work).await.unwrap();
+    }
+    world
+}
+
+async fn bind(world: &World, name: &str, clusters: &[&str]) {
+    let target = |name: &&str| TargetCluster { name: (*name).to_owned(), replicas: 1, components: Vec::new() };
+    let mut spec =
+        ResourceBindingSpec { clusters: clusters.iter().map(target).collect(), ..ResourceBindingSpec::default() };
+    spec.resource.api_version = "apps/v1".into();
+    spec.resource.kind = "Deployment".into();
+    spec.resource.name = name.into();
+    let binding = ResourceBinding::new(name, spec);
+    Api::namespaced(world.plane.client.clone(), "default").create(&PostParams::default(), &binding).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_nobody_holds_goes_at_once() {
+    let world = joined().await;
+    let cluster = find(&world.plane.client, "member1").await.unwrap();
+    remove(&world.plane.client, &world.seam.clock, &cluster, MINUTE, Stuck::Tell).await.unwrap();
+    let error = find(&world.plane.client, "member1").await.unwrap_err();
+    let want = "error: no cluster object member1 found in the control plane\n  try: kubectl get clusters";
+    assert_eq!(render(&error.into()), want);
+    remove(&world.plane.client, &world.seam.clock, &cluster, MINUTE, Stuck::Tell).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_would_do_is_said_first() {
+    let world = held().await;
+    bind(&world, "only", &["member1"]).await;
+    bind(&world, "both", &["member1", "member2"]).await;
+    bind(&world, "other", &["member2"]).await;
+    let impact = impact(&world.plane.client, "member1").await.unwrap();
+    assert_eq!(impact.to_string(), "2 works, 1 bindings would lose a replica, 1 would have no cluster left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_held_is_told_and_by_force_let_go() {
+    let world = held().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let cluster = find(client, "member1").await.unwrap();
+    let began = clock.mono();
+    let error = remove(client, clock, &cluster, MINUTE, Stuck::Tell).await.unwrap_err();
+    let want = "error: timed out after 60 s waiting for cluster member1 to go\n  \
+                because its finalizers are not released: karmada.io/cluster-controller\n  try: kubectl describe cluster member1; or --force";
+    assert!(render(&error.into()).starts_with(want));
+    assert!(clock.mono() - began < Duration::from_secs(61));
+
+    remove(client, clock, &cluster, Duration::from_secs(5), Stuck::Force).await.unwrap();
+    let works: Api<Work> = Api::namespaced(client.clone(), "karmada-es-member1");
+    for work in works.list(&ListParams::default()).await.unwrap() {
+        assert_eq!(work.metadata.finalizers, None, "nothing holds the Works any more");
+    }
+    assert!(Api::<Cluster>::all(client.clone()).get_opt("member1").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
+    let world = joined().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let old = find(client, "member1").await.unwrap();
+    remove(client, clock, &old, MINUTE, Stuck::Tell).await.unwrap();
+    register(client.clone(), world.member.client.clone(), clock, &world.options()).await.unwrap();
+    let error = remove(client, clock, &old, MINUTE, Stuck::Tell).await.unwrap_err();
+    assert!(render(&error.into()).contains("Conflict"), "a new cluster of that name is not deleted");
+    assert!(find(client, "member1").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_member_is_cleaned_unless_somebody_else_lives_there() {
+    let world = joined().await;
+    let client = &world.member.client;
+    let theirs: ServiceAccount = serde_json::from_value(json!({ "metadata": { "name": "karmada-theirs" } })).unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "karmada-cluster");
+    accounts.create(&PostParams::default(), &theirs).await.unwrap();
+    clean(client, "member1", "karmada-cluster").await.unwrap();
+    assert!(accounts.get_opt("karmada-member1").await.unwrap().is_none());
+    assert!(accounts.get_opt("karmada-impersonator").await.unwrap().is_some(), "the other control plane needs it");
+    let role = "karmada-controller-manager:karmada-member1";
+    assert!(Api::<ClusterRole>::all(client.clone()).get_opt(role).await.unwrap().is_none());
+
+    clean(client, "theirs", "karmada-cluster").await.unwrap();
+    let namespace = Api::<Namespace>::all(client.clone()).get_opt("karmada-cluster").await.unwrap();
+    assert!(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()), "nobody is left");
+    clean(client, "theirs", "karmada-cluster").await.unwrap();
+}

@@ -1,2 +1,190 @@
 //! The one binary: flags, wiring and signals; it decides nothing.
-fn main() {}
+
+mod demo;
+mod ops;
+mod run;
+mod signals;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use ironclad_cli::{completion, crds, join, report, unjoin, version};
+use ironclad_seam::Clock;
+use tracing_subscriber::EnvFilter;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// One program that runs workloads over many Kubernetes clusters.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ironclad",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  ironclad up --demo
+  ironclad crds --install --kubeconfig plane.kubeconfig
+  ironclad run --kubeconfig plane.kubeconfig
+  ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig
+
+Exit codes: 0 done, 1 failed, 2 misused."
+)]
+struct Ironclad {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    log: Log,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    Up(up::UpArgs),
+    Run(run::RunArgs),
+    Join(Box<join::command::Command>),
+    Unjoin(Box<unjoin::command::Command>),
+    Crds(Box<crds::Command>),
+    Version(version::Command),
+    Completion(completion::Command),
+}
+
+impl Verb {
+    /// Whether it stays until it is stopped; the others are quiet clients.
+    fn is_server(&self) -> bool {
+        matches!(self, Self::Up(_) | Self::Run(_))
+    }
+}
+
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Logging")]
+struct Log {
+    /// Verbosity: 0 to 2 is info, from 3 debug, from 6 trace
+    #[arg(short, long = "v", global = true, value_name = "LEVEL", default_value_t = 0, hide_default_value = true)]
+    verbosity: u8,
+    /// What is logged, as `info,ironclad_controllers=debug`; beats -v
+    #[arg(long, global = true, env = "IRONCLAD_LOG", value_name = "FILTER")]
+    log_filter: Option<String>,
+    /// How it is logged, on stderr
+    #[arg(long, global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let mut tree = Ironclad::command();
+    if is_plugin() {
+        tree = tree.bin_name("kubectl ironclad");
+    }
+    let matches = tree.clone().get_matches();
+    let ironclad = Ironclad::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| execute(ironclad.verb, tree));
+    match done {
+        Ok(()) => ExitCode::from(report::DONE),
+        Err(error) => {
+            eprintln!("{}", report::render(&error));
+            ExitCode::from(report::exit_code(&error))
+        }
+    }
+}
+
+/// kubectl finds a plugin by the name of its file, and people then read that name in the usage.
+fn is_plugin() -> bool {
+    let name = std::env::args_os().next().map(std::path::PathBuf::from);
+    name.as_deref()
+        .and_then(std::path::Path::file_name)
+        .is_some_and(|name| name.to_string_lossy().starts_with("kubectl-"))
+}
+
+fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
+    let filter = match &log.log_filter {
+        Some(filter) => filter.clone(),
+        None => match (log.verbosity, server) {
+            (6.., _) => "trace,h2=info,hyper=info,hyper_util=info,rustls=info,tower=info".to_owned(),
+            (3.., _) => {
+                "info,ironclad=debug".to_owned() + &DEBUGGED.map(|name| format!(",ironclad_{name}=debug")).concat()
+            }
+            (1.., _) | (0, true) => "info".to_owned(),
+            (0, false) => "warn".to_owned(),
+        },
+    };
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
+        report::Misused(format!(
+            "--log-filter {filter:?} can't be used\n  because {error}\n  try: info,ironclad_controllers=debug"
+        ))
+    })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match log.log_format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}
+
+/// Crates whose thoughts are shown from `-v 3` on.
+const DEBUGGED: [&str; 6] = ["apiserver", "cli", "controllers", "kubecontrollers", "runtime", "simcluster"];
+
+fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
+    let mut runtime = if verb.is_server() {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = runtime.enable_all().build()?;
+    let clock = Clock::system();
+    runtime.block_on(async {
+        match verb {
+            Verb::Up(args) => up::run(args).await,
+            Verb::Run(args) => run::run(args).await,
+            Verb::Join(command) => join::command::run(&command, &clock).await,
+            Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
+            Verb::Crds(command) => crds::run(&command, &clock).await,
+            Verb::Version(command) => version::run(&command),
+            Verb::Completion(command) => completion::run(&command, &mut tree),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Ironclad::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        for verb in Ironclad::command().get_subcommands() {
+            let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  "), "{} has no examples", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn spellings_that_people_know_from_karmada_are_understood() {
+        let line = [
+            "ironclad",
+            "join",
+            "m1",
+            "--karmada-context",
+            "c",
+            "--karmada-as",
+            "u",
+            "--karmada-as-group",
+            "g",
+            "--dry-run",
+        ];
+        let Verb::Join(join) = Ironclad::try_parse_from(line).unwrap().verb else { panic!("not a join") };
+        assert_eq!((join.plane.context.as_deref(), join.plane.as_user.as_deref()), (Some("c"), Some("u")));
+        assert_eq!(join.dry_run, ironclad_cli::join::command::DryRun::Client, "a bare --dry-run is the client's");
+        assert!(Ironclad::try_parse_from(["ironclad", "join", "m1", "--wait=2m"]).is_ok());
+        assert!(Ironclad::try_parse_from(["ironclad", "unjoin", "m1", "--wait", "never"]).is_err());
+    }
+}

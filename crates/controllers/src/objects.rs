@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use crate::mapper::{Mapper, Served};
 
 /// Hears of every change of every kind.
-pub type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
+pub(crate) type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
 
 /// One informer for each kind that somebody asked for.
 pub struct Objects {
@@ -94,7 +94,7 @@ impl Objects {
 
 /// The key of an object of this kind.
 #[must_use]
-pub fn object_key(gvk: &Gvk, object: &DynamicObject) -> ObjectKey {
+pub(crate) fn object_key(gvk: &Gvk, object: &DynamicObject) -> ObjectKey {
     let Key { namespace, name } = Key::of(object);
     ObjectKey { gvk: gvk.clone(), namespace, name }
 }

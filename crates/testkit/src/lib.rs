@@ -1,1 +1,5 @@
 //! The simulated world, its faults, scenarios, and real Kubernetes for tests.
+
+pub mod product;
+pub mod real;
+pub mod sim;

@@ -1,11 +1,8 @@
 //! Writes into the member, in the order of the plan, and reports how it went.
 
 use ironclad_api::conditions::{self, work::APPLIED};
-use ironclad_fleet::{ObjectKey, Plan, StatusPart};
-use ironclad_propagation::{
-    execute::{self, Effect},
-    template::Identity,
-};
+use ironclad_fleet::{Plan, StatusPart};
+use ironclad_propagation::execute::{self, Effect};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{
     Api, ResourceExt as _,
@@ -13,98 +10,91 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::observe::{Object, Observed};
+use super::observe::{Known, Observed, Place, json};
 use crate::{Context, Member};
+
+/// How often one pass looks at the member past the cache: once where nothing is known, once more after a create that met
+/// an object.
+const LOOKS_MAX: usize = 3;
 
 pub(super) async fn apply(
     cx: &Context,
     member: &Member,
     seen: &mut Observed,
-    plan: Plan<Effect>,
+    mut plan: Plan<Effect>,
 ) -> Result<Next, Failure> {
-    let writer = Writer::new("execution");
-    for because in &plan.because {
-        tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
-    }
-    match send(cx, member, seen, &writer, plan).await {
-        Ok(next) => Ok(next),
-        Err(Sent::Exists(key)) => {
-            // The cache holds only what is ours: look at what stands there, and decide about that.
-            look(member, seen, &key).await?;
-            let plan = seen.decide(cx, execute::decide);
-            match send(cx, member, seen, &writer, plan).await {
-                Ok(next) => Ok(next),
-                Err(Sent::Exists(key)) => Err(Failure::Conflict(format!("{key} comes and goes"))),
-                Err(Sent::Failed(failure)) => report(cx, seen, failure),
-            }
+    for _ in 0..LOOKS_MAX {
+        for because in &plan.because {
+            tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
         }
-        Err(Sent::Failed(failure)) => report(cx, seen, failure),
+        match send(cx, seen, plan).await {
+            Ok(next) => return Ok(next),
+            Err(Stopped::Look) => {
+                look(seen).await?;
+                plan = seen.decide(cx.seam.clock.wall_seconds(), execute::decide);
+            }
+            Err(Stopped::Refused(failure)) => return report(cx, seen, failure),
+            Err(Stopped::Unanswered(failure)) => return Err(failure),
+        }
     }
+    Err(Failure::Conflict(format!("the object of Work {} comes and goes in {}", seen.work.name_any(), member.name)))
 }
 
 /// Why a plan was not sent to its end.
-enum Sent {
-    /// A create met an object.
-    Exists(ObjectKey),
-    Failed(Failure),
+enum Stopped {
+    /// What stands in the member has to be read first.
+    Look,
+    /// The member said no: that is for the Work to tell.
+    Refused(Failure),
+    /// The member did not answer, or the world moved on: nothing is known about the Work.
+    Unanswered(Failure),
 }
 
-impl From<Failure> for Sent {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+/// A failed write to the member.
+fn of_member(failure: Failure) -> Stopped {
+    match failure {
+        Failure::Denied(_) | Failure::Invalid(_) | Failure::NotFound(_) => Stopped::Refused(failure),
+        other => Stopped::Unanswered(other),
     }
 }
 
-async fn send(
-    cx: &Context,
-    member: &Member,
-    seen: &Observed,
-    writer: &Writer,
-    plan: Plan<Effect>,
-) -> Result<Next, Sent> {
+async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+    let writer = Writer::new("execution");
     let mut next = Next::Forget;
     for effect in plan.effects {
         match effect {
-            Effect::Create { object } => {
-                let (key, object) = parse(object)?;
-                let created = writer.create(&api(member, seen, &key), cache(member, &key).as_ref(), &object).await;
-                match created {
+            Effect::Look(_) => return Err(Stopped::Look),
+            Effect::CreateInMember(object) => {
+                let Place { api, cache, .. } = place(seen)?;
+                match writer.create(api, Some(cache), &parse(object)?).await {
                     Ok(_) => {}
-                    Err(Failure::AlreadyExists(_)) => return Err(Sent::Exists(key)),
-                    Err(other) => return Err(Sent::Failed(other)),
+                    Err(Failure::AlreadyExists(_)) => return Err(Stopped::Look),
+                    Err(other) => return Err(of_member(other)),
                 }
             }
-            Effect::Replace { object } => {
-                let (key, object) = parse(object)?;
-                writer.replace(&api(member, seen, &key), cache(member, &key).as_ref(), &object).await?;
+            Effect::ReplaceInMember(object) => {
+                let Place { api, cache, .. } = place(seen)?;
+                writer.replace(api, Some(cache), &parse(object)?).await.map_err(of_member)?;
             }
-            Effect::Patch { key, patch } => {
-                if let Some(standing) = standing(seen, &key)? {
-                    writer.patch(&api(member, seen, &key), cache(member, &key).as_ref(), &standing, patch).await?;
-                }
+            Effect::PatchInMember { patch, .. } => {
+                let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
+                writer.patch(api, Some(cache), &standing, patch).await.map_err(of_member)?;
             }
-            Effect::Delete { key, uid } => {
-                if let Some(standing) = standing(seen, &key)?.filter(|o| o.uid().as_deref() == Some(&uid)) {
-                    let api = api(member, seen, &key);
-                    let background = PropagationPolicy::Background;
-                    writer.delete(&api, cache(member, &key).as_ref(), &standing, background).await?;
-                }
+            Effect::DeleteInMember { .. } => {
+                let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
+                writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await.map_err(of_member)?;
             }
-            Effect::Status(part) => {
-                let uid = seen.work.metadata.uid.clone().unwrap_or_default();
-                let urgent = is_bad_news(&part);
-                cx.work_status.want(&Key::of(&*seen.work), &uid, "execution", part, urgent);
-            }
-            Effect::PatchWork { patch } => {
+            Effect::WorkStatus(part) => want(cx, seen, part),
+            Effect::ReleaseWork { patch } => {
                 let namespace = seen.work.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
                 match writer.patch(&api, Some(&cx.works), &*seen.work, patch).await {
                     Ok(_) | Err(Failure::NotFound(_)) => {}
-                    Err(other) => return Err(Sent::Failed(other)),
+                    Err(other) => return Err(Stopped::Unanswered(other)),
                 }
             }
-            // What ends the wait gives the Work its next turn: the cluster's or the object's event.
-            Effect::Park(_) => {}
+            // The event that ends the wait gives the Work its next turn.
+            Effect::Park => {}
             Effect::Retry => next = Next::Retry,
             Effect::Event(event) => cx.emit(&event),
         }
@@ -112,18 +102,13 @@ async fn send(
     Ok(next)
 }
 
-/// Says on the Work what the member said, unless the world only moved on, and comes again.
+/// Says on the Work what the member said, and comes again.
 fn report(cx: &Context, seen: &Observed, failure: Failure) -> Result<Next, Failure> {
-    if failure.is_conflict() {
-        return Err(failure);
-    }
-    let plan = seen.decide(cx, |seen| execute::failed(seen.work, &failure.to_string(), seen.now));
-    let uid = seen.work.metadata.uid.clone().unwrap_or_default();
+    let now = cx.seam.clock.wall_seconds();
+    let plan = seen.decide(now, |seen, now| execute::failed(seen, &failure.to_string(), now));
     for effect in plan.effects {
         match effect {
-            Effect::Status(part) => {
-                cx.work_status.want(&Key::of(&*seen.work), &uid, "execution", part, true);
-            }
+            Effect::WorkStatus(part) => want(cx, seen, part),
             Effect::Event(event) => cx.emit(&event),
             _ => {}
         }
@@ -131,49 +116,34 @@ fn report(cx: &Context, seen: &Observed, failure: Failure) -> Result<Next, Failu
     Err(failure)
 }
 
-/// Reads one object of the member past the cache.
-async fn look(member: &Member, seen: &mut Observed, key: &ObjectKey) -> Result<(), Failure> {
-    let Some(object) = seen.objects.iter_mut().find(|object| object.key == *key) else { return Ok(()) };
-    let api = object.served.api(&member.client, &key.namespace);
-    object.present = match api.get_opt(&key.name).await? {
-        Some(found) => Some(serde_json::to_value(&found).map_err(|e| Failure::Invalid(e.to_string()))?),
-        None => None,
+fn want(cx: &Context, seen: &Observed, part: StatusPart) {
+    let uid = seen.work.metadata.uid.as_deref().unwrap_or_default();
+    // `Applied` False goes out at once (propagation.md 1.1).
+    let urgent = part.conditions.iter().any(|c| c.type_ == APPLIED && c.status == conditions::FALSE);
+    cx.work_status.want(&Key::of(&*seen.work), uid, "execution", part, urgent);
+}
+
+/// Reads the object past the cache.
+async fn look(seen: &mut Observed) -> Result<(), Failure> {
+    let Some(Place { key, api, .. }) = &seen.place else { return Ok(()) };
+    seen.object = match api.get_opt(&key.name).await? {
+        Some(object) => Known::Present(json(&object)?),
+        None => Known::Absent,
     };
     Ok(())
 }
 
-fn find<'a>(seen: &'a Observed, key: &ObjectKey) -> Option<&'a Object> {
-    seen.objects.iter().find(|object| object.key == *key)
+fn place(seen: &Observed) -> Result<&Place, Stopped> {
+    seen.place.as_ref().ok_or_else(|| Stopped::Unanswered(Failure::Invalid("the kind is not served".to_owned())))
 }
 
-fn standing(seen: &Observed, key: &ObjectKey) -> Result<Option<DynamicObject>, Failure> {
-    let present = find(seen, key).and_then(|object| object.present.clone());
-    present.map(serde_json::from_value).transpose().map_err(|e| Failure::Invalid(e.to_string()))
-}
-
-fn parse(object: Value) -> Result<(ObjectKey, DynamicObject), Failure> {
-    let key = Identity::of(&object).key();
-    let object = serde_json::from_value(object).map_err(|e| Failure::Invalid(format!("{key}: {e}")))?;
-    Ok((key, object))
-}
-
-fn api(member: &Member, seen: &Observed, key: &ObjectKey) -> Api<DynamicObject> {
-    match find(seen, key) {
-        Some(object) => object.served.api(&member.client, &key.namespace),
-        // Every effect is about an object that was observed; were it not, the request would be refused by its path.
-        None => Api::all_with(member.client.clone(), &kube::core::ApiResource::from_gvk(&gvk_of(key))),
+fn standing(seen: &Observed) -> Result<Option<DynamicObject>, Stopped> {
+    match &seen.object {
+        Known::Present(object) => parse(object.clone()).map(Some),
+        Known::Unknown | Known::Absent => Ok(None),
     }
 }
 
-fn gvk_of(key: &ObjectKey) -> kube::api::GroupVersionKind {
-    kube::api::GroupVersionKind::gvk(&key.gvk.group, &key.gvk.version, &key.gvk.kind)
-}
-
-fn cache(member: &Member, key: &ObjectKey) -> Option<ironclad_runtime::Informer<DynamicObject>> {
-    member.objects.watched(&key.gvk).map(|(_, cache)| cache)
-}
-
-/// `Applied` False goes out at once (propagation.md 1.1).
-fn is_bad_news(part: &StatusPart) -> bool {
-    part.conditions.iter().any(|condition| condition.type_ == APPLIED && condition.status == conditions::FALSE)
+fn parse(object: Value) -> Result<DynamicObject, Stopped> {
+    serde_json::from_value(object).map_err(|e| Stopped::Refused(Failure::Invalid(e.to_string())))
 }

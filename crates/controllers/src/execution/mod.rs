@@ -10,7 +10,6 @@ use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{drift, execute};
 use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use kube::{ResourceExt as _, api::DynamicObject};
-use serde_json::Value;
 
 use crate::{
     Context, Member,
@@ -34,7 +33,7 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
 
 async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Failure> {
     let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
-    let plan = observed.decide(cx, execute::decide);
+    let plan = observed.decide(cx.seam.clock.wall_seconds(), execute::decide);
     apply::apply(cx, member, &mut observed, plan).await
 }
 
@@ -77,21 +76,20 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
 /// Objects of a member changed: drift gives their Work a turn, and their status is reported.
 pub(crate) fn on_member_object(works: Queue<Arc<str>>, statuses: Queue<ObjectKey>) -> OnChange {
     Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
-        let (old, new) = (value(change.old.as_deref()), value(change.new.as_deref()));
-        if let (Some(object), Some(_)) = (&change.new, drift::report(old.as_ref(), new.as_ref())) {
+        let (old, new) = (change.old.as_deref().map(cached), change.new.as_deref().map(cached));
+        if let Some(object) = change.new.as_ref().filter(|_| drift::changes_status(old, new)) {
             statuses.add(object_key(gvk, object));
         }
-        // The overlay tells the answers to our own writes from what others do; what is only listed is no change.
-        if change.ours || change.old.is_none() {
+        // What we wrote ourselves is no drift.
+        if change.ours || !drift::requeues(old, new) {
             return;
         }
-        if let Some(work) = drift::repair(old.as_ref(), new.as_ref(), Some("")) {
-            works.add(work.name);
+        if let Some((_, work)) = drift::work_of(old.map(|o| o.0), new.map(|n| n.0)) {
+            works.add(work.into());
         }
     })
 }
 
-fn value(object: Option<&DynamicObject>) -> Option<Value> {
-    // A cached object came out of JSON and goes back into it.
-    object.and_then(|object| serde_json::to_value(object).ok())
+fn cached(object: &DynamicObject) -> drift::Cached<'_> {
+    (&object.metadata, &object.data)
 }

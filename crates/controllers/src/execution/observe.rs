@@ -1,85 +1,100 @@
-//! What is seen of one Work and its objects in the member.
+//! What is seen of one Work and its object in the member.
 
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::execute::{self, Effect, Seen};
-use ironclad_runtime::Failure;
+use ironclad_propagation::execute::{self, Effect, Seen, Served};
+use ironclad_runtime::{Failure, Informer};
+use jiff::Timestamp;
+use kube::{Api, api::DynamicObject};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Context, Member, mapper::Served};
+use crate::{Context, Member};
 
-/// How long a pass waits for the first list of a kind; then it comes again with back-off.
-const SYNC_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a pass waits for the first list of a kind before it asks for the one object instead.
+const SYNC_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The Work; its version is the one to write over.
     pub(super) work: Arc<Work>,
-    /// The Work with its status as it will stand.
+    /// Where its object lives, if the control plane knows the kind.
+    pub(super) place: Option<Place>,
+    /// What is known of the object in the member.
+    pub(super) object: Known,
     seen_work: Arc<Work>,
     cluster: Option<Arc<Cluster>>,
-    /// What stands in the member for each manifest.
-    pub(super) objects: Vec<Object>,
     interpreter: Interpreter,
 }
 
-/// One manifest's object in the member.
-pub(super) struct Object {
-    /// Which one.
+/// What is known of an object in a member.
+pub(super) enum Known {
+    Unknown,
+    Absent,
+    Present(Value),
+}
+
+/// Where an object of a member is written and cached.
+pub(super) struct Place {
     pub(super) key: ObjectKey,
-    /// How its kind is served.
-    pub(super) served: Arc<Served>,
-    /// What stands there.
-    pub(super) present: Option<Value>,
+    pub(super) api: Api<DynamicObject>,
+    pub(super) cache: Informer<DynamicObject>,
 }
 
 impl Observed {
     /// Decides over the snapshot.
-    pub(super) fn decide(&self, cx: &Context, decide: impl FnOnce(&Seen<'_>) -> Plan<Effect>) -> Plan<Effect> {
-        let members: Vec<execute::Member<'_>> = self
-            .objects
-            .iter()
-            .map(|object| execute::Member { object: object.present.as_ref(), replicas_path: None })
-            .collect();
-        decide(&Seen {
+    pub(super) fn decide(
+        &self,
+        now: Timestamp,
+        decide: impl FnOnce(&Seen<'_>, Timestamp) -> Plan<Effect>,
+    ) -> Plan<Effect> {
+        let object = match &self.object {
+            Known::Unknown => execute::Observed::Unknown,
+            Known::Absent => execute::Observed::Absent,
+            Known::Present(object) => execute::Observed::Present(object),
+        };
+        let seen = Seen {
             work: &self.seen_work,
             cluster: self.cluster.as_deref(),
-            members: &members,
+            connected: true,
+            object,
+            served: if self.place.is_some() { Served::Yes } else { Served::No },
+            replicas_path: None,
             interpreter: &self.interpreter,
-            now: cx.seam.clock.wall_seconds(),
-        })
+        };
+        decide(&seen, now)
     }
 }
 
 pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
     let Some(work) = cx.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
-    let seen_work = cx.work_as_written(&work);
-    let cluster = cx.clusters.get("", &member.name.0);
-    let mut objects = Vec::new();
-    if execute::needs_member(&work, cluster.as_deref()) {
-        for key in execute::member_keys(&work) {
-            let Some(informer) = member.objects.informer(&key.gvk).await? else {
-                return Err(Failure::Invalid(format!(
-                    "the control plane does not serve {}, the kind of {key}: install its CustomResourceDefinition",
-                    key.gvk
-                )));
+    let mut observed = Observed {
+        seen_work: cx.work_as_written(&work),
+        cluster: cx.clusters.get("", &member.name.0),
+        place: None,
+        object: Known::Unknown,
+        interpreter: cx.interpreter.clone(),
+        work,
+    };
+    let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };
+    if let Some(cache) = member.objects.informer(&key.gvk).await? {
+        if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
+            observed.object = match cache.get(&key.namespace, &key.name) {
+                Some(object) => Known::Present(json(&object)?),
+                None => Known::Absent,
             };
-            if timeout(SYNC_DEADLINE, informer.synced()).await.is_err() {
-                let why = informer.trouble().unwrap_or_else(|| "no answer".to_owned());
-                return Err(Failure::Unavailable(format!("listing {} in {}: {why}", key.gvk, member.name)));
-            }
-            let Some((served, _)) = member.objects.watched(&key.gvk) else { continue };
-            let present = informer
-                .get(&key.namespace, &key.name)
-                .map(|object| serde_json::to_value(&*object))
-                .transpose()
-                .map_err(|e| Failure::Invalid(e.to_string()))?;
-            objects.push(Object { key, served, present });
         }
+        observed.place = member.objects.watched(&key.gvk).map(|(served, cache)| {
+            let api = served.api(&member.client, &key.namespace);
+            Place { key, api, cache }
+        });
     }
-    Ok(Some(Observed { work, seen_work, cluster, objects, interpreter: cx.interpreter.clone() }))
+    Ok(Some(observed))
+}
+
+pub(super) fn json(object: &DynamicObject) -> Result<Value, Failure> {
+    serde_json::to_value(object).map_err(|e| Failure::Invalid(e.to_string()))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ironclad_api::names;
 use ironclad_fleet::ObjectKey;
 use ironclad_propagation::{
     drift,
@@ -30,9 +29,10 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
 /// It only reads caches and wants a status: nothing to wait for.
 fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
     let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
+    let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
+        return Ok(Next::Forget);
+    };
     let object: Value = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
-    let Some(named) = drift::work_of(&object) else { return Ok(Next::Forget) };
-    let work_key = Key::new(&names::execution_namespace(&named.cluster.0), &named.name);
     let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
     let seen_work = cx.work_as_written(&work);
     let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter });

@@ -1,3 +1,9 @@
-//! Tests of the testkit, and of the whole product with it.
+//! What is proved with the whole product: in virtual time, as a process, and on real Kubernetes.
 
+mod bad_input;
+mod kill_loop;
 mod real_env;
+mod road;
+mod road_real;
+mod road_sim;
+mod road_up;

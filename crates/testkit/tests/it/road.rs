@@ -10,7 +10,7 @@ use serde_json::Value;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Walks the road with kubectl for the control plane and for each member, `member1` first.
-pub async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
+pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=members.len()).map(|n| format!("member{n}")).collect();
     duplicated(plane, members, &names).await.context("a Duplicated Deployment")?;
     weighted(plane, members).await.context("a Deployment divided by static weights")
@@ -30,7 +30,11 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
     until("the binding says where it went and that it was applied", DEADLINE, async || {
         let binding = get(plane, "resourcebinding", "web-deployment").await?;
         for condition in ["Scheduled", "FullyApplied"] {
-            ensure!(condition_is_true(&binding, condition), "{condition} is not True: {}", binding["status"]["conditions"]);
+            ensure!(
+                condition_is_true(&binding, condition),
+                "{condition} is not True: {}",
+                binding["status"]["conditions"]
+            );
         }
         let reported = binding["status"]["aggregatedStatus"].as_array().context("no aggregatedStatus")?;
         ensure!(reported.len() == names.len(), "{} members report", reported.len());
@@ -40,14 +44,14 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
     .await?;
     for name in names {
         let namespace = format!("karmada-es-{name}");
-        let works: Value =
-            serde_json::from_str(&plane.run(["get", "works", "-n", &namespace, "-o", "json"]).await?)?;
+        let works: Value = serde_json::from_str(&plane.run(["get", "works", "-n", &namespace, "-o", "json"]).await?)?;
         let work = &works["items"][0];
         ensure!(condition_is_true(work, "Applied"), "the Work in {namespace} is not applied: {}", work["status"]);
     }
 
     plane.run(["scale", "deployment", "web", "--replicas=3"]).await?;
-    everywhere(members, "web", |d| Ok(ensure!(d["spec"]["replicas"] == 3, "replicas {}", d["spec"]["replicas"]))).await?;
+    everywhere(members, "web", |d| Ok(ensure!(d["spec"]["replicas"] == 3, "replicas {}", d["spec"]["replicas"])))
+        .await?;
     settled(plane, "web", 3 * count).await?;
 
     plane.run(["set", "image", "deployment/web", "web=registry.example/web:2"]).await?;
@@ -144,7 +148,7 @@ fn condition_is_true(object: &Value, type_: &str) -> bool {
 }
 
 /// A Deployment as users write it.
-pub fn deployment(name: &str, replicas: u32) -> String {
+pub(crate) fn deployment(name: &str, replicas: u32) -> String {
     format!(
         "apiVersion: apps/v1
 kind: Deployment
@@ -163,7 +167,7 @@ spec:
 }
 
 /// A PropagationPolicy for the Deployment of this name.
-pub fn policy(name: &str, placement: &str) -> String {
+pub(crate) fn policy(name: &str, placement: &str) -> String {
     format!(
         "apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy

@@ -1,0 +1,94 @@
+//! `up --demo`: applies the sample and shows where it went.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use ironclad_api::work::ResourceBinding;
+use ironclad_seam::Clock;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, GroupVersionKind, PostParams},
+    core::ApiResource,
+};
+use serde_json::Value;
+
+const SAMPLE: &str = include_str!("../../../samples/web.yaml");
+/// The sample is settled long before, or something is wrong.
+const DEADLINE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Applies the sample, waits until it runs, and prints where.
+///
+/// # Errors
+/// If something of it is refused, or does not run in time.
+pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> anyhow::Result<()> {
+    let mut templates = Vec::new();
+    for text in SAMPLE.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(text).context("the sample that is part of this program")?;
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let types = object.types.clone().context("the sample names its kinds")?;
+        let gvk = GroupVersionKind::try_from(types)?;
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &ApiResource::from_gvk(&gvk));
+        match api.create(&PostParams::default(), &object).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(e) => {
+                return Err(anyhow::Error::new(e).context(format!("applying {} {}", gvk.kind, object.name_any())));
+            }
+        }
+        if gvk.kind == "Deployment" {
+            templates.push(object.name_any());
+        }
+    }
+    let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), "default");
+    let began = clock.mono();
+    let rows = loop {
+        if let Some(rows) = settled(&bindings, &templates).await? {
+            break rows;
+        }
+        if clock.mono() - began > DEADLINE {
+            bail!(
+                "the sample does not run after {} s\n  try: kubectl --kubeconfig {kubeconfig} get resourcebindings -o yaml",
+                DEADLINE.as_secs()
+            );
+        }
+        clock.sleep(LOOK).await;
+    };
+    println!(
+        "{:<20} {:<10} {:>8} {:>6} {:<8} {:<8}",
+        "DEPLOYMENT", "CLUSTER", "REPLICAS", "READY", "APPLIED", "HEALTH"
+    );
+    for row in rows {
+        println!("{row}");
+    }
+    println!("look: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A");
+    println!("      kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods");
+    Ok(())
+}
+
+/// The rows of the table, once every template runs everywhere it was sent to.
+async fn settled(bindings: &Api<ResourceBinding>, templates: &[String]) -> anyhow::Result<Option<Vec<String>>> {
+    let mut rows = Vec::new();
+    for template in templates {
+        let Some(binding) = bindings.get_opt(&format!("{template}-deployment")).await? else { return Ok(None) };
+        let Some(status) = &binding.status else { return Ok(None) };
+        if binding.spec.clusters.is_empty() {
+            return Ok(None);
+        }
+        for target in &binding.spec.clusters {
+            let Some(item) = status.aggregated_status.iter().find(|i| i.cluster_name == target.name) else {
+                return Ok(None);
+            };
+            let ready = item.status.as_ref().and_then(|s| s["readyReplicas"].as_i64()).unwrap_or(0);
+            if ready != i64::from(target.replicas) || !item.applied {
+                return Ok(None);
+            }
+            let health = item.health.map(|h| format!("{h:?}")).unwrap_or_default();
+            rows.push(format!(
+                "{:<20} {:<10} {:>8} {:>6} {:<8} {:<8}",
+                template, target.name, target.replicas, ready, item.applied, health
+            ));
+        }
+    }
+    Ok(Some(rows))
+}

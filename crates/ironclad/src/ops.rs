@@ -1,0 +1,112 @@
+//! The ops listener: health, readiness and metrics, on loopback unless asked otherwise (operations.md 7.2).
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use axum::{
+    Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse, routing::get,
+};
+use ironclad_runtime::Traffic;
+use ironclad_seam::Tasks;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
+    metrics::{MetricType, counter::ConstCounter},
+    registry::Registry,
+};
+use std::sync::atomic::Ordering;
+
+/// What the listener shows.
+#[derive(Clone)]
+pub(crate) struct Ops {
+    registry: Arc<Registry>,
+    ready: Arc<dyn Fn() -> Vec<(&'static str, bool)> + Send + Sync>,
+}
+
+impl Ops {
+    /// Shows these clients' traffic, and readiness by these named checks.
+    pub(crate) fn new(
+        traffic: Vec<(&'static str, Arc<Traffic>)>,
+        ready: impl Fn() -> Vec<(&'static str, bool)> + Send + Sync + 'static,
+    ) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Requests(traffic)));
+        Self { registry: Arc::new(registry), ready: Arc::new(ready) }
+    }
+
+    /// Listens until the tasks are stopped. The address `0` switches it off.
+    ///
+    /// # Errors
+    /// If the address is none or taken.
+    pub(crate) async fn start(self, address: &str, tasks: &Tasks) -> anyhow::Result<()> {
+        if address == "0" {
+            return Ok(());
+        }
+        let Ok(socket) = address.parse::<SocketAddr>() else {
+            bail!(
+                "--metrics-bind-address {address:?} is not an address and port\n  try: 127.0.0.1:10357, or 0 for none"
+            );
+        };
+        let listener = tokio::net::TcpListener::bind(socket).await.with_context(|| {
+            format!(
+                "listening on {socket} for health and metrics\n  try: another --metrics-bind-address, or 0 for none"
+            )
+        })?;
+        let router = Router::new()
+            .route("/metrics", get(metrics))
+            .route("/healthz", get(|| async { "ok" }))
+            .route("/livez", get(|| async { "ok" }))
+            .route("/readyz", get(readyz))
+            .with_state(self);
+        let stopping = tasks.clone();
+        tasks.spawn("ops", async move {
+            let serve = axum::serve(listener, router).with_graceful_shutdown(async move { stopping.stopping().await });
+            if let Err(error) = serve.await {
+                tracing::error!(%error, "the ops listener ended");
+            }
+        });
+        Ok(())
+    }
+}
+
+async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
+    let mut text = String::new();
+    match encode(&mut text, &ops.registry) {
+        Ok(()) => {
+            (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+        }
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain; charset=utf-8")], e.to_string()),
+    }
+}
+
+async fn readyz(State(ops): State<Ops>) -> impl IntoResponse {
+    let checks = (ops.ready)();
+    let all = checks.iter().all(|(_, ok)| *ok);
+    let mut text = String::new();
+    for (name, ok) in checks {
+        text.push_str(&format!("[{}]{name} {}\n", if ok { '+' } else { '-' }, if ok { "ok" } else { "not yet" }));
+    }
+    text.push_str(if all { "readyz check passed\n" } else { "readyz check failed\n" });
+    (if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}
+
+#[derive(Debug)]
+struct Requests(Vec<(&'static str, Arc<Traffic>)>);
+
+impl Collector for Requests {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let mut family = encoder.encode_descriptor(
+            "ironclad_client_requests",
+            "Requests of our own, by the server they go to and their kind",
+            None,
+            MetricType::Counter,
+        )?;
+        for (server, traffic) in &self.0 {
+            for (kind, counter) in [("read", &traffic.reads), ("watch", &traffic.watches), ("write", &traffic.writes)] {
+                let labels = [("server", *server), ("kind", kind)];
+                ConstCounter::new(counter.load(Ordering::Relaxed)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

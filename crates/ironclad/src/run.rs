@@ -1,0 +1,96 @@
+//! `ironclad run`: the controllers against an existing kube-apiserver.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::bail;
+use ironclad_controllers::{Context, NetworkConnector};
+use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
+use ironclad_seam::Seam;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use kube::{Api, Client, api::ListParams, discovery};
+
+use crate::{ops::Ops, signals};
+
+/// Run the controllers against an existing kube-apiserver.
+///
+/// The kube-controller-manager beside that kube-apiserver may run only the controllers that keep objects (namespace, garbage
+/// collector, service accounts, certificates): a stock one would start the templates in the control plane itself.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad crds --install --kubeconfig plane.kubeconfig
+  ironclad run --kubeconfig plane.kubeconfig
+  ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
+pub(crate) struct RunArgs {
+    /// Kubeconfig of the control plane
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+    /// Context in that kubeconfig [default: its current context]
+    #[arg(long, alias = "karmada-context", value_name = "NAME")]
+    pub context: Option<String>,
+    /// Where health and metrics are served, 0 for nowhere
+    #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
+    pub metrics_bind_address: String,
+}
+
+/// Runs until SIGTERM or ctrl-c.
+///
+/// # Errors
+/// If the control plane can't be reached or lacks our CRDs, or the ops address is taken.
+pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let seam = Seam::system("ironclad");
+    let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
+    let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
+    let server = config.cluster_url.to_string();
+    let client = client_from_kubeconfig(config, plane.clone())?;
+    require_crds(&client, &server).await?;
+    warn_of_started_templates(&client).await;
+
+    let connector = Arc::new(NetworkConnector::new(members.clone()));
+    let context = Context::new(client, seam.clone(), connector);
+    let checked = context.clone();
+    Ops::new(vec![("plane", plane), ("members", members)], move || vec![("caches", checked.is_synced())])
+        .start(&args.metrics_bind_address, &seam.tasks)
+        .await?;
+    eprintln!("controllers start against {server}");
+    ironclad_controllers::start(&context).await;
+    println!("ready: controllers run against {server}");
+    signals::stopped().await;
+    eprintln!("stopping");
+    seam.tasks.stop();
+    seam.tasks.kill();
+    Ok(())
+}
+
+async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
+    for group in ["work.karmada.io", "policy.karmada.io", "cluster.karmada.io"] {
+        match discovery::group(client, group).await {
+            Ok(_) => {}
+            Err(kube::Error::Discovery(_)) => bail!(
+                "the control plane {server} does not serve {group}\n  because our CustomResourceDefinitions are not installed there\n  \
+                 try: ironclad crds --install --kubeconfig FILE"
+            ),
+            Err(kube::Error::Api(status)) if status.code == 404 => bail!(
+                "the control plane {server} does not serve {group}\n  because our CustomResourceDefinitions are not installed there\n  \
+                 try: ironclad crds --install --kubeconfig FILE"
+            ),
+            Err(other) => {
+                return Err(anyhow::Error::new(other).context(format!("asking {server} what it serves")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A stock kube-controller-manager beside the control plane acts on templates (operations.md 2.16).
+async fn warn_of_started_templates(client: &Client) {
+    let sets: Api<ReplicaSet> = Api::all(client.clone());
+    let Ok(list) = sets.list(&ListParams::default().limit(1)).await else { return };
+    if let Some(set) = list.items.first() {
+        tracing::warn!(
+            namespace = set.metadata.namespace.as_deref().unwrap_or_default(),
+            replica_set = set.metadata.name.as_deref().unwrap_or_default(),
+            "the control plane holds ReplicaSets: its kube-controller-manager runs the deployment controller and starts templates \
+             itself; give it --controllers=namespace,garbagecollector,serviceaccount,serviceaccount-token,ttl-after-finished"
+        );
+    }
+}

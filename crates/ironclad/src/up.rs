@@ -1,0 +1,203 @@
+//! `ironclad up`: an embedded control plane, all controllers and simulated members in one process.
+
+mod members;
+mod place;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use ironclad_api::{
+    crds::{crds, simulated_cluster_crd},
+    namespaces,
+};
+use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
+use ironclad_controllers::{Context, NetworkConnector};
+use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
+use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_seam::Seam;
+use ironclad_store::{Commit, Engine, RedbBackend};
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::net::TcpListener;
+
+use crate::{demo, ops::Ops, signals};
+use members::SimulatedMembers;
+
+/// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
+///
+/// The same --data-dir resumes where it was. ctrl-c or SIGTERM ends it cleanly.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad up --demo
+  ironclad up --clusters 5 --data-dir /var/lib/ironclad
+  kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig get clusters
+  kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig --context member1 get pods -A")]
+pub(crate) struct UpArgs {
+    /// Simulated members; more are added on a later start if the number is larger
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub clusters: u32,
+    /// Where everything is kept [default: $XDG_DATA_HOME/ironclad, else ~/.local/share/ironclad]
+    #[arg(long, env = "IRONCLAD_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where the API is served, with TLS
+    #[arg(long, env = "IRONCLAD_LISTEN", default_value = "127.0.0.1:6443", value_name = "ADDRESS:PORT")]
+    pub listen: String,
+    /// Where the kubeconfig is written [default: DIR/kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Apply a sample and show where it went
+    #[arg(long)]
+    pub demo: bool,
+    /// Where health and metrics are served, 0 for nowhere
+    #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
+    pub metrics_bind_address: String,
+}
+
+/// Runs until SIGTERM or ctrl-c.
+///
+/// # Errors
+/// If the data directory can't be used, an address is taken, or a part does not start.
+pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let seam = Seam::system("ironclad");
+    let data_dir = match &args.data_dir {
+        Some(dir) => dir.clone(),
+        None => place::default_data_dir()?,
+    };
+    let listener = listen(&args.listen).await?;
+    let endpoint = format!("https://{}", listener.local_addr()?);
+
+    let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
+    let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
+    let plane_seam = seam.child("plane");
+    let options = ServerOptions { name: "plane".to_owned(), ..ServerOptions::default() };
+    let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
+    let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
+    let (server, tls) = (plane.clone(), credentials.server_config()?);
+    plane_seam.tasks.spawn("serve", async move {
+        if let Err(error) = server.serve(listener, tls).await {
+            tracing::error!(%error, "the API listener ended");
+        }
+    });
+    println!("control plane serves {endpoint}, data in {}", data_dir.display());
+
+    let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
+    install_crds(&admin).await?;
+    ensure_namespace(&admin, namespaces::CLUSTER).await?;
+    start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), credentials.ca());
+
+    let simulated = SimulatedMembers::start(&admin, &engine, &seam, &data_dir, args.clusters, &args.listen).await?;
+    if !simulated.names().is_empty() {
+        println!("simulated members: {}", simulated.names().join(", "));
+    }
+    let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
+    write_kubeconfig(&kubeconfig, &credentials, &endpoint, &simulated)?;
+    println!("kubeconfig: {}", kubeconfig.display());
+
+    let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
+    let client = in_process_client(plane.in_process(Identity::admin("ironclad-controllers")), to_plane.clone());
+    let network = NetworkConnector::new(to_members.clone());
+    let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
+    let controllers = seam.child("controllers");
+    let context = Context::new(client, controllers.clone(), connector);
+    let checked = context.clone();
+    Ops::new(vec![("plane", to_plane), ("members", to_members)], move || vec![("caches", checked.is_synced())])
+        .start(&args.metrics_bind_address, &seam.tasks)
+        .await?;
+    ironclad_controllers::start(&context).await;
+    println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
+
+    if args.demo {
+        if args.clusters < 3 {
+            bail!("--demo needs three members\n  try: --clusters 3");
+        }
+        demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
+    }
+    signals::stopped().await;
+    eprintln!("stopping");
+    // Controllers first, so that nothing of ours fails against a server that is going.
+    controllers.tasks.kill();
+    plane_seam.tasks.stop();
+    seam.tasks.kill();
+    engine.close();
+    Ok(())
+}
+
+/// What keeps the control plane's objects in order; nothing that would start templates.
+fn start_plane_controllers(client: Client, seam: &Seam, root_certificate: &str) {
+    let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
+    let options = kubecontrollers::Options {
+        controllers: Controller::PLANE.to_vec(),
+        root_certificate: Some(root_certificate.to_owned()),
+    };
+    kubecontrollers::start(&cluster, &options);
+    cluster.caches.start(&client, seam);
+}
+
+async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    let Ok(socket) = address.parse::<SocketAddr>() else {
+        bail!("--listen {address:?} is not an address and port\n  try: --listen 127.0.0.1:6443");
+    };
+    match TcpListener::bind(socket).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let holder = place::holder_of(socket).map(|who| format!(" by {who}")).unwrap_or_default();
+            bail!("{socket} is in use{holder}\n  try: another --listen ADDRESS:PORT, or end what holds it")
+        }
+        Err(error) => {
+            Err(anyhow::Error::new(error)
+                .context(format!("listening on {socket}\n  try: another --listen ADDRESS:PORT")))
+        }
+    }
+}
+
+/// Installs our kinds; those that stand already are left alone unless they differ.
+async fn install_crds(admin: &Client) -> anyhow::Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let present = api.list(&kube::api::ListParams::default()).await?;
+    for definition in crds().into_iter().chain([simulated_cluster_crd()]) {
+        let name = definition.metadata.name.clone().unwrap_or_default();
+        match present.items.iter().find(|c| c.metadata.name.as_deref() == Some(&name)) {
+            None => {
+                api.create(&PostParams::default(), &definition)
+                    .await
+                    .with_context(|| format!("installing CRD {name}"))?;
+            }
+            Some(old) if old.spec != definition.spec => {
+                let mut new = definition;
+                new.metadata.resource_version = old.metadata.resource_version.clone();
+                api.replace(&name, &PostParams::default(), &new)
+                    .await
+                    .with_context(|| format!("updating CRD {name}"))?;
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn ensure_namespace(admin: &Client, name: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(admin.clone());
+    if api.get_opt(name).await?.is_none() {
+        let namespace = Namespace {
+            metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
+            ..Namespace::default()
+        };
+        api.create(&PostParams::default(), &namespace).await.with_context(|| format!("creating namespace {name}"))?;
+    }
+    Ok(())
+}
+
+fn write_kubeconfig(
+    path: &std::path::Path,
+    plane: &pki::Pki,
+    endpoint: &str,
+    simulated: &SimulatedMembers,
+) -> anyhow::Result<()> {
+    let mut contexts = vec![plane.admin_context("ironclad", endpoint)];
+    contexts.extend(simulated.list().map(|member| member.pki.admin_context(&member.name, &member.endpoint)));
+    let text = pki::kubeconfig(&contexts);
+    pki::write_private(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! The product as a child process, and what the kernel says it used.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+
+/// Ticks per second of the kernel's CPU accounting; Linux has had no other value for user space in decades.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A running `ironclad`, killed when dropped.
+pub(crate) struct Product {
+    child: Child,
+}
+
+/// What a process used so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Used {
+    /// User and system CPU seconds.
+    pub cpu_seconds: f64,
+    /// The largest resident size so far, MiB.
+    pub peak_mib: f64,
+    /// The resident size now, MiB.
+    pub resident_mib: f64,
+}
+
+/// The binary to measure.
+pub(crate) fn binary() -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os("IRONCLAD_BIN").context("IRONCLAD_BIN is not set\n  try: cargo xtask bench NAME")?;
+    Ok(PathBuf::from(path))
+}
+
+impl Product {
+    /// Starts it and waits for the line that starts with `ready`.
+    pub(crate) fn start(binary: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        let mut child = Command::new(binary)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {}", binary.display()))?;
+        let stdout = child.stdout.take().context("the child's stdout was piped a moment ago")?;
+        let mut lines = BufReader::new(stdout).lines();
+        loop {
+            match lines.next() {
+                Some(Ok(line)) if line.starts_with("ready") => break,
+                Some(Ok(_)) => {}
+                Some(Err(e)) => return Err(e.into()),
+                None => bail!("{} {} ended before it was ready", binary.display(), args.join(" ")),
+            }
+        }
+        drain(lines);
+        Ok(Self { child })
+    }
+
+    /// What it used so far.
+    pub(crate) fn used(&self) -> anyhow::Result<Used> {
+        let proc = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let stat = std::fs::read_to_string(proc.join("stat"))?;
+        let after_name = stat.rsplit_once(')').context("stat without a name")?.1;
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+        let status = std::fs::read_to_string(proc.join("status"))?;
+        let mib = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+                .unwrap_or(0.0)
+                / 1024.0
+        };
+        Ok(Used {
+            cpu_seconds: (ticks(11) + ticks(12)) / TICKS_PER_SECOND,
+            peak_mib: mib("VmHWM:"),
+            resident_mib: mib("VmRSS:"),
+        })
+    }
+}
+
+/// Keeps reading, so that the child never waits for a full pipe.
+#[allow(clippy::disallowed_methods, reason = "a bench is outside the simulation")]
+fn drain(lines: std::io::Lines<BufReader<std::process::ChildStdout>>) {
+    std::thread::spawn(move || lines.for_each(drop));
+}
+
+impl Drop for Product {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The writes that the product sent to the control plane so far, from its metrics.
+pub(crate) async fn plane_writes(address: &str) -> anyhow::Result<u64> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::time::timeout(Duration::from_secs(5), tokio::net::TcpStream::connect(address)).await??;
+    stream
+        .write_all(format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
+        .await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    let line = text
+        .lines()
+        .find(|l| l.starts_with("ironclad_client_requests_total") && l.contains("plane") && l.contains("write"))
+        .context("the metrics lack ironclad_client_requests_total{server=\"plane\",kind=\"write\"}")?;
+    Ok(line.rsplit(' ').next().unwrap_or("0").parse::<f64>()? as u64)
+}
+
+/// A port of loopback that was free a moment ago.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}

@@ -1,0 +1,341 @@
+//! `bench propagate`: from the create of a Deployment to its settled status.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ironclad_api::{
+    annotations, conditions,
+    work::{ResourceBinding, Work},
+};
+use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
+use ironclad_seam::{Clock, Tasks};
+use ironclad_testkit::real;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::{DynamicObject, GroupVersionKind, PostParams},
+    core::ApiResource,
+    runtime::watcher,
+};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::process::{Product, Used, binary, free_port, plane_writes};
+
+/// How long the whole may take before it counts as stuck.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// Deployments created at once.
+const CREATING: usize = 8;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Deployments to create
+    #[arg(long, default_value_t = 100)]
+    deployments: usize,
+    /// Members that each of them goes to
+    #[arg(long, default_value_t = 3)]
+    members: usize,
+    /// Replicas of each in every member
+    #[arg(long, default_value_t = 2)]
+    replicas: i32,
+    /// On real kube-apiservers instead of `ironclad up`
+    #[arg(long)]
+    real: bool,
+}
+
+/// When each stage was first seen for one Deployment.
+#[derive(Default, Clone)]
+struct Seen {
+    created: Option<Instant>,
+    scheduled: Option<Instant>,
+    works: BTreeSet<String>,
+    all_works: Option<Instant>,
+    members: BTreeSet<usize>,
+    present: Option<Instant>,
+    settled: Option<Instant>,
+}
+
+type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
+
+/// Measures and prints.
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let tasks = Tasks::new("bench");
+    let world = if args.real { World::real(args.members).await? } else { World::up(args.members).await? };
+    let table = Table::default();
+    observe(&world, &table, &tasks, &clock, args.members, args.replicas);
+    world.apply_policy().await?;
+
+    let (before, writes_before) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let began = clock.mono();
+    let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
+    stream::iter(0..args.deployments)
+        .map(|n| {
+            let (api, table, clock) = (api.clone(), table.clone(), clock.clone());
+            async move {
+                let name = format!("bench-{n:05}");
+                table.lock().entry(name.clone()).or_default().created = Some(clock.mono());
+                api.create(&PostParams::default(), &deployment(&name, args.replicas)?).await?;
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(CREATING)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let created = clock.mono() - began;
+    loop {
+        let settled = table.lock().values().filter(|s| s.settled.is_some()).count();
+        if settled == args.deployments {
+            break;
+        }
+        ensure!(
+            clock.mono() - began < DEADLINE,
+            "only {settled} of {} Deployments settled within {DEADLINE:?}",
+            args.deployments
+        );
+        clock.sleep(Duration::from_millis(20)).await;
+    }
+    let whole = clock.mono() - began;
+    // What is still held back by the coalescing writers belongs to the bill.
+    clock.sleep(Duration::from_secs(4)).await;
+    let (after, writes_after) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    print(&args, &table, created, whole, (before, after), writes_after - writes_before);
+    tasks.kill();
+    Ok(())
+}
+
+fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (Used, Used), writes: u64) {
+    let n = args.deployments as f64;
+    println!(
+        "{} Deployments of {} replicas to {} members, {}",
+        args.deployments,
+        args.replicas,
+        args.members,
+        if args.real { "real kube-apiservers" } else { "ironclad up" }
+    );
+    println!("{:<22} {:>10} {:>10}", "from create to", "p50 ms", "p99 ms");
+    let rows: [(&str, fn(&Seen) -> Option<Instant>); 4] = [
+        ("scheduled", |s| s.scheduled),
+        ("Works", |s| s.all_works),
+        ("present everywhere", |s| s.present),
+        ("settled", |s| s.settled),
+    ];
+    let table = table.lock();
+    for (name, when) in rows {
+        let mut all: Vec<f64> =
+            table.values().filter_map(|s| Some((when(s)? - s.created?).as_secs_f64() * 1e3)).collect();
+        all.sort_by(f64::total_cmp);
+        println!("{name:<22} {:>10.1} {:>10.1}", at(&all, 0.5), at(&all, 0.99));
+    }
+    println!("created within {:.2} s, all settled after {:.2} s", created.as_secs_f64(), whole.as_secs_f64());
+    println!("write requests of our own to the control plane per Deployment: {:.2}", writes as f64 / n);
+    println!("own CPU per Deployment: {:.1} ms", (used.1.cpu_seconds - used.0.cpu_seconds) * 1e3 / n);
+    println!("own memory: peak {:.1} MiB, now {:.1} MiB", used.1.peak_mib, used.1.resident_mib);
+}
+
+fn at(sorted: &[f64], quantile: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+/// The product, its control plane and its members.
+struct World {
+    product: Product,
+    metrics: String,
+    plane: Client,
+    members: Vec<Client>,
+    _real: Option<real::RealEnv>,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    async fn up(members: usize) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let metrics = format!("127.0.0.1:{}", free_port()?);
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        let data = dir.path().join("data").display().to_string();
+        let count = members.to_string();
+        let product = Product::start(
+            &binary()?,
+            &["up", "--data-dir", &data, "--clusters", &count, "--listen", &listen, "--metrics-bind-address", &metrics],
+        )?;
+        let kubeconfig = dir.path().join("data/kubeconfig");
+        let mut clients = Vec::new();
+        for n in 1..=members {
+            clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
+        }
+        let plane = client(&kubeconfig, Some("ironclad")).await?;
+        Ok(Self { product, metrics, plane, members: clients, _real: None, _dir: dir })
+    }
+
+    async fn real(members: usize) -> anyhow::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let env = real::RealEnv::start(real::Config { members, plane: true, ..real::Config::default() }).await?;
+        let binary = binary()?;
+        let plane_config = env.plane().kubeconfig();
+        let plane_path = plane_config.display().to_string();
+        verb(&binary, &["crds", "--install", "--kubeconfig", &plane_path])?;
+        let metrics = format!("127.0.0.1:{}", free_port()?);
+        let product =
+            Product::start(&binary, &["run", "--kubeconfig", &plane_path, "--metrics-bind-address", &metrics])?;
+        let mut clients = Vec::new();
+        for n in 0..members {
+            let member = env.member(n).kubeconfig();
+            let name = format!("member{}", n + 1);
+            verb(
+                &binary,
+                &["join", &name, "--kubeconfig", &plane_path, "--cluster-kubeconfig", &member.display().to_string()],
+            )?;
+            clients.push(client(&member, None).await?);
+        }
+        let plane = client(&plane_config, None).await?;
+        Ok(Self { product, metrics, plane, members: clients, _real: Some(env), _dir: dir })
+    }
+
+    async fn apply_policy(&self) -> anyhow::Result<()> {
+        let names: Vec<String> = (1..=self.members.len()).map(|n| format!("member{n}")).collect();
+        let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "PropagationPolicy");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "propagationpolicies");
+        let api: Api<DynamicObject> = Api::namespaced_with(self.plane.clone(), "default", &resource);
+        let policy: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "bench"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "placement": {"clusterAffinity": {"clusterNames": names}},
+            },
+        }))?;
+        api.create(&PostParams::default(), &policy).await?;
+        Ok(())
+    }
+}
+
+fn verb(binary: &Path, args: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new(binary).args(args).output()?;
+    if !output.status.success() {
+        bail!("ironclad {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+async fn client(kubeconfig: &PathBuf, context: Option<&str>) -> anyhow::Result<Client> {
+    let config = kubeconfig_client_config(kubeconfig, context).await?;
+    Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
+}
+
+fn deployment(name: &str, replicas: i32) -> anyhow::Result<Deployment> {
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "web", "image": "registry.example/web:1.0"}]},
+            },
+        },
+    }))
+    .context("the bench's own Deployment")
+}
+
+/// Watches everything that a stage is known by.
+fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock, members: usize, replicas: i32) {
+    let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
+    watch(
+        bindings,
+        table,
+        tasks,
+        clock,
+        move |binding, seen, now| {
+            let scheduled = binding.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, "Scheduled"));
+            if scheduled {
+                seen.scheduled.get_or_insert(now);
+            }
+        },
+        |binding| Some(binding.spec.resource.name.clone()),
+    );
+    let works: Api<Work> = Api::all(world.plane.clone());
+    watch(
+        works,
+        table,
+        tasks,
+        clock,
+        move |work, seen, now| {
+            seen.works.extend(work.namespace());
+            if seen.works.len() == members {
+                seen.all_works.get_or_insert(now);
+            }
+        },
+        |work| {
+            work.annotations().get(annotations::RESOURCE_BINDING_NAME)?.strip_suffix("-deployment").map(str::to_owned)
+        },
+    );
+    for (n, member) in world.members.iter().enumerate() {
+        let deployments: Api<Deployment> = Api::namespaced(member.clone(), "default");
+        watch(
+            deployments,
+            table,
+            tasks,
+            clock,
+            move |_, seen, now| {
+                seen.members.insert(n);
+                if seen.members.len() == members {
+                    seen.present.get_or_insert(now);
+                }
+            },
+            |d| Some(d.name_any()),
+        );
+    }
+    let templates: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
+    watch(
+        templates,
+        table,
+        tasks,
+        clock,
+        move |template, seen, now| {
+            let want = replicas * i32::try_from(members).unwrap_or(i32::MAX);
+            let status = template.status.clone().unwrap_or_default();
+            let observed = status.observed_generation == template.metadata.generation;
+            if observed && status.ready_replicas == Some(want) && status.available_replicas == Some(want) {
+                seen.settled.get_or_insert(now);
+            }
+        },
+        |d| Some(d.name_any()),
+    );
+}
+
+fn watch<K>(
+    api: Api<K>,
+    table: &Table,
+    tasks: &Tasks,
+    clock: &Clock,
+    note: impl Fn(&K, &mut Seen, Instant) + Send + 'static,
+    name: fn(&K) -> Option<String>,
+) where
+    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let (table, clock, retry) = (table.clone(), clock.clone(), Duration::from_millis(200));
+    tasks.spawn("watch", async move {
+        let mut events = Box::pin(watcher::watcher(api, watcher::Config::default().streaming_lists()));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+                    let Some(name) = name(&object) else { continue };
+                    if let Some(seen) = table.lock().get_mut(&name) {
+                        note(&object, seen, clock.mono());
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => clock.sleep(retry).await,
+            }
+        }
+    });
+}

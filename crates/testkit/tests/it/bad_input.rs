@@ -1,0 +1,86 @@
+//! Bad input at the edges of `ironclad up`, each with the message that a user sees.
+
+use std::{fs, path::Path};
+
+use anyhow::ensure;
+use ironclad_testkit::product::{Product, free_port, ironclad};
+
+fn up_args(data: &Path, listen: &str) -> Vec<String> {
+    [
+        "up",
+        "--data-dir",
+        &data.display().to_string(),
+        "--listen",
+        listen,
+        "--clusters",
+        "1",
+        "--metrics-bind-address",
+        "0",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn listen() -> anyhow::Result<String> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
+}
+
+/// Runs `up`, which must fail, and checks that each of these stands in what it says.
+async fn fails(data: &Path, listen: &str, says: &[&str]) -> anyhow::Result<()> {
+    let output = ironclad(up_args(data, listen)).await?;
+    ensure!(output.code == Some(1), "it must fail with code 1: {output:?}");
+    for part in says {
+        ensure!(output.stderr.contains(part), "{part:?} is missing in: {}", output.stderr);
+    }
+    ensure!(!output.stderr.contains("panicked"), "it panicked: {}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_the_remedy() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let holder = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let address = holder.local_addr()?.to_string();
+    fails(&dir.path().join("data"), &address, &[&address, "in use", "--listen"]).await
+}
+
+#[tokio::test]
+async fn a_data_directory_that_is_in_use_is_named() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let product = Product::start(up_args(&data, &listen()?)).await?;
+    fails(&data, &listen()?, &[&data.display().to_string(), "in use", "--data-dir"]).await?;
+    product.stop().await
+}
+
+#[tokio::test]
+async fn a_data_directory_that_cannot_be_written_is_named() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    // A file where the directory should be: refused for root too, whom permissions don't stop.
+    let file = dir.path().join("file");
+    fs::write(&file, "not a directory")?;
+    let data = file.join("data");
+    fails(&data, &listen()?, &[&data.display().to_string(), "--data-dir"]).await
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    fails(&dir.path().join("data"), "nowhere", &["nowhere", "127.0.0.1:6443"]).await
+}
+
+#[tokio::test]
+async fn a_flag_that_does_not_exist_is_misuse() -> anyhow::Result<()> {
+    let output = ironclad(["up", "--cluster", "3"]).await?;
+    ensure!(output.code == Some(2), "{output:?}");
+    ensure!(output.stderr.contains("--clusters"), "the right flag is not suggested: {}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_is_missing_is_named() -> anyhow::Result<()> {
+    let output = ironclad(["run", "--kubeconfig", "/nonexistent/kubeconfig"]).await?;
+    ensure!(output.code == Some(1), "{output:?}");
+    ensure!(output.stderr.contains("/nonexistent/kubeconfig"), "{}", output.stderr);
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! The road through `ironclad up` and kubectl, its demo, and its ends.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ironclad_testkit::{
+    product::{Product, free_port, ironclad},
+    real::{Binaries, Kubectl, until},
+};
+
+use crate::road;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Path) -> anyhow::Result<Kubectl> {
+    // One context a kubeconfig: what a test says with `kubectl` then can't go to the wrong cluster.
+    let all = std::fs::read_to_string(data.join("kubeconfig"))?;
+    let file = home.join(format!("{context}.kubeconfig"));
+    let current = all.lines().find(|l| l.starts_with("current-context:")).context("no current-context")?;
+    std::fs::write(&file, all.replace(current, &format!("current-context: {context}")))?;
+    Ok(Kubectl::new(binaries, &file, home))
+}
+
+#[tokio::test]
+async fn the_road_through_up() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
+    let path = data.display().to_string();
+    let arguments = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "3", "--metrics-bind-address", "0"];
+    let product = Product::start(arguments).await?;
+    let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
+    let mut members = Vec::new();
+    for n in 1..=3 {
+        members.push(kubectl(&binaries, &data, &format!("member{n}"), dir.path())?);
+    }
+    road::walk(&plane, &members).await?;
+
+    // What stands survives a clean stop, and goes on where it was.
+    plane.apply(&road::deployment("kept", 1)).await?;
+    plane.apply(&road::policy("kept", "clusterAffinity: {clusterNames: [member2]}")).await?;
+    until("kept runs in member2", DEADLINE, async || {
+        let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
+        Ok(ensure!(ready == "1", "readyReplicas {ready:?}"))
+    })
+    .await?;
+    product.stop().await?;
+    let product = Product::start(arguments).await?;
+    plane.run(["scale", "deployment", "kept", "--replicas=2"]).await?;
+    until("kept is scaled in member2 after the restart", DEADLINE, async || {
+        let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
+        Ok(ensure!(ready == "2", "readyReplicas {ready:?}"))
+    })
+    .await?;
+    product.stop().await
+}
+
+#[tokio::test]
+async fn messages_of_bad_placements() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
+    let path = data.display().to_string();
+    let product = Product::start([
+        "up",
+        "--data-dir",
+        &path,
+        "--listen",
+        &listen,
+        "--clusters",
+        "1",
+        "--metrics-bind-address",
+        "0",
+    ])
+    .await?;
+    let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
+    let member = kubectl(&binaries, &data, "member1", dir.path())?;
+
+    // A manifest that can't be parsed, and one with a field that nobody knows.
+    let output = plane.output(["apply", "-f", "-"], "apiVersion: apps/v1\nkind: [Deployment").await?;
+    ensure!(output.code == Some(1) && output.stderr.contains("error parsing"), "{output:?}");
+    let unknown = road::policy("odd", "clusterAfinity: {clusterNames: [member1]}");
+    let output = plane.output(["apply", "-f", "-"], &unknown).await?;
+    ensure!(
+        output.code == Some(1) && output.stderr.contains("unknown field \"spec.placement.clusterAfinity\""),
+        "{output:?}"
+    );
+
+    // A policy that matches nothing says so.
+    plane.apply(&road::policy("lonely", "clusterAffinity: {clusterNames: [member1]}")).await?;
+    says(&plane, "propagationpolicy/lonely", "no template matches the resource selectors yet").await?;
+
+    // A cluster that doesn't exist.
+    plane.apply(&road::deployment("lost", 1)).await?;
+    plane.apply(&road::policy("lost", "clusterAffinity: {clusterNames: [member9]}")).await?;
+    condition(
+        &plane,
+        "resourcebinding/lost-deployment",
+        "Scheduled",
+        "False",
+        "member9 named by the placement does not exist",
+    )
+    .await?;
+
+    // A member that refuses an object: what stands there is not ours.
+    member.apply(&road::deployment("taken", 1)).await?;
+    plane.apply(&road::deployment("taken", 1)).await?;
+    plane.apply(&road::policy("taken", "clusterAffinity: {clusterNames: [member1]}")).await?;
+    condition(&plane, "resourcebinding/taken-deployment", "FullyApplied", "False", "see status.aggregatedStatus")
+        .await?;
+    until("the binding says what the member said", DEADLINE, async || {
+        let message = plane
+            .run([
+                "get",
+                "resourcebinding",
+                "taken-deployment",
+                "-o",
+                "jsonpath={.status.aggregatedStatus[0].appliedMessage}",
+            ])
+            .await?;
+        ensure!(message.contains("already exists in the cluster member1"), "{message}");
+        ensure!(message.contains("Overwrite"), "the remedy is missing: {message}");
+        Ok(())
+    })
+    .await?;
+
+    // A cluster that nobody joined can't be unjoined.
+    let kubeconfig = data.join("kubeconfig").display().to_string();
+    let output = ironclad(["unjoin", "member9", "--kubeconfig", &kubeconfig, "--yes"]).await?;
+    ensure!(output.code == Some(1) && output.stderr.contains("member9"), "{output:?}");
+    product.stop().await
+}
+
+#[tokio::test]
+async fn the_demo_shows_where_the_sample_went() -> anyhow::Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
+    let (product, lines) = Product::start_until(
+        ["up", "--demo", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", "0"],
+        "look:",
+    )
+    .await?;
+    let table = lines.join("\n");
+    for row in ["web                  member1", "web                  member2", "worker               member3"] {
+        ensure!(table.contains(row), "{row:?} is missing in\n{table}");
+    }
+    product.stop().await
+}
+
+async fn condition(plane: &Kubectl, object: &str, type_: &str, status: &str, says: &str) -> anyhow::Result<()> {
+    until(&format!("{object} says {type_} {status}"), DEADLINE, async || {
+        let template = format!("jsonpath={{.status.conditions[?(@.type==\"{type_}\")]}}");
+        let text = plane.run(["get", object, "-o", &template]).await?;
+        ensure!(text.contains(&format!("\"status\":\"{status}\"")) && text.contains(says), "{text}");
+        Ok(())
+    })
+    .await
+}
+
+async fn says(plane: &Kubectl, object: &str, text: &str) -> anyhow::Result<()> {
+    until(&format!("an event of {object}"), DEADLINE, async || {
+        let events = plane.run(["events", "--for", object]).await?;
+        Ok(ensure!(events.contains(text), "{events}"))
+    })
+    .await
+}

@@ -96,6 +96,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> anyhow::Result<()> {
         // On stdout, where the runners' own closing lines are.
         println!("{}", run.totals);
     }
+    for failed in &run.totals.failures {
+        println!("failed: {failed}");
+    }
     for skipped in run.skipped() {
         println!("skipped: {skipped}");
     }
@@ -203,18 +206,22 @@ impl Run<'_> {
     }
 }
 
-/// The closing lines of all runners, added up.
+/// The closing lines of all runners, added up, and the names of what failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     runners: u32,
     passed: u32,
     failed: u32,
     ignored: u32,
+    failures: Vec<String>,
 }
 
 impl Totals {
-    /// Takes in a line of a runner's output, if it is its closing line.
+    /// Takes in a line of a runner's output, if it is its closing line or names a failure.
     fn add(&mut self, line: &str) {
+        if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(test.to_owned());
+        }
         let Some((_, counts)) = line.split_once("test result: ") else { return };
         self.runners += 1;
         for count in counts.split(['.', ';']) {
@@ -233,7 +240,7 @@ impl Totals {
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { runners, passed, failed, ignored } = self;
+        let Self { runners, passed, failed, ignored, .. } = self;
         write!(f, "all runners ({runners}): {passed} passed; {failed} failed; {ignored} ignored")
     }
 }
@@ -248,12 +255,14 @@ mod tests {
         for line in [
             "running 3 tests",
             "test wait::it_waits ... ok",
+            "test wait::it_ends ... FAILED",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.00s",
             "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s",
         ] {
             totals.add(line);
         }
-        assert_eq!(totals, Totals { runners: 2, passed: 13, failed: 2, ignored: 1 });
+        let failures = vec!["wait::it_ends".to_owned()];
+        assert_eq!(totals, Totals { runners: 2, passed: 13, failed: 2, ignored: 1, failures });
         assert_eq!(totals.to_string(), "all runners (2): 13 passed; 2 failed; 1 ignored");
     }
 }

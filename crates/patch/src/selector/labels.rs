@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
-use super::SelectorError;
+use super::{SelectorError, parser::Parser};
 use crate::{error::FieldError, names};
 
 /// How a requirement compares.
@@ -48,8 +48,7 @@ impl LabelSelector {
     /// # Errors
     /// The message of a kube-apiserver's 400.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser { tokens: tokens(text), at: 0 };
-        let mut requirements = parser.all().map_err(SelectorError)?;
+        let mut requirements = Parser::of(text).all().map_err(SelectorError)?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Self { requirements })
     }
@@ -149,7 +148,11 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-fn requirement(key: &str, operator: Operator, values: BTreeSet<String>) -> Result<Requirement, SelectorError> {
+pub(super) fn requirement(
+    key: &str,
+    operator: Operator,
+    values: BTreeSet<String>,
+) -> Result<Requirement, SelectorError> {
     let mut errors = Vec::new();
     let mistakes = names::label_key(key);
     if !mistakes.is_empty() {
@@ -186,233 +189,6 @@ fn requirement(key: &str, operator: Operator, values: BTreeSet<String>) -> Resul
         several => {
             let texts: Vec<String> = several.iter().map(ToString::to_string).collect();
             Err(SelectorError(format!("[{}]", texts.join(", "))))
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
-    Error,
-    End,
-    Close,
-    Comma,
-    Not,
-    DoubleEquals,
-    Equals,
-    Greater,
-    Identifier,
-    In,
-    Less,
-    NotEquals,
-    NotIn,
-    Open,
-}
-
-const SPECIAL: &str = "=!(),><";
-
-fn literal(text: &str) -> Option<Token> {
-    Some(match text {
-        ")" => Token::Close,
-        "," => Token::Comma,
-        "!" => Token::Not,
-        "==" => Token::DoubleEquals,
-        "=" => Token::Equals,
-        ">" => Token::Greater,
-        "in" => Token::In,
-        "<" => Token::Less,
-        "!=" => Token::NotEquals,
-        "notin" => Token::NotIn,
-        "(" => Token::Open,
-        _ => return None,
-    })
-}
-
-fn tokens(text: &str) -> Vec<(Token, String)> {
-    let mut out = Vec::new();
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
-        // Kubernetes takes a zero byte for the end.
-        let Some(first) = rest.chars().next().filter(|c| *c != '\0') else {
-            out.push((Token::End, String::new()));
-            return out;
-        };
-        let length = if SPECIAL.contains(first) {
-            special(rest, &mut out)
-        } else {
-            let stop = |c: char| SPECIAL.contains(c) || " \t\r\n\0".contains(c);
-            let length = rest.find(stop).unwrap_or(rest.len());
-            let word = &rest[..length];
-            out.push((literal(word).unwrap_or(Token::Identifier), word.to_owned()));
-            length
-        };
-        rest = &rest[length..];
-    }
-}
-
-/// The longest operator that begins here.
-fn special(rest: &str, out: &mut Vec<(Token, String)>) -> usize {
-    let run = rest.find(|c: char| !SPECIAL.contains(c)).unwrap_or(rest.len());
-    let mut best: Option<(Token, usize)> = None;
-    for length in 1..=run {
-        match literal(&rest[..length]) {
-            Some(token) => best = Some((token, length)),
-            None if best.is_some() => break,
-            None => {}
-        }
-    }
-    match best {
-        Some((token, length)) => {
-            out.push((token, rest[..length].to_owned()));
-            length
-        }
-        None => {
-            out.push((Token::Error, format!("error expected: keyword found '{}'", &rest[..run])));
-            run
-        }
-    }
-}
-
-struct Parser {
-    tokens: Vec<(Token, String)>,
-    at: usize,
-}
-
-impl Parser {
-    /// `in` and `notin` are words like any other where no operator can stand.
-    fn peek(&self) -> (Token, &str) {
-        match self.tokens.get(self.at) {
-            Some((Token::In | Token::NotIn, text)) => (Token::Identifier, text),
-            Some((token, text)) => (*token, text),
-            None => (Token::End, ""),
-        }
-    }
-
-    fn next(&mut self) -> (Token, String) {
-        let (token, text) = self.peek();
-        let found = (token, text.to_owned());
-        self.at += 1;
-        found
-    }
-
-    fn all(&mut self) -> Result<Vec<Requirement>, String> {
-        let mut out = Vec::new();
-        loop {
-            match self.peek() {
-                (Token::Identifier | Token::Not, _) => {
-                    let one = self.one().map_err(|error| format!("unable to parse requirement: {error}"))?;
-                    out.push(one);
-                    match self.next() {
-                        (Token::End, _) => return Ok(out),
-                        (Token::Comma, _) => {
-                            if let (token, text) = self.peek()
-                                && !matches!(token, Token::Identifier | Token::Not)
-                            {
-                                return Err(format!("found '{text}', expected: identifier after ','"));
-                            }
-                        }
-                        (_, text) => return Err(format!("found '{text}', expected: ',' or 'end of string'")),
-                    }
-                }
-                (Token::End, _) => return Ok(out),
-                (_, text) => return Err(format!("found '{text}', expected: !, identifier, or 'end of string'")),
-            }
-        }
-    }
-
-    fn one(&mut self) -> Result<Requirement, String> {
-        let (mut token, mut key) = self.next();
-        let negated = token == Token::Not;
-        if negated {
-            (token, key) = self.next();
-        }
-        if token != Token::Identifier {
-            return Err(format!("found '{key}', expected: identifier"));
-        }
-        let mistakes = names::label_key(&key);
-        if !mistakes.is_empty() {
-            return Err(FieldError::invalid("<nil>", &Value::from(key), &mistakes.join("; ")).to_string());
-        }
-        let made = |operator, values| requirement(&key, operator, values).map_err(|error| error.0);
-        if negated {
-            return made(Operator::DoesNotExist, BTreeSet::new());
-        }
-        if matches!(self.peek().0, Token::End | Token::Comma) {
-            return made(Operator::Exists, BTreeSet::new());
-        }
-        let operator = self.tokens.get(self.at).cloned().unwrap_or((Token::End, String::new()));
-        self.at += 1;
-        match operator.0 {
-            Token::In => made(Operator::In, self.values()?),
-            Token::NotIn => made(Operator::NotIn, self.values()?),
-            Token::Equals | Token::DoubleEquals => made(Operator::In, self.exact()?),
-            Token::NotEquals => made(Operator::NotIn, self.exact()?),
-            Token::Greater => made(Operator::GreaterThan, self.exact()?),
-            Token::Less => made(Operator::LessThan, self.exact()?),
-            _ => Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", operator.1)),
-        }
-    }
-
-    fn exact(&mut self) -> Result<BTreeSet<String>, String> {
-        if matches!(self.peek().0, Token::End | Token::Comma) {
-            return Ok(BTreeSet::from([String::new()]));
-        }
-        match self.next() {
-            (Token::Identifier, text) => Ok(BTreeSet::from([text])),
-            (_, text) => Err(format!("found '{text}', expected: identifier")),
-        }
-    }
-
-    fn values(&mut self) -> Result<BTreeSet<String>, String> {
-        match self.next() {
-            (Token::Open, _) => {}
-            (_, text) => return Err(format!("found '{text}' expected: '('")),
-        }
-        let (first, text) = self.peek();
-        let text = text.to_owned();
-        match first {
-            Token::Identifier | Token::Comma => {
-                let values = self.list()?;
-                match self.next() {
-                    (Token::Close, _) => Ok(values),
-                    _ => Err(format!("found '{text}', expected: ')'")),
-                }
-            }
-            Token::Close => {
-                self.at += 1;
-                Ok(BTreeSet::from([String::new()]))
-            }
-            _ => Err(format!("found '{text}', expected: ',', ')' or identifier")),
-        }
-    }
-
-    fn list(&mut self) -> Result<BTreeSet<String>, String> {
-        let mut out = BTreeSet::new();
-        loop {
-            match self.next() {
-                (Token::Identifier, text) => {
-                    out.insert(text);
-                    match self.peek() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => return Ok(out),
-                        (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
-                    }
-                }
-                (Token::Comma, _) => {
-                    if out.is_empty() {
-                        out.insert(String::new());
-                    }
-                    match self.peek().0 {
-                        Token::Close => {
-                            out.insert(String::new());
-                            return Ok(out);
-                        }
-                        Token::Comma => drop(out.insert(String::new())),
-                        _ => {}
-                    }
-                }
-                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
-            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod fields;
 mod labels;
+mod parser;
 
 pub use self::{
     fields::{FieldRequirement, FieldSelector},

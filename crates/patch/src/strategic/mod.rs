@@ -4,14 +4,21 @@
 //! It follows Kubernetes step by step, in the same order, because the order decides which of several mistakes is
 //! reported and where new elements of a list end up.
 
+mod lookup;
+mod order;
+
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Map, Value};
 
+use self::{
+    lookup::{Found, Lookup, Place},
+    order::{Positions, check_order, normalize, partition},
+};
 use crate::{
     decode::{self, Decoded},
     error::PatchError,
-    schema::{Field, Form, SchemaId, Strategy, Table, Type},
+    schema::{SchemaId, Table},
 };
 
 const DIRECTIVE: &str = "$patch";
@@ -83,76 +90,6 @@ fn print_into(out: &mut String, value: &Value) {
         other => {
             let _ = write!(out, "{other}");
         }
-    }
-}
-
-/// Where in the schema we are.
-#[derive(Clone, Copy)]
-struct Lookup<'t> {
-    table: &'t Table,
-    place: Place<'t>,
-}
-
-#[derive(Clone, Copy)]
-enum Place<'t> {
-    Schema(SchemaId),
-    Type(&'t Type),
-}
-
-/// What a member's schema says about merging it.
-struct Found<'t> {
-    below: Lookup<'t>,
-    strategy: Strategy,
-    merge_key: &'t str,
-}
-
-impl<'t> Lookup<'t> {
-    /// The schema of member `name`, which is an object on both sides.
-    fn object(&self, name: &str) -> Result<Found<'t>, PatchError> {
-        let field = self.field(self.fields()?, name)?;
-        let below = Lookup { table: self.table, place: Place::Type(&field.element.ty) };
-        Ok(Found { below, strategy: field.strategy, merge_key: field.merge_key.as_deref().unwrap_or_default() })
-    }
-
-    /// The schema of the items of member `name`, which is a list on both sides.
-    fn list(&self, name: &str) -> Result<Found<'t>, PatchError> {
-        let found = self.object(name)?;
-        match found.below.place {
-            Place::Type(Type::List { item, .. }) => {
-                Ok(Found { below: Lookup { table: self.table, place: Place::Type(&item.ty) }, ..found })
-            }
-            Place::Type(Type::Bytes | Type::Any) => Ok(found),
-            Place::Type(_) | Place::Schema(_) => {
-                Err(PatchError::Raw("expected slice or array type, but got: struct".to_owned()))
-            }
-        }
-    }
-
-    /// The schema that has fields here.
-    fn fields(&self) -> Result<SchemaId, PatchError> {
-        let kind = match self.place {
-            Place::Schema(id) => return Ok(id),
-            Place::Type(Type::Schema { id, .. }) => return Ok(*id),
-            Place::Type(Type::Map { .. }) => "map",
-            Place::Type(Type::List { .. } | Type::Bytes) => "slice",
-            Place::Type(Type::Boolean) => "bool",
-            Place::Type(Type::Integer { bits: 32 }) => "int32",
-            Place::Type(Type::Integer { .. }) => "int64",
-            Place::Type(Type::Number) => "float64",
-            Place::Type(Type::String) => "string",
-            Place::Type(Type::Any) => "interface",
-        };
-        Err(PatchError::Raw(format!("merging an object in json but data type is not struct, instead is: {kind}")))
-    }
-
-    fn field(&self, id: SchemaId, name: &str) -> Result<&'t Field, PatchError> {
-        let schema = self.table.get(id);
-        schema.fields.get(name).filter(|_| schema.form == Form::Object).ok_or_else(|| {
-            PatchError::Raw(format!(
-                "unable to find api field in struct {} for the json field {name:?}",
-                schema.short_name()
-            ))
-        })
     }
 }
 
@@ -267,33 +204,6 @@ fn merge_ordered_lists(original: &mut Members, patch: &mut Members, schema: &Loo
     Ok(())
 }
 
-/// The elements of the patch must stand in the same order as in `$setElementOrder`, and none may be missing there.
-fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
-    if patch.is_empty() || order.is_empty() {
-        return Ok(());
-    }
-    let mut wanted = patch.iter().filter(|item| key.is_empty() || !is_deletion(item)).peekable();
-    let mut given = order.iter();
-    while let Some(item) = wanted.peek() {
-        if has_directive(item) {
-            wanted.next();
-            continue;
-        }
-        let Some(next) = given.next() else {
-            let text = format!(
-                "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
-                go_print(&Value::Array(patch.to_vec())),
-                go_print(&Value::Array(order.to_vec()))
-            );
-            return Err(PatchError::Raw(text));
-        };
-        if identity(item, key)? == identity(next, key)? {
-            wanted.next();
-        }
-    }
-    Ok(())
-}
-
 fn merge_lists(old: Vec<Value>, new: Vec<Value>, found: &Found<'_>, deletes: bool) -> Result<Vec<Value>, PatchError> {
     if !found.strategy.merge && !deletes {
         return Ok(new);
@@ -386,94 +296,6 @@ fn merge_elements(
     Ok(list)
 }
 
-/// Puts the patch's elements into the patch's order and the others into their live order, then lets each of the others
-/// stand before the first patch element that came after it in the live list. Patch elements that are new to the list
-/// stand before what they are not ordered against.
-fn normalize(
-    in_patch: Vec<Value>,
-    server_only: Vec<Value>,
-    patch_order: &[Value],
-    live: &Positions,
-    key: &str,
-) -> Result<Vec<Value>, PatchError> {
-    for item in patch_order {
-        identity(item, key)?;
-    }
-    let of_patch = Positions::of(patch_order, key);
-    let in_patch = sorted_by(in_patch, &of_patch, key)?;
-    let server_only = sorted_by(server_only, live, key)?;
-    let mut merged = Vec::with_capacity(in_patch.len() + server_only.len());
-    let mut patch_items = in_patch.into_iter().peekable();
-    let mut server_items = server_only.into_iter().peekable();
-    loop {
-        let server_first = match (patch_items.peek(), server_items.peek()) {
-            (None, None) => return Ok(merged),
-            (None, Some(_)) => true,
-            (Some(_), None) => false,
-            (Some(patch_item), Some(server_item)) => {
-                let (patch_at, server_at) = (live.get(patch_item, key)?, live.get(server_item, key)?);
-                // An element that is new to the list goes first.
-                server_at.zip(patch_at).is_some_and(|(server_at, patch_at)| server_at < patch_at)
-            }
-        };
-        merged.extend(if server_first { server_items.next() } else { patch_items.next() });
-    }
-}
-
-/// Where in a list each element stands; of several, the first.
-struct Positions(BTreeMap<String, usize>);
-
-impl Positions {
-    fn of(list: &[Value], key: &str) -> Self {
-        let mut map = BTreeMap::new();
-        for (at, item) in list.iter().enumerate() {
-            let id = if key.is_empty() { Some(item) } else { item.get(key) };
-            if let Some(id) = id {
-                map.entry(id.to_string()).or_insert(at);
-            }
-        }
-        Self(map)
-    }
-
-    fn get(&self, item: &Value, key: &str) -> Result<Option<usize>, PatchError> {
-        Ok(self.0.get(&identity(item, key)?.to_string()).copied())
-    }
-}
-
-fn sorted_by(list: Vec<Value>, order: &Positions, key: &str) -> Result<Vec<Value>, PatchError> {
-    let mut placed = Vec::with_capacity(list.len());
-    for item in list {
-        placed.push((order.get(&item, key)?.unwrap_or(usize::MAX), item));
-    }
-    placed.sort_by_key(|(at, _)| *at);
-    Ok(placed.into_iter().map(|(_, item)| item).collect())
-}
-
-/// Splits a list into the elements that `by` names and the others.
-fn partition(list: Vec<Value>, by: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
-    if !key.is_empty()
-        && !list.is_empty()
-        && let Some(at) = by.iter().position(|item| !item.is_object())
-    {
-        return Err(PatchError::Raw(format!("value for key {at} is not a map")));
-    }
-    let named = Positions::of(by, key);
-    let (mut inside, mut outside) = (Vec::new(), Vec::new());
-    for item in list {
-        if named.get(&item, key)?.is_some() { inside.push(item) } else { outside.push(item) }
-    }
-    Ok((inside, outside))
-}
-
-/// What tells elements apart: the element itself in lists of primitives, the value of the merge key otherwise.
-fn identity<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
-    if key.is_empty() {
-        return Ok(item);
-    }
-    let Value::Object(members) = item else { return Err(bad_argument("map[string]interface {}", item)) };
-    members.get(key).ok_or_else(|| no_merge_key(members, key))
-}
-
 /// Kubernetes' own way: a duplicate is overwritten by the last element. The order is mended afterwards.
 fn without_duplicates(mut list: Vec<Value>) -> Vec<Value> {
     let mut seen: BTreeMap<String, ()> = BTreeMap::new();
@@ -513,14 +335,6 @@ fn after_slash<'n>(name: &'n str, prefix: &str) -> Result<&'n str, PatchError> {
         Some((before, after)) if before == prefix => Ok(after),
         _ => Err(PatchError::BadRequest(format!("invalid patch format of {list}"))),
     }
-}
-
-fn has_directive(value: &Value) -> bool {
-    value.get(DIRECTIVE).is_some()
-}
-
-fn is_deletion(value: &Value) -> bool {
-    value.get(DIRECTIVE).and_then(Value::as_str) == Some("delete")
 }
 
 /// Removes `$patch` objects inside a value; false if the value is one itself.

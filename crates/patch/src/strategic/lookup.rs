@@ -1,0 +1,76 @@
+//! What the schema says about merging a member.
+
+use crate::{
+    error::PatchError,
+    schema::{Field, Form, SchemaId, Strategy, Table, Type},
+};
+
+/// Where in the schema we are.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'t> {
+    pub(super) table: &'t Table,
+    pub(super) place: Place<'t>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Place<'t> {
+    Schema(SchemaId),
+    Type(&'t Type),
+}
+
+/// What a member's schema says about merging it.
+pub(super) struct Found<'t> {
+    pub(super) below: Lookup<'t>,
+    pub(super) strategy: Strategy,
+    pub(super) merge_key: &'t str,
+}
+
+impl<'t> Lookup<'t> {
+    /// The schema of member `name`, which is an object on both sides.
+    pub(super) fn object(&self, name: &str) -> Result<Found<'t>, PatchError> {
+        let field = self.field(self.fields()?, name)?;
+        let below = Lookup { table: self.table, place: Place::Type(&field.element.ty) };
+        Ok(Found { below, strategy: field.strategy, merge_key: field.merge_key.as_deref().unwrap_or_default() })
+    }
+
+    /// The schema of the items of member `name`, which is a list on both sides.
+    pub(super) fn list(&self, name: &str) -> Result<Found<'t>, PatchError> {
+        let found = self.object(name)?;
+        match found.below.place {
+            Place::Type(Type::List { item, .. }) => {
+                Ok(Found { below: Lookup { table: self.table, place: Place::Type(&item.ty) }, ..found })
+            }
+            Place::Type(Type::Bytes | Type::Any) => Ok(found),
+            Place::Type(_) | Place::Schema(_) => {
+                Err(PatchError::Raw("expected slice or array type, but got: struct".to_owned()))
+            }
+        }
+    }
+
+    /// The schema that has fields here.
+    fn fields(&self) -> Result<SchemaId, PatchError> {
+        let kind = match self.place {
+            Place::Schema(id) => return Ok(id),
+            Place::Type(Type::Schema { id, .. }) => return Ok(*id),
+            Place::Type(Type::Map { .. }) => "map",
+            Place::Type(Type::List { .. } | Type::Bytes) => "slice",
+            Place::Type(Type::Boolean) => "bool",
+            Place::Type(Type::Integer { bits: 32 }) => "int32",
+            Place::Type(Type::Integer { .. }) => "int64",
+            Place::Type(Type::Number) => "float64",
+            Place::Type(Type::String) => "string",
+            Place::Type(Type::Any) => "interface",
+        };
+        Err(PatchError::Raw(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+    }
+
+    fn field(&self, id: SchemaId, name: &str) -> Result<&'t Field, PatchError> {
+        let schema = self.table.get(id);
+        schema.fields.get(name).filter(|_| schema.form == Form::Object).ok_or_else(|| {
+            PatchError::Raw(format!(
+                "unable to find api field in struct {} for the json field {name:?}",
+                schema.short_name()
+            ))
+        })
+    }
+}

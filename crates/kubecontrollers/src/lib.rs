@@ -10,11 +10,14 @@ mod kinds;
 mod namespace;
 pub mod owner;
 mod pace;
+mod pod_control;
 pub mod pods;
 mod replicaset;
 mod start;
+mod template;
 #[cfg(test)]
 mod testkit;
+mod workload;
 
 use ironclad_seam::Seam;
 use kube::Client;

@@ -84,19 +84,19 @@ pub(crate) fn restarts(pod: &Pod) -> i32 {
     statuses.iter().map(|c| c.restart_count).max().unwrap_or(0)
 }
 
-/// The pod that a template makes, without an owner.
-pub(crate) fn from_template(template: &PodTemplateSpec, namespace: &str, name: String) -> Pod {
-    let meta = template.metadata.clone().unwrap_or_default();
+/// The pod that a template makes for an object, without a name and an owner.
+pub(crate) fn from_template(template: Option<&PodTemplateSpec>, of: &ObjectMeta) -> Pod {
+    let template = template.cloned().unwrap_or_default();
+    let meta = template.metadata.unwrap_or_default();
     Pod {
         metadata: ObjectMeta {
-            name: Some(name),
-            namespace: Some(namespace.to_owned()),
+            namespace: of.namespace.clone(),
             labels: meta.labels,
             annotations: meta.annotations,
             finalizers: meta.finalizers,
             ..ObjectMeta::default()
         },
-        spec: template.spec.clone(),
+        spec: template.spec,
         status: None,
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     owner::{controller_of, selector},
     pace::{Pace, Turn},
     pods::labels,
-    replicaset::next,
+    workload::next,
 };
 
 /// Deployments that are worked on at once.
@@ -59,13 +59,16 @@ pub(crate) fn start(cluster: &Cluster) {
             to.add(Key::of(&**deployment));
         }
     });
-    let (to, of) = (queue.clone(), controller.clone());
+    // The informers live in the controller: a strong reference back would keep both for ever.
+    let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.sets.on_change(move |change| {
+        let Some(of) = of.upgrade() else { return };
         let keys: BTreeSet<Key> = change.old.iter().chain(&change.new).flat_map(|set| of.of_set(set)).collect();
         keys.into_iter().for_each(|key| to.add(key));
     });
-    let (to, of) = (queue.clone(), controller.clone());
+    let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.pods.on_change(move |change| {
+        let Some(of) = of.upgrade() else { return };
         let keys: BTreeSet<Key> = change.old.iter().chain(&change.new).filter_map(|pod| of.of_pod(pod)).collect();
         keys.into_iter().for_each(|key| to.add(key));
     });

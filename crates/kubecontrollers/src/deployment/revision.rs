@@ -3,20 +3,18 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use k8s_openapi::{
-    api::{
-        apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec},
-        core::v1::PodTemplateSpec,
-    },
+    api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::api::ObjectMeta;
-use serde_json::Value;
 
 use super::strategy::Strategy;
-use crate::{owner::controller_reference, pods::labels};
+use crate::{
+    owner::controller_reference,
+    pods::labels,
+    template::{HASH_LABEL, hash, same_template},
+};
 
-/// The label that tells the pods of one template from those of another.
-pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 /// Which revision of its Deployment a set is, and which one a Deployment is at.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Revisions that a set was before it was rolled back to.
@@ -36,57 +34,8 @@ const NOT_COPIED: [&str; 6] = [
 ];
 /// So many bytes of earlier revisions are remembered.
 const HISTORY_BYTES_MAX: usize = 2_000;
-/// The letters of names that Kubernetes derives from a number.
-const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// A name has at most so many bytes.
 const NAME_BYTES_MAX: usize = 253;
-
-/// True if the two templates make the same pods.
-pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
-    let (a, b) = (without_hash(a), without_hash(b));
-    a == b || canonical(&a) == canonical(&b)
-}
-
-fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
-    let mut template = template.clone();
-    if let Some(labels) = template.metadata.as_mut().and_then(|m| m.labels.as_mut()) {
-        labels.remove(HASH_LABEL);
-    }
-    template
-}
-
-/// The template as JSON without what is empty: servers differ in whether they keep an empty list.
-fn canonical(template: &PodTemplateSpec) -> Value {
-    let mut value = serde_json::to_value(template).unwrap_or_default();
-    prune(&mut value);
-    value
-}
-
-fn prune(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(prune);
-            fields.retain(|_, v| match v {
-                Value::Null => false,
-                Value::Array(items) => !items.is_empty(),
-                // An empty object can mean something, as `emptyDir: {}` does.
-                _ => true,
-            });
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
-    }
-}
-
-/// The hash of a template, in letters. It is ours: Kubernetes hashes a dump of its own types.
-pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
-    let mut hash = 0x811c_9dc5u32;
-    let text = canonical(&without_hash(template)).to_string();
-    for byte in text.bytes().chain(collisions.to_le_bytes()) {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    hash.to_string().bytes().map(|d| char::from(SAFE_LETTERS[usize::from(d) % SAFE_LETTERS.len()])).collect()
-}
 
 /// The place of the set that makes the pods which the Deployment wants: of several the oldest.
 pub(crate) fn new_set_among<'a>(
@@ -228,21 +177,6 @@ mod tests {
         let hash = labels(&set.metadata)[HASH_LABEL].clone();
         assert_eq!(set.metadata.name, Some(format!("web-{hash}")));
         assert_ne!(hash, labels(&new_set(&other, &strategy, 1, 3).metadata)[HASH_LABEL]);
-    }
-
-    #[test]
-    fn a_collision_changes_the_name() {
-        let template = deployment(1).build().spec.unwrap().template;
-        assert_ne!(hash(&template, 0), hash(&template, 1));
-    }
-
-    #[test]
-    fn empty_lists_make_no_difference() {
-        let template = deployment(1).build().spec.unwrap().template;
-        let mut with_empty = template.clone();
-        with_empty.spec.as_mut().unwrap().volumes = Some(vec![]);
-        assert!(same_template(&template, &with_empty));
-        assert_eq!(hash(&template, 0), hash(&with_empty, 0));
     }
 
     #[test]

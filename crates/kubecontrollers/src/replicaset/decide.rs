@@ -13,6 +13,7 @@ use k8s_openapi::{
 
 use crate::{
     owner::Claims,
+    pod_control::Trouble,
     pods::{self, Availability, is_active, labels},
 };
 
@@ -29,20 +30,10 @@ pub(crate) struct Seen {
     pub(crate) trouble: Option<Trouble>,
 }
 
-/// What keeps a set from its number of pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// `FailedCreate` or `FailedDelete`.
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
 /// What to do about it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
-    pub(crate) adopt: Vec<Arc<Pod>>,
-    pub(crate) release: Vec<Arc<Pod>>,
     pub(crate) create: usize,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: ReplicaSetStatus,
@@ -103,8 +94,6 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let want = usize::try_from(wanted(set)).unwrap_or(0);
     let counts = count(set, seen.pods.mine.iter(), now);
     let mut plan = Plan {
-        adopt: seen.pods.adopt.clone(),
-        release: seen.pods.release.clone(),
         create: 0,
         delete: Vec::new(),
         status: status(set, &counts, seen.trouble.as_ref(), now),
@@ -119,7 +108,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             plan.delete = victims(&active, &seen.on_node, now).into_iter().take(surplus).collect();
         }
     }
-    let still = plan.create == 0 && plan.delete.is_empty() && plan.adopt.is_empty() && plan.release.is_empty();
+    let still =
+        plan.create == 0 && plan.delete.is_empty() && seen.pods.adopt.is_empty() && seen.pods.release.is_empty();
     plan.settled = still && (counts.ready == counts.replicas || seen.trouble.is_some()) && counts.next.is_none();
     plan
 }

@@ -52,16 +52,19 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: Times) {
         writer: Writer::new("kubelet"),
         addresses: Mutex::default(),
     });
-    let (to, of) = (queue.clone(), kubelet.clone());
-    pods.on_change(move |change| of.pod_changed(change, &to));
-    let (to, of) = (queue.clone(), kubelet.clone());
+    // The kubelet holds the informers: a strong reference back would keep both for ever.
+    let (to, of) = (queue.clone(), Arc::downgrade(&kubelet));
+    pods.on_change(move |change| {
+        if let Some(kubelet) = of.upgrade() {
+            kubelet.pod_changed(change, &to);
+        }
+    });
+    let (to, of) = (queue.clone(), Arc::downgrade(&kubelet));
     nodes.on_change(move |change| {
         // Pods of a node that is gone are gone with it.
-        if let (Some(node), None) = (&change.old, &change.new) {
-            of.pods
-                .by_index(ironclad_kubecontrollers::BY_NODE, &node.name_any())
-                .iter()
-                .for_each(|p| to.add(Key::of(&**p)));
+        if let (Some(node), None, Some(kubelet)) = (&change.old, &change.new, of.upgrade()) {
+            let pods = kubelet.pods.by_index(ironclad_kubecontrollers::BY_NODE, &node.name_any());
+            pods.iter().for_each(|pod| to.add(Key::of(&**pod)));
         }
     });
     let tasks = cluster.seam.tasks.clone();

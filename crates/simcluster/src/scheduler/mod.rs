@@ -63,10 +63,19 @@ pub(crate) fn start(cluster: &Cluster) {
         writer: Writer::new("scheduler"),
         state: Mutex::default(),
     });
-    let (to, of) = (queue.clone(), scheduler.clone());
-    pods.on_change(move |change| of.pod_changed(change, &to));
-    let (to, of) = (queue.clone(), scheduler.clone());
-    nodes.on_change(move |change| of.node_changed(change, &to));
+    // The scheduler holds the informers: a strong reference back would keep both for ever.
+    let (to, of) = (queue.clone(), Arc::downgrade(&scheduler));
+    pods.on_change(move |change| {
+        if let Some(scheduler) = of.upgrade() {
+            scheduler.pod_changed(change, &to);
+        }
+    });
+    let (to, of) = (queue.clone(), Arc::downgrade(&scheduler));
+    nodes.on_change(move |change| {
+        if let Some(scheduler) = of.upgrade() {
+            scheduler.node_changed(change, &to);
+        }
+    });
     let tasks = cluster.seam.tasks.clone();
     tasks.clone().spawn("scheduler-start", async move {
         nodes.synced().await;

@@ -1,5 +1,7 @@
 //! Simulated members in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod cascade;
 mod faults;
 mod history;

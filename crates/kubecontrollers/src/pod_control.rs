@@ -1,0 +1,214 @@
+//! The pods of a workload: made and deleted so that neither a late cache nor a lost answer ever makes one too many.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use ironclad_runtime::{Failure, Informer, Writer};
+use ironclad_seam::Stream;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ObjectMeta, PropagationPolicy},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    Cluster,
+    owner::{BY_CONTROLLER, controller_of},
+    pods::{is_terminating, name_base},
+};
+
+/// Requests that go out at once for one workload. The first failure stops those that follow.
+const AT_ONCE: usize = 16;
+/// Letters that are drawn for the name of a pod.
+const DRAWN: usize = 5;
+
+/// What keeps a workload from its number of pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// `FailedCreate` or `FailedDelete`.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// Makes and deletes the pods of one controller's workloads.
+pub(crate) struct PodControl {
+    client: Client,
+    pods: Informer<Pod>,
+    writer: Writer,
+    names: Stream,
+    memory: Mutex<BTreeMap<String, Memory>>,
+}
+
+/// What is known of a workload that no cache shows, by its uid.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Names drawn for pods that may or may not exist, by the place that each is for: they are used again until the server
+    /// has answered for each. So a create whose answer was lost is never made twice.
+    names: BTreeMap<String, String>,
+    /// Pods that the server was asked to delete and the watch still shows alive: no other goes in their place.
+    deleting: BTreeSet<String>,
+    trouble: Option<Trouble>,
+}
+
+/// A pod to be made.
+pub(crate) struct Wanted {
+    /// The place that it is for, among the workload's pods: a number, a node, an index.
+    pub(crate) place: String,
+    /// Without a name one is drawn.
+    pub(crate) pod: Pod,
+}
+
+impl PodControl {
+    pub(crate) fn new(cluster: &Cluster, controller: &str) -> Self {
+        Self {
+            client: cluster.client.clone(),
+            pods: cluster.caches.pods(),
+            writer: Writer::new(controller),
+            names: cluster.seam.rng.stream(&format!("names/{controller}")),
+            memory: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn pods(&self) -> &Informer<Pod> {
+        &self.pods
+    }
+
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    pub(crate) fn api(&self, owner: &ObjectMeta) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), owner.namespace.as_deref().unwrap_or(""))
+    }
+
+    /// The pods that this workload controls, without those that it has already asked to delete.
+    pub(crate) fn owned(&self, owner: &str) -> Vec<Arc<Pod>> {
+        let mut owned = self.pods.by_index(BY_CONTROLLER, owner);
+        if let Some(memory) = self.memory.lock().get_mut(owner)
+            && !memory.deleting.is_empty()
+        {
+            let awaited: BTreeSet<_> = owned.iter().filter(|p| !is_terminating(p)).filter_map(|p| p.uid()).collect();
+            memory.deleting.retain(|uid| awaited.contains(uid));
+            let deleting = &memory.deleting;
+            owned.retain(|p| !p.metadata.uid.as_ref().is_some_and(|uid| deleting.contains(uid)));
+        }
+        owned
+    }
+
+    /// Why the last pass failed.
+    pub(crate) fn trouble(&self, owner: &str) -> Option<Trouble> {
+        self.memory.lock().get(owner).and_then(|m| m.trouble.clone())
+    }
+
+    /// The workload is gone.
+    pub(crate) fn forget(&self, owner: &str) {
+        self.memory.lock().remove(owner);
+    }
+
+    /// Makes these pods of the workload.
+    ///
+    /// # Errors
+    /// The first failure; pods of the same batch may have been made.
+    pub(crate) async fn create(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Result<(), Failure> {
+        let made = self.create_all(owner, wanted).await;
+        self.remember(owner, "FailedCreate", made)
+    }
+
+    async fn create_all(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Result<(), Failure> {
+        let api = self.api(owner);
+        let mut wanted = wanted.into_iter();
+        loop {
+            let batch: Vec<_> = wanted.by_ref().take(AT_ONCE).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let batch: Vec<_> = batch.into_iter().map(|w| self.named(owner, w)).collect();
+            let answers = join_all(batch.iter().map(|(place, pod)| self.create_one(owner, &api, place, pod))).await;
+            answers.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+        }
+    }
+
+    fn named(&self, owner: &ObjectMeta, wanted: Wanted) -> (String, Pod) {
+        let Wanted { place, mut pod } = wanted;
+        if pod.metadata.name.is_none() {
+            let base = name_base(owner.name.as_deref().unwrap_or(""));
+            let mut memory = self.memory.lock();
+            let names = &mut memory.entry(uid(owner).to_owned()).or_default().names;
+            let name = names.entry(place.clone()).or_insert_with(|| format!("{base}{}", self.names.suffix(DRAWN)));
+            pod.metadata.name = Some(name.clone());
+            pod.metadata.generate_name = Some(base);
+        }
+        (place, pod)
+    }
+
+    async fn create_one(&self, owner: &ObjectMeta, api: &Api<Pod>, place: &str, pod: &Pod) -> Result<(), Failure> {
+        match self.writer.create(api, Some(&self.pods), pod).await {
+            Ok(_) => {}
+            Err(Failure::AlreadyExists(message)) => {
+                // Ours, from a try whose answer was lost, or a stranger's: in either case a drawn name is used up.
+                let found = api.get_opt(&pod.name_any()).await?;
+                match found.filter(|f| controller_of(&f.metadata).is_some_and(|r| r.uid == uid(owner))) {
+                    Some(ours) => self.pods.written(None, ours),
+                    None if pod.metadata.generate_name.is_none() => return Err(Failure::AlreadyExists(message)),
+                    None => {}
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+        if let Some(memory) = self.memory.lock().get_mut(uid(owner)) {
+            memory.names.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Deletes these pods of the workload.
+    ///
+    /// # Errors
+    /// The first failure; pods of the same batch may have been deleted.
+    pub(crate) async fn delete(&self, owner: &ObjectMeta, pods: &[Arc<Pod>]) -> Result<(), Failure> {
+        let deleted = self.delete_all(owner, pods).await;
+        self.remember(owner, "FailedDelete", deleted)
+    }
+
+    async fn delete_all(&self, owner: &ObjectMeta, pods: &[Arc<Pod>]) -> Result<(), Failure> {
+        let api = self.api(owner);
+        for batch in pods.chunks(AT_ONCE) {
+            let answers = join_all(batch.iter().map(|pod| async {
+                self.writer.delete(&api, Some(&self.pods), pod, PropagationPolicy::Background).await?;
+                let mut memory = self.memory.lock();
+                memory.entry(uid(owner).to_owned()).or_default().deleting.extend(pod.uid());
+                Ok(())
+            }));
+            answers.await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+        }
+        Ok(())
+    }
+
+    /// A trouble stays until the same kind of request succeeds.
+    fn remember(&self, owner: &ObjectMeta, reason: &'static str, answer: Result<(), Failure>) -> Result<(), Failure> {
+        let mut memory = self.memory.lock();
+        match &answer {
+            Ok(()) => {
+                if let Some(memory) = memory.get_mut(uid(owner))
+                    && memory.trouble.as_ref().is_some_and(|t| t.reason == reason)
+                {
+                    memory.trouble = None;
+                }
+            }
+            Err(failure) if failure.is_final() => {
+                let message = failure.to_string();
+                memory.entry(uid(owner).to_owned()).or_default().trouble = Some(Trouble { reason, message });
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+}
+
+fn uid(owner: &ObjectMeta) -> &str {
+    owner.uid.as_deref().unwrap_or("")
+}

@@ -1,0 +1,191 @@
+//! What the controllers of pods have in common: their queue, their claims on pods, and the pace of their status.
+
+use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use jiff::Timestamp;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    core::{Selector, SelectorExt as _},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Cluster,
+    owner::{Claims, ORPHANS, adopting, claim, controller_of, controller_reference, releasing},
+    pace::{Pace, Turn, status_patch},
+    pod_control::PodControl,
+    pods::labels,
+};
+
+/// Objects of one kind that are worked on at once.
+const WORKERS: usize = 8;
+
+/// A kind of workload whose pods a controller of ours makes.
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// The name of its controller.
+    const CONTROLLER: &'static str;
+    /// Its status.
+    type Status: Serialize + PartialEq;
+
+    /// Which pods are its own.
+    fn selector(&self) -> Option<Selector>;
+
+    /// What it says of itself.
+    fn status(&self) -> Option<&Self::Status>;
+}
+
+/// The controller of one kind of workload.
+pub(crate) struct Workload<W> {
+    pub(crate) cluster: Cluster,
+    pub(crate) objects: Informer<W>,
+    pub(crate) control: PodControl,
+    queue: Queue<Key>,
+    pace: Pace,
+}
+
+impl<W: Kind> Workload<W> {
+    /// A controller whose queue follows its objects and their pods.
+    pub(crate) fn new(cluster: &Cluster, objects: Informer<W>) -> Arc<Self> {
+        let rng = &cluster.seam.rng;
+        let this = Arc::new(Self {
+            cluster: cluster.clone(),
+            objects,
+            control: PodControl::new(cluster, W::CONTROLLER),
+            queue: Queue::new(cluster.seam.clock.clone(), rng.stream(&format!("queue/{}", W::CONTROLLER))),
+            pace: Pace::default(),
+        });
+        let of = Arc::downgrade(&this);
+        this.objects.on_change(move |change| {
+            let Some(this) = of.upgrade() else { return };
+            if let Some(object) = change.new.as_ref().or(change.old.as_ref()) {
+                if change.new.is_none() {
+                    this.control.forget(object.meta().uid.as_deref().unwrap_or(""));
+                }
+                this.queue.add(Key::of(&**object));
+            }
+        });
+        let of = Arc::downgrade(&this);
+        this.control.pods().on_change(move |change| {
+            let Some(this) = of.upgrade() else { return };
+            this.of_pod(change).into_iter().for_each(|key| this.queue.add(key));
+        });
+        this
+    }
+
+    /// Runs the loop as tasks of the cluster's seam, once these other caches are filled.
+    pub(crate) fn run<F, Fut>(self: Arc<Self>, others: impl Future<Output = ()> + Send + 'static, reconcile: F)
+    where
+        F: Fn(Arc<Self>, Key) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
+    {
+        let tasks = self.cluster.seam.tasks.clone();
+        tasks.clone().spawn(format!("{}-start", W::CONTROLLER), async move {
+            self.objects.synced().await;
+            self.control.pods().synced().await;
+            others.await;
+            let queue = self.queue.clone();
+            run_workers(W::CONTROLLER, &tasks, &queue, WORKERS, move |key| reconcile(self.clone(), key));
+        });
+    }
+
+    /// Something besides the objects and their pods changed.
+    pub(crate) fn look_at(&self, key: Key) {
+        self.queue.add(key);
+    }
+
+    /// The objects that a pod's change may concern: its controller, or those that could take it.
+    fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        for pod in change.old.iter().chain(&change.new) {
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+            match controller_of(&pod.metadata) {
+                Some(owner) if owner.kind == W::kind(&()) => {
+                    keys.insert(Key::new(namespace, &owner.name));
+                }
+                Some(_) => {}
+                None => {
+                    let wants = |o: &Arc<W>| o.selector().is_some_and(|s| s.matches(labels(&pod.metadata)));
+                    keys.extend(self.objects.namespace(namespace).iter().filter(|o| wants(o)).map(|o| Key::of(&**o)));
+                }
+            }
+        }
+        keys
+    }
+
+    /// The object of this key with its pods; one that is gone is forgotten.
+    pub(crate) fn find(&self, key: &Key) -> Option<(Arc<W>, Claims<Pod>)> {
+        let found = self.objects.get_key(key).and_then(|object| {
+            let selector = object.selector()?;
+            let owned = self.control.owned(object.meta().uid.as_deref().unwrap_or(""));
+            let orphans = self.control.pods().by_index(ORPHANS, &key.namespace);
+            let claims = claim(object.meta(), &selector, owned, orphans);
+            Some((object, claims))
+        });
+        if found.is_none() {
+            self.pace.done(key);
+        }
+        found
+    }
+
+    /// The reference of the pods to their controller.
+    pub(crate) fn reference(object: &W) -> OwnerReference {
+        controller_reference(&W::api_version(&()), &W::kind(&()), object.meta())
+    }
+
+    /// Takes and lets go what the claims say.
+    pub(crate) async fn settle_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
+        let (api, pods, writer) = (self.control.api(object.meta()), self.control.pods(), self.control.writer());
+        for pod in &claims.adopt {
+            writer.patch(&api, Some(pods), pod, adopting(&pod.metadata, &Self::reference(object))).await?;
+        }
+        for pod in &claims.release {
+            let patch = releasing(&pod.metadata, &[object.meta().uid.as_deref().unwrap_or("")]);
+            writer.patch(&api, Some(pods), pod, patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the status if it changes and its turn has come; else says how long to wait.
+    pub(crate) async fn tell(
+        &self,
+        key: &Key,
+        object: &W,
+        status: &W::Status,
+        settled: bool,
+    ) -> Result<Option<Duration>, Failure> {
+        let changes = object.status() != Some(status);
+        match self.pace.turn(key, changes, settled, self.cluster.seam.clock.mono()) {
+            Turn::Keep => Ok(None),
+            Turn::Wait(wait) => Ok(Some(wait)),
+            Turn::Write => {
+                let api: Api<W> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
+                let patch = status_patch(object.status(), status);
+                let version = object.resource_version().unwrap_or_default();
+                let writer = self.control.writer();
+                writer.patch_status(&api, Some(&self.objects), &object.name_any(), &version, patch).await?;
+                self.pace.done(key);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The next look: after a wait or at a time, whichever is earlier.
+pub(crate) fn next(wait: Option<Duration>, at: Option<Timestamp>, now: Timestamp) -> Next {
+    let until = at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    match wait.into_iter().chain(until).min() {
+        Some(wait) => Next::After(wait),
+        None => Next::Forget,
+    }
+}

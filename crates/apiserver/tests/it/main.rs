@@ -1,5 +1,7 @@
 //! The server as its clients see it: in-process through `kube::Client` and raw requests, and over TLS.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on says so by panicking")]
+
 mod support;
 
 mod crud;

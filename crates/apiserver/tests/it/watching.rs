@@ -105,7 +105,8 @@ async fn a_killed_server_cuts_its_watches_off() {
     let world = World::new().await;
     let mut events = world.watch(&format!("{MAPS}?watch=1"), "application/json").await;
     world.seam.tasks.kill();
-    let cut = tokio::spawn(async move { events.next().await }).await;
+    let reader = ironclad_seam::Tasks::new("reader");
+    let cut = reader.spawn("reader", async move { events.next().await }).await;
     assert!(cut.is_err(), "the body ends with an error, not cleanly");
     let maps: Api<ConfigMap> = Api::default_namespaced(world.client());
     assert!(matches!(maps.get("a").await, Err(kube::Error::Service(_))));

@@ -81,3 +81,81 @@ fn rest_differs(old: &Value, new: &Value, but: &[&str]) -> bool {
     old.keys().filter(counts).any(|key| old.get(key) != new.get(key))
         || new.keys().filter(counts).any(|key| !old.contains_key(key))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(patch: Value) -> (ObjectMeta, Value) {
+        let mut whole = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1", "generation": 1,
+                "labels": {"karmada.io/managed": "true"},
+                "annotations": {"work.karmada.io/namespace": "karmada-es-m1", "work.karmada.io/name": "web-x"}},
+            "spec": {"replicas": 1}, "status": {"readyReplicas": 0},
+        });
+        crate::testkit::merge(&mut whole, &patch);
+        let metadata = serde_json::from_value(whole["metadata"].take()).unwrap();
+        whole.as_object_mut().unwrap().remove("metadata");
+        (metadata, whole)
+    }
+
+    #[test]
+    fn what_brings_a_work_back() {
+        let (old, plain) = (object(json!({})), json!({}));
+        for (name, patch, to_execution, to_status) in [
+            ("nothing", plain, false, false),
+            ("a version", json!({"metadata": {"resourceVersion": "2"}}), false, false),
+            ("who owns which field", json!({"metadata": {"managedFields": [{"manager": "m"}]}}), false, false),
+            ("status", json!({"metadata": {"resourceVersion": "2"}, "status": {"readyReplicas": 1}}), false, true),
+            ("a field that appears in status", json!({"status": {"replicas": 1}}), false, true),
+            ("spec", json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}}), true, true),
+            ("a field of spec that goes", json!({"spec": {"replicas": null}}), true, true),
+            ("another top-level field", json!({"data": {"a": "b"}}), true, true),
+            ("a label", json!({"metadata": {"labels": {"a": "b"}}}), true, true),
+            ("the managed label", json!({"metadata": {"labels": null}}), true, true),
+            ("an annotation", json!({"metadata": {"annotations": {"a": "b"}}}), true, true),
+            (
+                "the Deployment controller's note",
+                json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"}}}),
+                false,
+                true,
+            ),
+            ("a finalizer", json!({"metadata": {"finalizers": ["x"]}}), false, true),
+            ("a deletion that begins", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), true, true),
+            ("another object of the name", json!({"metadata": {"uid": "v"}}), true, true),
+        ] {
+            let new = object(patch);
+            let (old, new) = (Some((&old.0, &old.1)), Some((&new.0, &new.1)));
+            assert_eq!(requeues(old, new), to_execution, "{name}");
+            assert_eq!(changes_status(old, new), to_status, "{name}");
+        }
+        let seen = Some((&old.0, &old.1));
+        assert!(requeues(seen, None), "it is gone: made anew");
+        assert!(!changes_status(seen, None), "it is gone: its status stays");
+        assert!(requeues(None, seen) && changes_status(None, seen), "it appears");
+        assert!(!requeues(None, None) && !changes_status(None, None));
+    }
+
+    #[test]
+    fn the_old_object_names_the_work() {
+        let ours = object(json!({})).0;
+        let unlabelled = object(json!({"metadata": {"labels": null}})).0;
+        let other = object(json!({"metadata": {"annotations": {"work.karmada.io/name": "web-y"}}})).0;
+        let nameless = object(json!({"metadata": {"annotations": {"work.karmada.io/name": ""}}})).0;
+        let named = |name| Some(("karmada-es-m1", name));
+        for (name, old, new, want) in [
+            ("it appears", None, Some(&ours), named("web-x")),
+            ("it goes", Some(&ours), None, named("web-x")),
+            ("the label is taken off", Some(&ours), Some(&unlabelled), named("web-x")),
+            ("the label is put on", Some(&unlabelled), Some(&ours), named("web-x")),
+            ("another Work's name is put on", Some(&ours), Some(&other), named("web-x")),
+            ("not managed", None, Some(&unlabelled), None),
+            ("no name", None, Some(&nameless), None),
+            ("nothing", None, None, None),
+        ] {
+            assert_eq!(work_of(old, new), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What people read, and how often: 1.1, 13.1 and row 19 of 31.
+
+use super::*;
+
+fn conditions_of(plan: &Plan<Effect>) -> Vec<&Condition> {
+    let parts = plan.effects.iter().filter_map(|e| if let Effect::WorkStatus(part) = e { Some(part) } else { None });
+    parts.flat_map(|part| &part.conditions).collect()
+}
+
+#[test]
+fn messages_that_people_read() {
+    let applied_message = |scene: &Scene| {
+        let plan = scene.plan();
+        let list = conditions_of(&plan);
+        list.iter().find(|c| c.type_ == "Applied").unwrap().message.clone()
+    };
+    let unmanaged = changed(object(&web()), json!({"metadata": {"labels": {MANAGED: null, ID: null}}}));
+    let owned = changed(
+        unmanaged.clone(),
+        json!({"metadata": {"ownerReferences": [{"kind": "App", "name": "shop", "controller": true}]}}),
+    );
+    let helm = changed(unmanaged.clone(), json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}));
+    let theirs = changed(
+        object(&web()),
+        json!({"metadata": {"labels": {ID: "w2"}, "annotations": {"work.karmada.io/name": "web-y"}}}),
+    );
+    let remedy = "Karmada will not manage this resource: set the annotation work.karmada.io/conflict-resolution: overwrite \
+        on the template or conflictResolution: Overwrite in its policy to take it over, or delete it in the member";
+    let head =
+        "Failed to apply all manifests (0/1): resource(kind=Deployment, shop/web) already exists in the cluster m1";
+    let strategy = format!("and the {STRATEGY} strategy value is");
+    for (scene, want) in [
+        (Scene::of(web()).has(unmanaged.clone()), format!("{head} {strategy} not set, which means abort, {remedy}")),
+        (Scene::of(work(deployment(), "abort")).has(unmanaged), format!("{head} {strategy} \"abort\", {remedy}")),
+        (Scene::of(web()).has(helm), format!("{head}, managed by Helm, {strategy} not set, which means abort, {remedy}")),
+        (Scene::of(web()).has(owned), format!("{head}, managed by App shop, {strategy} not set, which means abort, {remedy}")),
+        (
+            Scene::of(web()).has(theirs),
+            format!(
+                "{head}, managed by Work karmada-es-m1/web-y, id w2, {strategy} not set, which means abort, Karmada will not \
+                 manage this resource: two control planes or two Works claim it; delete one of the claims, or take the label \
+                 {ID} off the object in the member to give it to this one"
+            ),
+        ),
+        (
+            Scene { served: Served::No, ..Scene::of(web()) },
+            "Failed to apply all manifests (0/1): the control plane does not serve apps/v1 Deployment: install its CRD there as \
+             well"
+                .to_owned(),
+        ),
+        (
+            Scene::of(with(&web(), json!({"spec": {"workload": {"manifests": [{}, {}]}}}))),
+            "Failed to apply all manifests (0/2): a Work holds one manifest, this one holds 2: make one Work for each object"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(applied_message(&scene), want);
+    }
+}
+
+#[test]
+fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
+    let scene = Scene::of(web());
+    let plan = scene.plan();
+    assert_eq!(words(&plan), ["create", WELL], "sent in this order: the report comes after the write");
+    let interpreter = Interpreter::default();
+    let report = failed(&scene.seen(&interpreter), "admission webhook denied: no latest", now());
+    assert_eq!(words(&report), refused());
+    let applied = conditions_of(&report)[1];
+    assert_eq!(applied.message, "Failed to apply all manifests (0/1): admission webhook denied: no latest");
+    assert_eq!(applied.last_transition_time, Time(now()));
+    let Effect::Event(event) = &report.effects[2] else { panic!("{report:?}") };
+    assert_eq!((event.type_, &*event.about.uid), (EventType::Warning, "uid-web"), "the template's");
+    assert_eq!(event.message, "cluster m1: Failed to apply all manifests (0/1): admission webhook denied: no latest");
+    let after = scene.after(&report);
+    assert_eq!(words(&failed(&after.seen(&interpreter), "admission webhook denied: no latest", now())), ["retry"]);
+    let other = failed(&after.seen(&interpreter), "another", now());
+    assert_eq!(words(&other), refused(), "another message is news");
+    let plan = after.plan();
+    assert_eq!(words(&plan), ["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"]);
+    assert_eq!(words(&after.after(&plan).plan()), Vec::<String>::new());
+    let gone = Scene { work: deleting(&after.work), ..after };
+    let report = failed(&gone.seen(&interpreter), "no", now());
+    assert_eq!(words(&report), [WARN[0], WARN[1], "retry"], "a Work that goes does not say that it was not applied");
+}
+
+#[test]
+fn a_long_answer_is_cut() {
+    let scene = Scene::of(web());
+    let plan = failed(&scene.seen(&Interpreter::default()), &"ä".repeat(100_000), now());
+    let message = &conditions_of(&plan)[1].message;
+    assert!(message.len() < 4200 && message.ends_with("ä ..."), "{} bytes", message.len());
+}

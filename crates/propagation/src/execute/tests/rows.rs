@@ -1,0 +1,356 @@
+//! What is done, row by row: 13.1, 13.2, 13.7 and the rows of 31 that they name.
+
+use super::*;
+
+#[test]
+fn a_work_on_its_way_into_the_member() {
+    let suspended = |work: &Work| with(work, json!({"spec": {"suspendDispatching": true}}));
+    let held = |work: &Work| {
+        let mut work = suspended(work);
+        let condition = conditions::condition(
+            "Dispatching",
+            "False",
+            "SuspendDispatching",
+            "Work dispatching is in a suspended state.",
+        );
+        work.status = Some(WorkStatus { conditions: vec![condition], ..WorkStatus::default() });
+        work
+    };
+    let resumed = with(&held(&web()), json!({"spec": {"suspendDispatching": null}}));
+    let without = |object: Value, what: Value| changed(object, json!({"metadata": what}));
+    let unmanaged = |work: &Work| without(object(work), json!({"labels": {MANAGED: null, ID: null}}));
+    let other = |work: &Work| {
+        without(
+            object(work),
+            json!({"labels": {ID: "w2"}, "annotations": {"resourcetemplate.karmada.io/uid": "uid-other"}}),
+        )
+    };
+    let overwrite = work(deployment(), "overwrite");
+    let apis = |complete: &str, kind: &str| {
+        json!({"status": {
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "things", "kind": kind}]}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "CompleteAPIEnablements", "status": complete, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ],
+        }})
+    };
+    let drifted = changed(object(&web()), json!({"spec": {"replicas": 9}}));
+    let surplus = changed(object(&web()), json!({"spec": {"paused": true}}));
+    let terminating =
+        |object: Value| changed(object, json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}));
+    let rows: Vec<(&str, Scene, Vec<&str>)> = vec![
+        // 13.1
+        (
+            "outside of execution spaces nothing is done",
+            Scene::of(with(&web(), json!({"metadata": {"namespace": "shop"}}))),
+            vec![],
+        ),
+        ("no such Cluster: it waits for one", Scene { cluster: None, ..Scene::of(web()) }, vec!["park"]),
+        (
+            "suspended: said, and nothing else",
+            Scene::of(suspended(&web())).unknown(),
+            vec!["Dispatching=False/SuspendDispatching"],
+        ),
+        ("suspended and said", Scene::of(held(&web())), vec![]),
+        ("suspended: an object deleted in the member stays away (row 24)", Scene::of(held(&web())), vec![]),
+        ("suspended: drift is not repaired (row 24)", Scene::of(held(&web())).has(drifted.clone()), vec![]),
+        (
+            "suspended comes before ready",
+            Scene::of(suspended(&web())).ready("False"),
+            vec!["Dispatching=False/SuspendDispatching"],
+        ),
+        ("resumed: a whole sync", Scene::of(resumed.clone()).has(object(&web())), vec!["replace", WELL]),
+        (
+            "resumed while not ready: the held condition is not true any more",
+            Scene::of(resumed).ready("False"),
+            vec!["Dispatching=True/Dispatching", "park"],
+        ),
+        ("not ready: it waits, nothing is written (row 3)", Scene::of(web()).ready("False"), vec!["park"]),
+        ("ready unknown is not ready", Scene::of(web()).ready("Unknown"), vec!["park"]),
+        (
+            "not ready: what was applied stays said",
+            Scene::of(done(&web())).ready("False").has(drifted.clone()),
+            vec!["park"],
+        ),
+        ("ready without a connection waits, too", Scene { connected: false, ..Scene::of(web()) }, vec!["park"]),
+        ("the kind is not known in the control plane", Scene { served: Served::No, ..Scene::of(web()) }, refused()),
+        ("the cache is not synced", Scene::of(web()).unknown(), vec!["look Deployment shop/web"]),
+        (
+            "no manifest",
+            Scene::of(with(&web(), json!({"spec": {"workload": null}}))),
+            vec![FAILED, "Warning SyncFailed Work"],
+        ),
+        (
+            "two manifests",
+            Scene::of(with(&web(), json!({"spec": {"workload": {"manifests": [manifest_of(&web()), {}]}}}))),
+            vec![FAILED, WARN[0], WARN[1]],
+        ),
+        (
+            "a manifest without a name",
+            Scene::of(with(&web(), json!({"spec": {"workload": {"manifests": [{"kind": "Deployment"}]}}}))),
+            vec![FAILED, "Warning SyncFailed Work"],
+        ),
+        // Row 15.
+        (
+            "the member has no such API",
+            Scene::of(web()).cluster(apis("True", "StatefulSet")),
+            vec!["Dispatching=True/Dispatching Applied=False/APINotInstalled", WARN[0], WARN[1], "park"],
+        ),
+        ("the member has it", Scene::of(web()).cluster(apis("True", "Deployment")), vec!["create", WELL]),
+        (
+            "nobody knows whether the member has it",
+            Scene::of(web()).cluster(apis("False", "StatefulSet")),
+            vec!["create", WELL],
+        ),
+        // 13.2
+        ("not found: created", Scene::of(web()), vec!["create", WELL]),
+        ("deleted in the member: created again", Scene::of(done(&web())), vec!["create"]),
+        ("as it should be", Scene::of(done(&web())).has(object(&web())), vec![]),
+        (
+            "as it should be, but not said yet",
+            Scene::of(web()).has(changed(object(&web()), json!({"spec": {"progressDeadlineSeconds": null}}))),
+            vec![WELL],
+        ),
+        ("drift", Scene::of(done(&web())).has(drifted.clone()), vec!["replace"]),
+        ("the member's own fields are no drift (row 27)", Scene::of(done(&web())).has(surplus.clone()), vec![]),
+        (
+            "a field that left the manifest goes",
+            Scene::of(with(&done(&web()), json!({"metadata": {"generation": 2}}))).has(surplus),
+            vec!["replace", WELL],
+        ),
+        (
+            "a failure before: sent again as a whole",
+            Scene::of(applied(&web(), "False", "AppliedFailed", "m")).has(object(&web())),
+            vec!["replace", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"],
+        ),
+        (
+            "managed, whoever made it: ours",
+            Scene::of(done(&web())).has(without(object(&web()), json!({"labels": {ID: null}}))),
+            vec!["replace"],
+        ),
+        ("unmanaged", Scene::of(web()).has(unmanaged(&web())), refused()),
+        ("unmanaged, abort", Scene::of(work(deployment(), "abort")).has(unmanaged(&web())), refused()),
+        ("unmanaged, overwrite: adopted", Scene::of(overwrite.clone()).has(unmanaged(&web())), vec!["replace", WELL]),
+        (
+            "another value than overwrite is abort",
+            Scene::of(work(deployment(), "Overwrite")).has(unmanaged(&web())),
+            refused(),
+        ),
+        (
+            "told already: only tried again",
+            {
+                let scene = Scene::of(web()).has(unmanaged(&web()));
+                scene.after(&scene.plan())
+            },
+            vec!["retry"],
+        ),
+        // Row 7.
+        (
+            "the managed label was taken off, the id is ours: repaired",
+            Scene::of(done(&web())).has(without(object(&web()), json!({"labels": {MANAGED: null}}))),
+            vec!["replace"],
+        ),
+        ("another Work's id", Scene::of(web()).has(other(&web())), refused()),
+        (
+            "another Work's id is no matter of overwriting: two would fight for ever",
+            Scene::of(overwrite).has(other(&web())),
+            refused(),
+        ),
+        (
+            "an earlier Work's of the same template: ours",
+            Scene::of(done(&web())).has(without(object(&web()), json!({"labels": {ID: "w0"}}))),
+            vec!["replace"],
+        ),
+        // Row 8.
+        (
+            "a terminating object is not touched; its end brings the Work back",
+            Scene::of(done(&web())).has(terminating(object(&web()))),
+            vec!["Dispatching=True/Dispatching Applied=False/Terminating"],
+        ),
+        (
+            "said: quiet",
+            {
+                let scene = Scene::of(done(&web())).has(terminating(object(&web())));
+                scene.after(&scene.plan())
+            },
+            vec![],
+        ),
+        (
+            "it is gone: made anew, and no event for what was no failure",
+            {
+                let scene = Scene::of(done(&web())).has(terminating(object(&web())));
+                Scene { object: Some(None), ..scene.after(&scene.plan()) }
+            },
+            vec!["create", WELL],
+        ),
+        (
+            "nobody watches a terminating stranger",
+            Scene::of(web()).has(terminating(unmanaged(&web()))),
+            vec!["Dispatching=True/Dispatching Applied=False/Terminating", "retry"],
+        ),
+        (
+            "nor one of another Work",
+            Scene::of(web())
+                .has(terminating(without(object(&web()), json!({"annotations": {"work.karmada.io/name": "w2"}})))),
+            vec!["Dispatching=True/Dispatching Applied=False/Terminating", "retry"],
+        ),
+        // 14
+        (
+            "replicas to retain, but the member has none",
+            {
+                let work = work(
+                    changed(
+                        deployment(),
+                        json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}}),
+                    ),
+                    "",
+                );
+                let bare = changed(object(&work), json!({"spec": {"replicas": null}}));
+                Scene::of(work).has(bare)
+            },
+            refused(),
+        ),
+    ];
+    for (name, scene, want) in rows {
+        let plan = scene.plan();
+        assert_eq!(words(&plan), want, "{name}");
+        assert!(want.is_empty() || !plan.because.is_empty() || want == [WELL], "{name}: it says why");
+    }
+}
+
+#[test]
+fn a_work_that_goes() {
+    let gone = deleting(&web());
+    let kept = with(&gone, json!({"spec": {"preserveResourcesOnDeletion": true}}));
+    let there = object(&web());
+    let label = |patch: Value| changed(object(&web()), json!({"metadata": patch}));
+    let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}});
+    let release = r#"release ["other"]"#;
+    for (name, scene, want) in [
+        (
+            "ready: the object, then the finalizer",
+            Scene::of(gone.clone()).has(there.clone()),
+            vec!["delete uid-member", release],
+        ),
+        ("absent", Scene::of(gone.clone()), vec![release]),
+        (
+            "suspension does not hold it",
+            Scene::of(with(&gone, json!({"spec": {"suspendDispatching": true}}))).has(there.clone()),
+            vec!["delete uid-member", release],
+        ),
+        (
+            "not managed any more: left alone",
+            Scene::of(gone.clone()).has(label(json!({"labels": {MANAGED: null}}))),
+            vec![release],
+        ),
+        (
+            "another Work's: left alone",
+            Scene::of(gone.clone())
+                .has(label(json!({"labels": {ID: "w2"}, "annotations": {"work.karmada.io/name": "w2"}}))),
+            vec![release],
+        ),
+        (
+            "going already: not waited for",
+            Scene::of(gone.clone()).has(label(json!({"deletionTimestamp": "2026-01-02T00:00:00Z"}))),
+            vec![release],
+        ),
+        ("not known yet", Scene::of(gone.clone()).unknown(), vec!["look Deployment shop/web"]),
+        ("not ready: it waits", Scene::of(gone.clone()).ready("Unknown").has(there.clone()), vec!["park"]),
+        (
+            "ready, not connected: it waits",
+            Scene { connected: false, ..Scene::of(gone.clone()).has(there.clone()) },
+            vec!["park"],
+        ),
+        (
+            "not ready and leaving: left behind",
+            Scene::of(gone.clone()).ready("False").cluster(leaving.clone()).has(there.clone()),
+            vec![release],
+        ),
+        (
+            "ready and leaving: cleaned",
+            Scene::of(gone.clone()).cluster(leaving.clone()).has(there.clone()),
+            vec!["delete uid-member", release],
+        ),
+        (
+            "ready and leaving, not connected: it waits",
+            Scene { connected: false, ..Scene::of(gone.clone()).cluster(leaving.clone()) },
+            vec!["park"],
+        ),
+        ("no Cluster at all: left behind", Scene { cluster: None, ..Scene::of(gone.clone()) }, vec![release]),
+        (
+            "our finalizer is off already",
+            Scene::of(with(&gone, json!({"metadata": {"finalizers": ["other"]}}))).has(there.clone()),
+            vec![],
+        ),
+        (
+            "no manifest, no object",
+            Scene::of(with(&gone, json!({"spec": {"workload": null}}))).unknown(),
+            vec![release],
+        ),
+        (
+            "the kind is not known any more",
+            Scene { served: Served::No, ..Scene::of(gone.clone()).unknown() },
+            vec![WARN[0], WARN[1], "retry"],
+        ),
+        // Preserved (row 2).
+        ("preserved: released, then the finalizer", Scene::of(kept.clone()).has(there.clone()), vec!["patch", release]),
+        ("preserved, absent", Scene::of(kept.clone()), vec![release]),
+        (
+            "preserved, not managed any more",
+            Scene::of(kept.clone()).has(label(json!({"labels": {MANAGED: null}}))),
+            vec![release],
+        ),
+        (
+            "preserved, another Work's",
+            Scene::of(kept.clone())
+                .has(label(json!({"labels": {ID: "w2"}, "annotations": {"work.karmada.io/name": "w2"}}))),
+            vec![release],
+        ),
+        ("preserved, not ready", Scene::of(kept.clone()).ready("False").has(there.clone()), vec!["park"]),
+        (
+            "preserved, not ready and leaving",
+            Scene::of(kept.clone()).ready("False").cluster(leaving).has(there),
+            vec![release],
+        ),
+    ] {
+        let plan = scene.plan();
+        assert_eq!(words(&plan), want, "{name}");
+        assert!(want.is_empty() || !plan.because.is_empty() || name.starts_with("no manifest"), "{name}: it says why");
+    }
+}
+
+#[test]
+fn a_kind_that_the_member_does_not_serve_has_no_objects_to_delete() {
+    let scene = Scene::of(deleting(&web())).cluster(json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "CompleteAPIEnablements", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]}}));
+    assert_eq!(words(&Scene { served: Served::No, ..scene.unknown() }.plan()), [r#"release ["other"]"#]);
+}
+
+#[test]
+fn namespaces_are_shared() {
+    let namespace = |strategy: &str| {
+        work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "uid-ns"}}), strategy)
+    };
+    let theirs = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "u", "resourceVersion": "5", "labels": {"team": "x"}}, "spec": {"finalizers": ["kubernetes"]}});
+    let exists = "Dispatching=True/Dispatching Applied=True/AlreadyExists";
+    assert_eq!(words(&Scene::of(namespace("")).has(theirs.clone()).plan()), [exists], "it exists, that is enough");
+    let left = Scene::of(deleting(&namespace(""))).has(theirs.clone()).plan();
+    assert_eq!(words(&left), [r#"release ["other"]"#], "and it stays when the Work goes");
+
+    let scene = Scene::of(namespace("overwrite")).has(theirs);
+    let adopted = scene.after(&scene.plan());
+    assert_eq!(words(&scene.plan()), ["patch", WELL], "adopted by metadata alone");
+    assert_eq!(words(&adopted.plan()), Vec::<String>::new());
+    let leaving = Scene { work: deleting(&adopted.work), ..adopted };
+    assert_eq!(words(&leaving.plan()), ["patch", r#"release ["other"]"#], "an adopted namespace is never deleted");
+    let after = leaving.after(&leaving.plan()).object.unwrap().unwrap();
+    assert_eq!((&after["metadata"]["labels"], &after["metadata"]["annotations"]), (&json!({"team": "x"}), &json!({})));
+
+    let ours = Scene::of(namespace(""));
+    let made = ours.after(&ours.plan());
+    let leaving = Scene { work: deleting(&made.work), ..made };
+    assert_eq!(words(&leaving.plan()), ["delete uid-new", r#"release ["other"]"#], "one that we made goes");
+}

@@ -12,6 +12,7 @@ pub mod defaults;
 pub mod detect;
 pub mod drift;
 pub mod execute;
+pub mod namespace;
 pub mod overrides;
 pub mod policy;
 pub mod selector;

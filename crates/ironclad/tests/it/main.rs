@@ -1,0 +1,7 @@
+//! The binary as people run it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod members;
+mod messages;
+mod verb;

@@ -1,0 +1,39 @@
+use crate::verb::ironclad;
+
+#[tokio::test]
+async fn what_goes_wrong_is_said_in_three_lines() {
+    for (args, code, want) in [
+        (
+            &["join", "member1", "--cluster-kubeconfig", "/nonexistent/kubeconfig"][..],
+            1,
+            "error: kubeconfig /nonexistent/kubeconfig can't be read\n  because failed to read kubeconfig",
+        ),
+        (&["unjoin", "member1"], 1, "error: no kubeconfig was found\n  because "),
+        (&["join", "Member_1"], 1, "error: cluster name \"Member_1\" can't be used\n  because it has a character"),
+        (&["unjoin", "member1", "--wait", "0"], 2, "error: --wait must be longer than nothing"),
+        (
+            &["unjoin", "member1", "--wait", "soon"],
+            2,
+            "error: invalid value 'soon' for '--wait <DURATION>': \"soon\" is not a duration",
+        ),
+        (&["jion"], 2, "error: unrecognized subcommand 'jion'"),
+        (&["version", "--log-filter", "=="], 2, "error: --log-filter \"==\" can't be used\n  because "),
+    ] {
+        let run = ironclad(args).await.unwrap();
+        assert_eq!(run.code, Some(code), "{args:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with(want), "{args:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{args:?}: nothing but results on stdout");
+    }
+}
+
+#[tokio::test]
+async fn definitions_and_versions_can_be_read_by_programs() {
+    let list = ironclad(["crds", "-o", "json"]).await.unwrap().done().unwrap();
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list["kind"], "List");
+    let documents = ironclad(["crds"]).await.unwrap().done().unwrap();
+    assert_eq!(documents.matches("\n---\n").count() + 1, list["items"].as_array().unwrap().len());
+    let version = ironclad(["version", "-o", "json"]).await.unwrap().done().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&version).unwrap()["version"].is_string());
+    assert!(ironclad(["completion", "bash"]).await.unwrap().done().unwrap().contains("_ironclad"));
+}

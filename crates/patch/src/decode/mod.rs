@@ -7,6 +7,7 @@
 
 mod bytes;
 mod complete;
+mod syntax;
 mod time;
 mod walk;
 
@@ -49,9 +50,9 @@ pub enum DecodeError {
 /// If it is not JSON, or a value is of the wrong type.
 pub fn json(bytes: &[u8], table: &Table, schema: SchemaId) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(bytes);
-    let decoded = walk::typed(&mut source, table, schema, walk::Dialect::Json)?;
-    source.end().map_err(|error| syntax(&error))?;
-    decoded.finish()
+    let walked = walk::typed(&mut source, table, schema, walk::Dialect::Json);
+    let walked = walked.and_then(|walked| source.end().map(|()| walked));
+    walked.map_err(|error| syntax(bytes, &error))?.finish()
 }
 
 /// The same for JSON that was parsed before, such as a YAML body; unknown fields come in alphabetical order.
@@ -59,7 +60,7 @@ pub fn json(bytes: &[u8], table: &Table, schema: SchemaId) -> Result<Decoded, De
 /// # Errors
 /// If a value is of the wrong type.
 pub fn value(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded, DecodeError> {
-    walk::typed(value, table, schema, walk::Dialect::Json)?.finish()
+    parsed(value, table, schema, walk::Dialect::Json)
 }
 
 /// The same for what a strategic merge patch made, about which Kubernetes speaks in other words
@@ -68,9 +69,14 @@ pub fn value(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded, D
 /// # Errors
 /// If a value is of the wrong type.
 pub fn patched(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded, DecodeError> {
-    let mut decoded = walk::typed(value, table, schema, walk::Dialect::Unstructured)?.finish()?;
+    let mut decoded = parsed(value, table, schema, walk::Dialect::Unstructured)?;
     decoded.strict.sort();
     Ok(decoded)
+}
+
+fn parsed(value: Value, table: &Table, schema: SchemaId, dialect: walk::Dialect) -> Result<Decoded, DecodeError> {
+    let walked = walk::typed(value, table, schema, dialect);
+    walked.map_err(|error| DecodeError::Syntax(error.to_string()))?.finish()
 }
 
 /// Reads any JSON, such as a patch or a custom resource, and reports duplicate fields only.
@@ -79,9 +85,9 @@ pub fn patched(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded,
 /// If it is not JSON.
 pub fn untyped(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(bytes);
-    let decoded = walk::any(&mut source)?;
-    source.end().map_err(|error| syntax(&error))?;
-    decoded.finish()
+    let walked = walk::any(&mut source);
+    let walked = walked.and_then(|walked| source.end().map(|()| walked));
+    walked.map_err(|error| syntax(bytes, &error))?.finish()
 }
 
 /// `strict decoding error: unknown field "a", duplicate field "b"`.
@@ -90,10 +96,13 @@ pub fn strict_message(errors: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// What Go's parser says where ours fails; the words differ where ours knows more.
-fn syntax(error: &serde_json::Error) -> DecodeError {
-    let text = error.to_string();
-    DecodeError::Syntax(if error.is_eof() { "unexpected end of JSON input".to_owned() } else { text })
+/// The parser's refusal in Go's words.
+fn syntax(bytes: &[u8], error: &serde_json::Error) -> DecodeError {
+    let text = syntax::explain(bytes).unwrap_or_else(|| {
+        // It is JSON to Go: then it nests too deep, or has a text that is no UTF-8.
+        if error.to_string().starts_with("recursion") { "exceeded max depth".to_owned() } else { error.to_string() }
+    });
+    DecodeError::Syntax(text)
 }
 
 #[cfg(test)]
@@ -204,11 +213,14 @@ mod tests {
         for (text, want) in [("", "unexpected end of JSON input"), ("{", "unexpected end of JSON input")] {
             assert_eq!(read("", "ConfigMap", text), Err(DecodeError::Syntax(want.to_owned())), "{text}");
         }
-        for text in ["{} {}", "{]", "nope"] {
-            assert!(matches!(read("", "ConfigMap", text), Err(DecodeError::Syntax(_))), "{text}");
+        for (text, want) in [
+            ("{} {}", "invalid character '{' after top-level value"),
+            ("{]", "invalid character ']' looking for beginning of object key string"),
+        ] {
+            assert_eq!(read("", "ConfigMap", text), Err(DecodeError::Syntax(want.to_owned())), "{text}");
         }
-        let deep = "[".repeat(10_000);
-        assert!(matches!(untyped(deep.as_bytes()), Err(DecodeError::Syntax(_))));
+        let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+        assert_eq!(untyped(deep.as_bytes()), Err(DecodeError::Syntax("exceeded max depth".to_owned())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{DecodeError, Decoded, STRICT_ERRORS_MAX, bytes, syntax, time};
+use super::{DecodeError, Decoded, STRICT_ERRORS_MAX, bytes, time};
 use crate::{
     quantity::Quantity,
     schema::{Element, Form, Printed, SchemaId, Table, Type},
@@ -41,12 +41,14 @@ pub(super) fn typed<'de, D: Deserializer<'de, Error = serde_json::Error>>(
     table: &Table,
     schema: SchemaId,
     dialect: Dialect,
-) -> Result<Walked, DecodeError> {
+) -> Result<Walked, serde_json::Error> {
     let ty = Type::Schema { id: schema, atomic: false };
     walk(source, Some(table), Target::Of(&ty), dialect)
 }
 
-pub(super) fn any<'de, D: Deserializer<'de, Error = serde_json::Error>>(source: D) -> Result<Walked, DecodeError> {
+pub(super) fn any<'de, D: Deserializer<'de, Error = serde_json::Error>>(
+    source: D,
+) -> Result<Walked, serde_json::Error> {
     walk(source, None, Target::Any, Dialect::Json)
 }
 
@@ -55,7 +57,7 @@ fn walk<'de, D: Deserializer<'de, Error = serde_json::Error>>(
     table: Option<&Table>,
     target: Target<'_>,
     dialect: Dialect,
-) -> Result<Walked, DecodeError> {
+) -> Result<Walked, serde_json::Error> {
     let mut cx = Context {
         table,
         dialect,
@@ -66,7 +68,7 @@ fn walk<'de, D: Deserializer<'de, Error = serde_json::Error>>(
         seen: BTreeSet::new(),
         error: None,
     };
-    let value = Seed { cx: &mut cx, target }.deserialize(source).map_err(|error| syntax(&error))?;
+    let value = Seed { cx: &mut cx, target }.deserialize(source)?;
     let value = value.unwrap_or_else(|| match target {
         Target::Of(_) => Value::Object(Map::new()),
         _ => Value::Null,

@@ -16,7 +16,7 @@ mod scale;
 mod set;
 mod typed;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ pub struct Applied {
 }
 
 /// Never tracked: they say what the object is, or are the server's.
-fn untracked() -> Set {
+static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         &["apiVersion"],
         &["kind"],
@@ -87,7 +87,7 @@ fn untracked() -> Set {
         &["metadata", "managedFields"],
         &["metadata", "resourceVersion"],
     ])
-}
+});
 
 impl Tracker<'_> {
     /// Updates `new`'s `managedFields` after a create, update or patch by `manager`. `live` is the object as it was;
@@ -133,7 +133,7 @@ impl Tracker<'_> {
         let changes = compare(of, old, new).without(self.reset);
         // Whoever owned a changed field owns it no more, also the same manager's other entries.
         take_away(&mut entries, &changes);
-        let taken = changes.modified.union(&changes.added).difference_below(self.reset).difference(&untracked());
+        let taken = changes.modified.union(&changes.added).difference_below(self.reset).difference(&UNTRACKED);
         if !taken.is_empty() {
             let owner = Owner::new(manager, false, self.api_version, self.subresource);
             let before = entries.0.get(&owner).map(|entry| entry.set.clone()).unwrap_or_default();
@@ -237,7 +237,7 @@ impl Tracker<'_> {
         let own = entries.0.remove(&owner);
         take_away(&mut entries, &changes);
         if let Some(own) = own {
-            let set = own.set.difference(&untracked());
+            let set = own.set.difference(&UNTRACKED);
             if !set.is_empty() {
                 entries.0.insert(owner.clone(), Entry { set, ..own });
             }

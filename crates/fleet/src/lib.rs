@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod because;
+mod check;
 pub mod divide;
 mod event;
 mod key;
@@ -12,10 +13,14 @@ mod patch;
 mod plan;
 mod status;
 pub mod taint;
+pub mod targets;
+mod world;
 
 pub use because::{Because, propagation::PolicyKey};
+pub use check::{Violation, check};
 pub use event::{Event, EventType};
 pub use key::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey};
 pub use patch::merge_patch_between;
 pub use plan::Plan;
 pub use status::StatusPart;
+pub use world::World;

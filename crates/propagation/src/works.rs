@@ -14,6 +14,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, ConflictResolution, OverridePolicy, PurgeMode},
     work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
 };
+pub use ironclad_fleet::targets::{Target, expected_clusters, targets};
 use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation, Step};
 use serde_json::{Value, json};
@@ -88,38 +89,6 @@ pub enum Effect {
     Retry,
     /// Tell people.
     Event(Event),
-}
-
-/// A cluster that shall have a copy, and its replicas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Which cluster.
-    pub cluster: ClusterName,
-    /// How many replicas the copy has, if the binding is a workload.
-    pub replicas: i32,
-}
-
-/// Where copies shall be: the scheduler's result, then what referrers need besides (9.2).
-#[must_use]
-pub fn targets(spec: &ResourceBindingSpec) -> Vec<Target> {
-    let mut seen = BTreeSet::new();
-    spec.clusters
-        .iter()
-        .chain(spec.required_by.iter().flat_map(|snapshot| &snapshot.clusters))
-        .filter(|target| seen.insert(target.name.as_str()))
-        .map(|target| Target { cluster: ClusterName::from(target.name.as_str()), replicas: target.replicas })
-        .collect()
-}
-
-/// Where a Work is expected: targets, and clusters that are being left other than directly (9.1.2).
-#[must_use]
-pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
-    let leaving = spec
-        .graceful_eviction_tasks
-        .iter()
-        .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
-        .map(|task| ClusterName::from(task.from_cluster.as_str()));
-    targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
 }
 
 /// The names under which the binding's Works would stand if nobody else had them: what [`Seen::named`] looks up.

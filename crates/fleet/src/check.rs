@@ -1,0 +1,26 @@
+//! The invariants of a fleet that one state can break (testing.md 3.5): used by tests after every step and by
+//! `ironclad doctor`.
+
+mod bindings;
+mod members;
+#[cfg(test)]
+mod tests;
+mod violation;
+mod works;
+
+pub use self::violation::Violation;
+use crate::World;
+
+/// Everything that is wrong with this state, in an order that depends on nothing but the state.
+///
+/// Some violations stand for a moment while a change is on its way: [`Violation::is_passing`] tells them. In a quiet
+/// fleet there must be none at all.
+#[must_use]
+pub fn check(world: &World) -> Vec<Violation> {
+    let mut found = Vec::new();
+    bindings::claims(world, &mut found);
+    bindings::bindings(world, &mut found);
+    works::works(world, &mut found);
+    members::members(world, &mut found);
+    found
+}

@@ -1,0 +1,70 @@
+//! Objects in members against the Works that they came from.
+
+use ironclad_api::{annotations, conditions, labels, names, reasons};
+use serde_json::Value;
+
+use super::Violation;
+use crate::{WorkKey, World, world::key_of};
+
+/// Every object that carries our mark has its Work, and every applied Work its object.
+pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
+    for (cluster, objects) in &world.members {
+        for (key, object) in objects {
+            let value = |map: &str, key: &str| {
+                object
+                    .get("metadata")
+                    .and_then(|m| m.get(map))
+                    .and_then(|m| m.get(key))
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            let going = object.pointer("/metadata/deletionTimestamp").is_some();
+            if value("labels", labels::MANAGED) != labels::TRUE || going {
+                continue;
+            }
+            let (namespace, name) =
+                (value("annotations", annotations::WORK_NAMESPACE), value("annotations", annotations::WORK_NAME));
+            let of = names::cluster_of_execution_namespace(namespace).unwrap_or_default();
+            let work = WorkKey { cluster: of.into(), name: name.into() };
+            match world.works.get(&work).filter(|_| work.cluster == *cluster) {
+                None => found.push(Violation::ObjectWithoutWork {
+                    cluster: cluster.clone(),
+                    object: key.clone(),
+                    work: format!("{namespace}/{name}"),
+                }),
+                Some(standing) => {
+                    let id = standing.metadata.labels.as_ref().and_then(|l| l.get(labels::WORK_PERMANENT_ID));
+                    let for_it = standing.spec.workload.manifests.iter().any(|manifest| {
+                        let held = key_of(manifest);
+                        (&held.gvk.group, &held.gvk.kind, &held.namespace, &held.name)
+                            == (&key.gvk.group, &key.gvk.kind, &key.namespace, &key.name)
+                    });
+                    if !for_it || id.map_or("", String::as_str) != value("labels", labels::WORK_PERMANENT_ID) {
+                        let (cluster, object) = (cluster.clone(), key.clone());
+                        found.push(Violation::ObjectOfAnotherWork { cluster, object, work });
+                    }
+                }
+            }
+        }
+    }
+    for (key, work) in &world.works {
+        let Some(objects) = world.members.get(&key.cluster) else { continue };
+        let ready = world.clusters.get(&key.cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
+        let applied = work.status.as_ref().and_then(|s| conditions::get(&s.conditions, conditions::work::APPLIED));
+        let is_applied =
+            applied.is_some_and(|c| c.status == conditions::TRUE && c.reason != reasons::work::ALREADY_EXISTS);
+        if !ready
+            || !is_applied
+            || work.metadata.deletion_timestamp.is_some()
+            || work.spec.suspend_dispatching == Some(true)
+        {
+            continue;
+        }
+        for manifest in &work.spec.workload.manifests {
+            let object = key_of(manifest);
+            if !objects.contains_key(&object) {
+                found.push(Violation::ObjectMissing { work: key.clone(), object });
+            }
+        }
+    }
+}

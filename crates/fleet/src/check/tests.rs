@@ -1,0 +1,415 @@
+use ironclad_api::work::ClusterResourceBinding;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}
+
+fn changed<T: serde::de::DeserializeOwned>(mut base: Value, patch: Value) -> T {
+    merge(&mut base, &patch);
+    serde_json::from_value(base).unwrap()
+}
+
+const CLAIM: &str = r#"{"labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+    "annotations": {"propagationpolicy.karmada.io/namespace": "shop", "propagationpolicy.karmada.io/name": "policy"}}"#;
+
+fn claim() -> Value {
+    serde_json::from_str(CLAIM).unwrap()
+}
+
+fn template() -> Value {
+    let mut template = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web", "uid": "u"}, "spec": {"replicas": 3}});
+    merge(&mut template["metadata"], &claim());
+    template
+}
+
+fn binding() -> Value {
+    let mut binding = json!({
+        "metadata": {"namespace": "shop", "name": "web-deployment", "generation": 2, "labels": {"resourcebinding.karmada.io/permanent-id": "rb"}},
+        "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"}, "replicas": 3,
+            "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}},
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]},
+        "status": {"schedulerObservedGeneration": 2, "conditions": [{"type": "Scheduled", "status": "True", "reason": "Success", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "aggregatedStatus": [{"clusterName": "m1", "applied": true}, {"clusterName": "m2", "applied": true}]}});
+    merge(&mut binding["metadata"], &claim());
+    binding
+}
+
+fn manifest(cluster: &str, replicas: i64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web",
+        "labels": {"karmada.io/managed": "true", "work.karmada.io/permanent-id": format!("w-{cluster}")},
+        "annotations": {"work.karmada.io/name": "web-1", "work.karmada.io/namespace": format!("karmada-es-{cluster}")}}, "spec": {"replicas": replicas}})
+}
+
+fn work(cluster: &str, replicas: i64) -> Value {
+    json!({
+        "metadata": {"namespace": format!("karmada-es-{cluster}"), "name": "web-1", "finalizers": ["karmada.io/execution-controller"],
+            "labels": {"resourcebinding.karmada.io/permanent-id": "rb", "work.karmada.io/permanent-id": format!("w-{cluster}")}},
+        "spec": {"suspendDispatching": false, "preserveResourcesOnDeletion": false, "workload": {"manifests": [manifest(cluster, replicas)]}},
+        "status": {"conditions": [{"type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+}
+
+/// One Deployment on its way to two members, all in order.
+fn world() -> World {
+    let mut world = World::default();
+    for name in ["m1", "m2"] {
+        world.insert_cluster(changed(json!({"metadata": {"name": name}, "spec": {"syncMode": "Push"}, "status": {"conditions":
+            [{"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}), json!({})));
+    }
+    world.insert_policy(changed(json!({"metadata": {"namespace": "shop", "name": "policy", "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}}), json!({})));
+    world.insert_template(template());
+    world.insert_binding(changed(binding(), json!({})));
+    for (cluster, replicas) in [("m1", 2), ("m2", 1)] {
+        world.insert_work(changed(work(cluster, replicas), json!({})));
+        world.insert_member(cluster.into(), manifest(cluster, replicas));
+    }
+    world
+}
+
+fn told(world: &World) -> Vec<String> {
+    check(world).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_fleet_in_order() {
+    assert_eq!(told(&world()), Vec::<String>::new());
+    assert_eq!(told(&World::default()), Vec::<String>::new());
+}
+
+/// One change to a fleet in order, and what it breaks.
+type Row = (&'static str, fn(&mut World), &'static [&'static str]);
+
+fn set_binding(world: &mut World, patch: Value) {
+    world.insert_binding(changed(binding(), patch));
+}
+
+fn set_work(world: &mut World, patch: Value) {
+    world.insert_work(changed(work("m1", 2), patch));
+}
+
+const ROWS: [Row; 29] = [
+    (
+        "two claims",
+        |w| {
+            let mut both = template();
+            merge(
+                &mut both,
+                &json!({"metadata": {"labels": {"clusterpropagationpolicy.karmada.io/permanent-id": "c"}, "annotations": {"clusterpropagationpolicy.karmada.io/name": "c"}}}),
+            );
+            w.insert_template(both);
+        },
+        &["Deployment shop/web is claimed by a PropagationPolicy and by a ClusterPropagationPolicy"],
+    ),
+    (
+        "the policy is gone",
+        |w| w.policies.clear(),
+        &["Deployment shop/web is claimed by PropagationPolicy shop/policy, which does not exist"],
+    ),
+    (
+        "the policy was made anew",
+        |w| {
+            let key = w.policies.keys().next().unwrap().clone();
+            let mut other = (*w.policies[&key]).clone();
+            other
+                .metadata
+                .labels
+                .as_mut()
+                .unwrap()
+                .insert("propagationpolicy.karmada.io/permanent-id".into(), "q".into());
+            w.insert_policy(other);
+        },
+        &["Deployment shop/web is claimed by PropagationPolicy shop/policy, which does not exist"],
+    ),
+    (
+        "binding and template disagree on the claim",
+        |w| set_binding(w, json!({"metadata": {"labels": {"propagationpolicy.karmada.io/permanent-id": "other"}}})),
+        &["binding shop/web-deployment carries another claim than Deployment shop/web"],
+    ),
+    (
+        "a second binding",
+        |w| {
+            w.insert_binding(changed(binding(), json!({"metadata": {"name": "other", "labels": {"resourcebinding.karmada.io/permanent-id": "rb2"}}, "spec": {"clusters": []}, "status": null})))
+        },
+        &["bindings shop/other and shop/web-deployment are both for Deployment shop/web"],
+    ),
+    (
+        "one id for two",
+        |w| {
+            w.insert_binding(changed(
+                binding(),
+                json!({"metadata": {"name": "a"}, "spec": {"resource": {"name": "other"}}}),
+            ))
+        },
+        &["binding shop/a and binding shop/web-deployment have the same permanent id rb"],
+    ),
+    (
+        "parts that are not the whole",
+        |w| {
+            set_binding(
+                w,
+                json!({"spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]}}),
+            );
+            w.insert_work(changed(work("m2", 2), json!({})));
+        },
+        &["binding shop/web-deployment wants 3 replicas and places 4"],
+    ),
+    (
+        "parts on their way",
+        |w| {
+            set_binding(
+                w,
+                json!({"metadata": {"generation": 3}, "spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]}}),
+            );
+            w.insert_work(changed(work("m2", 2), json!({})));
+        },
+        &[],
+    ),
+    (
+        "a copy that is not whole",
+        |w| {
+            set_binding(
+                w,
+                json!({"spec": {"placement": {"replicaScheduling": null}, "clusters": [{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]}}),
+            );
+            w.insert_work(changed(work("m1", 3), json!({})));
+        },
+        &["binding shop/web-deployment is duplicated: cluster m2 has 1 of 3 replicas"],
+    ),
+    (
+        "a cluster named twice",
+        |w| {
+            set_binding(
+                w,
+                json!({"spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}, {"name": "m2"}]}}),
+            )
+        },
+        &["binding shop/web-deployment names cluster m2 twice"],
+    ),
+    (
+        "a cluster that is not there",
+        |w| {
+            w.clusters.remove(&"m2".into());
+        },
+        &["binding shop/web-deployment names cluster m2, which does not exist"],
+    ),
+    (
+        "a report from elsewhere",
+        |w| set_binding(w, json!({"status": {"aggregatedStatus": [{"clusterName": "m3"}]}})),
+        &["the status of binding shop/web-deployment tells of cluster m3, where no copy is expected"],
+    ),
+    (
+        "a report from a cluster being left",
+        |w| {
+            set_binding(
+                w,
+                json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "m3", "purgeMode": "Gracefully", "reason": "R", "producer": "P"}]}, "status": {"aggregatedStatus": [{"clusterName": "m3"}]}}),
+            )
+        },
+        &[],
+    ),
+    (
+        "a missing Work",
+        |w| {
+            w.works.retain(|key, _| &*key.cluster.0 == "m1");
+            w.members.remove(&"m2".into());
+        },
+        &["binding shop/web-deployment has no Work in its target m2"],
+    ),
+    (
+        "a Work too many",
+        |w| {
+            set_binding(
+                w,
+                json!({"spec": {"replicas": 2, "clusters": [{"name": "m1", "replicas": 2}]}, "status": {"aggregatedStatus": [{"clusterName": "m1"}]}}),
+            );
+        },
+        &["Work m2:web-1 stands where its binding shop/web-deployment expects none"],
+    ),
+    (
+        "two Works in a cluster",
+        |w| {
+            let mut second = work("m1", 2);
+            merge(
+                &mut second,
+                &json!({"metadata": {"name": "web-2", "labels": {"work.karmada.io/permanent-id": "w-2"}}}),
+            );
+            second["spec"]["workload"]["manifests"][0]["metadata"]["labels"]["work.karmada.io/permanent-id"] =
+                json!("w-2");
+            second["spec"]["workload"]["manifests"][0]["metadata"]["annotations"]["work.karmada.io/name"] =
+                json!("web-2");
+            w.insert_work(serde_json::from_value(second).unwrap());
+        },
+        &["Works m1:web-1 and m1:web-2 of binding shop/web-deployment stand in one cluster"],
+    ),
+    (
+        "other replicas",
+        |w| w.insert_work(changed(work("m1", 5), json!({}))),
+        &["Work m1:web-1 differs from its binding shop/web-deployment in replicas"],
+    ),
+    (
+        "replicas by override",
+        |w| {
+            w.insert_work(changed(
+                work("m1", 5),
+                json!({"metadata": {"annotations": {"policy.karmada.io/applied-overrides": "[]"}}}),
+            ))
+        },
+        &[],
+    ),
+    (
+        "suspended",
+        |w| set_work(w, json!({"spec": {"suspendDispatching": true}})),
+        &["Work m1:web-1 differs from its binding shop/web-deployment in suspendDispatching"],
+    ),
+    (
+        "preserved",
+        |w| set_work(w, json!({"spec": {"preserveResourcesOnDeletion": true}})),
+        &["Work m1:web-1 differs from its binding shop/web-deployment in preserveResourcesOnDeletion"],
+    ),
+    (
+        "no finalizer",
+        |w| set_work(w, json!({"metadata": {"finalizers": []}})),
+        &["Work m1:web-1 differs from its binding shop/web-deployment in metadata.finalizers"],
+    ),
+    (
+        "no binding",
+        |w| w.bindings.clear(),
+        &[
+            "Work m1:web-1 carries the id rb of a binding that does not exist",
+            "Work m2:web-1 carries the id rb of a binding that does not exist",
+        ],
+    ),
+    (
+        "no namespace",
+        |w| {
+            w.insert_work(changed(work("m1", 2), json!({"metadata": {"name": "ns", "labels": {"resourcebinding.karmada.io/permanent-id": null, "work.karmada.io/permanent-id": "n"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "n"}]}, "status": null})));
+        },
+        &["Work m1:ns is owned by Namespace shop, which does not exist"],
+    ),
+    (
+        "no manifest",
+        |w| {
+            set_work(w, json!({"spec": {"workload": {"manifests": []}}}));
+            w.members.remove(&"m1".into());
+        },
+        &["Work m1:web-1 has 0 manifests, not one", "binding shop/web-deployment has no Work in its target m1"],
+    ),
+    (
+        "an unmarked manifest",
+        |w| {
+            let mut unmarked = work("m1", 2);
+            merge(
+                &mut unmarked["spec"]["workload"]["manifests"][0],
+                &json!({"metadata": {"labels": {"karmada.io/managed": null}}}),
+            );
+            w.insert_work(serde_json::from_value(unmarked).unwrap());
+        },
+        &["the manifest of Work m1:web-1 lacks the right karmada.io/managed"],
+    ),
+    (
+        "an object left behind",
+        |w| {
+            let mut left = manifest("m1", 1);
+            merge(&mut left, &json!({"metadata": {"name": "old", "annotations": {"work.karmada.io/name": "old-1"}}}));
+            w.insert_member("m1".into(), left);
+        },
+        &["Deployment shop/old in cluster m1 is marked as ours, but its Work karmada-es-m1/old-1 does not exist"],
+    ),
+    (
+        "an object of another Work",
+        |w| {
+            let mut other = manifest("m1", 2);
+            merge(&mut other, &json!({"metadata": {"labels": {"work.karmada.io/permanent-id": "older"}}}));
+            w.insert_member("m1".into(), other);
+        },
+        &["Deployment shop/web in cluster m1 names Work m1:web-1, which is not for it"],
+    ),
+    (
+        "a missing object",
+        |w| {
+            w.members.insert("m1".into(), std::collections::BTreeMap::new());
+        },
+        &["Work m1:web-1 is applied, but the member has no Deployment shop/web"],
+    ),
+    (
+        "objects of users are not judged",
+        |w| {
+            w.insert_member(
+                "m1".into(),
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}),
+            )
+        },
+        &[],
+    ),
+];
+
+#[test]
+fn what_can_be_wrong() {
+    for (name, change, want) in ROWS {
+        let mut world = world();
+        change(&mut world);
+        assert_eq!(told(&world), want, "{name}");
+    }
+}
+
+#[test]
+fn what_is_on_its_way_out_is_not_judged() {
+    let mut world = world();
+    let gone = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    set_work(&mut world, gone.clone());
+    set_binding(
+        &mut world,
+        json!({"spec": {"replicas": 1, "clusters": [{"name": "m2", "replicas": 1}]}, "status": {"aggregatedStatus": []}}),
+    );
+    assert_eq!(told(&world), Vec::<String>::new(), "a Work being deleted");
+    let mut object = manifest("m1", 2);
+    merge(&mut object, &gone);
+    world.insert_member("m1".into(), object);
+    world.works.retain(|key, _| &*key.cluster.0 == "m2");
+    assert_eq!(told(&world), Vec::<String>::new(), "an object being deleted");
+}
+
+#[test]
+fn members_that_were_not_looked_at_are_not_judged() {
+    let mut world = world();
+    world.members.clear();
+    assert_eq!(told(&world), Vec::<String>::new());
+}
+
+#[test]
+fn cluster_scoped_bindings_are_judged_alike() {
+    let mut world = World::default();
+    world.insert_cluster_binding(changed::<ClusterResourceBinding>(
+        json!({"metadata": {"name": "r-clusterrole", "labels": {"clusterresourcebinding.karmada.io/permanent-id": "c"}},
+            "spec": {"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "r"}, "clusters": [{"name": "m1"}]}}),
+        json!({}),
+    ));
+    assert_eq!(told(&world), ["binding r-clusterrole names cluster m1, which does not exist"]);
+}
+
+#[test]
+fn only_what_a_change_can_pass_through_is_passing() {
+    let mut world = world();
+    world.bindings.clear();
+    assert!(check(&world).iter().all(|violation| !violation.is_passing()));
+    let mut world = self::world();
+    world.policies.clear();
+    assert!(check(&world).iter().all(Violation::is_passing));
+}

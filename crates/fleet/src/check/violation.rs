@@ -1,0 +1,268 @@
+//! What can be wrong with a fleet.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, WorkKey};
+
+/// One broken invariant, by the names of the objects.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "violation", rename_all_fields = "camelCase")]
+pub enum Violation {
+    /// A template is claimed by a PropagationPolicy and by a ClusterPropagationPolicy.
+    TwoClaims {
+        /// The template.
+        template: ObjectKey,
+    },
+    /// A template is claimed by a policy that does not exist, or by one that was made anew under the name.
+    ClaimantMissing {
+        /// The template.
+        template: ObjectKey,
+        /// Whose claim it carries.
+        policy: PolicyKey,
+    },
+    /// A binding carries another claim than its template.
+    ClaimsDiffer {
+        /// The binding.
+        binding: BindingKey,
+        /// Its template.
+        template: ObjectKey,
+    },
+    /// Two bindings are for one template.
+    TwoBindings {
+        /// What they are for.
+        template: ObjectKey,
+        /// One.
+        first: BindingKey,
+        /// The other.
+        second: BindingKey,
+    },
+    /// Two bindings, or two Works, have the same permanent id.
+    IdShared {
+        /// The id.
+        id: String,
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The parts of a divided binding are not its whole.
+    SumDiffers {
+        /// The binding.
+        binding: BindingKey,
+        /// Replicas that are wanted.
+        wanted: i64,
+        /// Replicas that are placed.
+        placed: i64,
+    },
+    /// A cluster of a duplicated binding has not all replicas.
+    NotDuplicated {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+        /// Replicas that are wanted.
+        wanted: i64,
+        /// Replicas that are placed there.
+        placed: i64,
+    },
+    /// A binding names a cluster twice.
+    TargetTwice {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A binding names a cluster that does not exist.
+    TargetMissing {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A binding's status tells of a cluster where no copy is expected.
+    ReportUnexpected {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A target has no Work.
+    WorkMissing {
+        /// The binding.
+        binding: BindingKey,
+        /// The target.
+        cluster: ClusterName,
+    },
+    /// A Work stands where its binding expects none.
+    WorkUnexpected {
+        /// The Work.
+        work: WorkKey,
+        /// Its binding.
+        binding: BindingKey,
+    },
+    /// Two Works of one binding stand in one cluster.
+    WorkTwice {
+        /// One.
+        first: WorkKey,
+        /// The other.
+        second: WorkKey,
+        /// Their binding.
+        binding: BindingKey,
+    },
+    /// A Work is not what its binding says.
+    WorkDiffers {
+        /// The Work.
+        work: WorkKey,
+        /// Its binding.
+        binding: BindingKey,
+        /// The field that differs.
+        field: &'static str,
+    },
+    /// A Work carries the id of a binding that does not exist.
+    WorkWithoutBinding {
+        /// The Work.
+        work: WorkKey,
+        /// The id.
+        id: String,
+    },
+    /// A Work is owned by a Namespace that does not exist.
+    WorkWithoutNamespace {
+        /// The Work.
+        work: WorkKey,
+        /// The Namespace.
+        namespace: String,
+    },
+    /// A Work of a binding has not exactly one manifest.
+    ManifestCount {
+        /// The Work.
+        work: WorkKey,
+        /// How many it has.
+        count: usize,
+    },
+    /// A manifest does not carry a mark of its Work.
+    ManifestUnmarked {
+        /// The Work.
+        work: WorkKey,
+        /// The label or annotation that is missing or wrong.
+        key: &'static str,
+    },
+    /// A member object is marked as ours, and its Work does not exist.
+    ObjectWithoutWork {
+        /// Where.
+        cluster: ClusterName,
+        /// The object.
+        object: ObjectKey,
+        /// The Work that it names.
+        work: String,
+    },
+    /// A member object names a Work that is for another object, or that has another id.
+    ObjectOfAnotherWork {
+        /// Where.
+        cluster: ClusterName,
+        /// The object.
+        object: ObjectKey,
+        /// The Work that it names.
+        work: WorkKey,
+    },
+    /// A Work says that it is applied, and the member does not have the object.
+    ObjectMissing {
+        /// The Work.
+        work: WorkKey,
+        /// The object.
+        object: ObjectKey,
+    },
+}
+
+impl Violation {
+    /// Whether it may stand for a moment while a change is on its way. One that may not is a fault at once.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::TwoClaims { .. }
+            | Self::TwoBindings { .. }
+            | Self::IdShared { .. }
+            | Self::SumDiffers { .. }
+            | Self::NotDuplicated { .. }
+            | Self::TargetTwice { .. }
+            | Self::WorkWithoutBinding { .. }
+            | Self::ManifestCount { .. }
+            | Self::ManifestUnmarked { .. }
+            | Self::ObjectWithoutWork { .. } => false,
+            Self::ClaimantMissing { .. }
+            | Self::ClaimsDiffer { .. }
+            | Self::TargetMissing { .. }
+            | Self::ReportUnexpected { .. }
+            | Self::WorkMissing { .. }
+            | Self::WorkUnexpected { .. }
+            | Self::WorkTwice { .. }
+            | Self::WorkDiffers { .. }
+            | Self::WorkWithoutNamespace { .. }
+            | Self::ObjectOfAnotherWork { .. }
+            | Self::ObjectMissing { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TwoClaims { template } => {
+                write!(f, "{template} is claimed by a PropagationPolicy and by a ClusterPropagationPolicy")
+            }
+            Self::ClaimantMissing { template, policy } => {
+                write!(f, "{template} is claimed by {policy}, which does not exist")
+            }
+            Self::ClaimsDiffer { binding, template } => {
+                write!(f, "binding {binding} carries another claim than {template}")
+            }
+            Self::TwoBindings { template, first, second } => {
+                write!(f, "bindings {first} and {second} are both for {template}")
+            }
+            Self::IdShared { id, first, second } => write!(f, "{first} and {second} have the same permanent id {id}"),
+            Self::SumDiffers { binding, wanted, placed } => {
+                write!(f, "binding {binding} wants {wanted} replicas and places {placed}")
+            }
+            Self::NotDuplicated { binding, cluster, wanted, placed } => {
+                write!(f, "binding {binding} is duplicated: cluster {cluster} has {placed} of {wanted} replicas")
+            }
+            Self::TargetTwice { binding, cluster } => write!(f, "binding {binding} names cluster {cluster} twice"),
+            Self::TargetMissing { binding, cluster } => {
+                write!(f, "binding {binding} names cluster {cluster}, which does not exist")
+            }
+            Self::ReportUnexpected { binding, cluster } => {
+                write!(f, "the status of binding {binding} tells of cluster {cluster}, where no copy is expected")
+            }
+            Self::WorkMissing { binding, cluster } => {
+                write!(f, "binding {binding} has no Work in its target {cluster}")
+            }
+            Self::WorkUnexpected { work, binding } => {
+                write!(f, "Work {work} stands where its binding {binding} expects none")
+            }
+            Self::WorkTwice { first, second, binding } => {
+                write!(f, "Works {first} and {second} of binding {binding} stand in one cluster")
+            }
+            Self::WorkDiffers { work, binding, field } => {
+                write!(f, "Work {work} differs from its binding {binding} in {field}")
+            }
+            Self::WorkWithoutBinding { work, id } => {
+                write!(f, "Work {work} carries the id {id} of a binding that does not exist")
+            }
+            Self::WorkWithoutNamespace { work, namespace } => {
+                write!(f, "Work {work} is owned by Namespace {namespace}, which does not exist")
+            }
+            Self::ManifestCount { work, count } => write!(f, "Work {work} has {count} manifests, not one"),
+            Self::ManifestUnmarked { work, key } => write!(f, "the manifest of Work {work} lacks the right {key}"),
+            Self::ObjectWithoutWork { cluster, object, work } => {
+                write!(f, "{object} in cluster {cluster} is marked as ours, but its Work {work} does not exist")
+            }
+            Self::ObjectOfAnotherWork { cluster, object, work } => {
+                write!(f, "{object} in cluster {cluster} names Work {work}, which is not for it")
+            }
+            Self::ObjectMissing { work, object } => {
+                write!(f, "Work {work} is applied, but the member has no {object}")
+            }
+        }
+    }
+}

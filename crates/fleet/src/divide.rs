@@ -151,12 +151,15 @@ mod tests {
         assert_eq!(TieOrder::of(""), TieOrder::Ascending, "no uid");
     }
 
+    /// Seats, weights, uid, and what each gets.
+    type Row<'a> = (i64, &'a [(&'a str, i64)], &'a str, &'a [i64]);
+
     #[test]
     fn worked_examples() {
         let (m3, m4) = ([("m1", 3), ("m2", 2), ("m3", 1)], [("m1", 2), ("m2", 1), ("m3", 1), ("m4", 1)]);
         let (even2, even3) = ([("m1", 1), ("m2", 1)], [("m1", 1), ("m2", 1), ("m3", 1)]);
         let even4 = [("m1", 1), ("m2", 1), ("m3", 1), ("m4", 1)];
-        let rows: &[(i64, &[(&str, i64)], &str, &[i64])] = &[
+        let rows: &[Row<'_>] = &[
             (9, &[("A", 1), ("B", 2)], "", &[3, 6]),
             (9, &[("A", 1), ("B", 3)], "", &[2, 7]),
             (2, &[("A", 1), ("B", 2)], "", &[1, 1]),

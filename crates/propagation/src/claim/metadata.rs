@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::{ObjectMeta, annotations, labels};
+use ironclad_api::{ObjectMeta, StringMap, annotations, labels};
 use ironclad_fleet::PolicyKey;
 use serde_json::{Map, Value, json};
 
@@ -125,7 +125,7 @@ impl Claim {
         let old_annotations = template::map(object, "/metadata/annotations");
         let (mut new_labels, mut new_annotations) = (old_labels.clone(), old_annotations.clone());
         self.put_on(&mut new_labels, &mut new_annotations);
-        patch(&[("labels", &old_labels, &new_labels), ("annotations", &old_annotations, &new_annotations)])
+        patch((&old_labels, &new_labels), (&old_annotations, &new_annotations))
     }
 
     /// The merge patch that takes this claim off a template; `None` if its id is not on it.
@@ -152,15 +152,16 @@ impl Claim {
         if let Some(namespace) = keys.namespace {
             new_annotations.remove(namespace);
         }
-        patch(&[("labels", labels, &new_labels), ("annotations", annotations, &new_annotations)])
+        patch((labels, &new_labels), (annotations, &new_annotations))
     }
 }
 
-fn patch(maps: &[(&str, &BTreeMap<String, String>, &BTreeMap<String, String>)]) -> Option<Value> {
+/// From the old to the new labels and annotations.
+fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)) -> Option<Value> {
     let mut metadata = Map::new();
-    for (name, old, new) in maps {
+    for (name, (old, new)) in [("labels", labels), ("annotations", annotations)] {
         if let Some(patch) = ironclad_fleet::merge_patch_between(&json!(old), &json!(new)) {
-            metadata.insert((*name).to_owned(), patch);
+            metadata.insert(name.to_owned(), patch);
         }
     }
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))

@@ -30,7 +30,13 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
     }
     object["apiVersion"] = json!(resource.api_version());
     match (resource.group.as_str(), resource.kind.as_str()) {
-        ("events.k8s.io", "Event") => rename(object, EVENT_FIELDS, false),
+        ("events.k8s.io", "Event") => {
+            rename(object, EVENT_FIELDS, false);
+            if let Some(map) = object.as_object_mut() {
+                // core/v1 prints these when empty, events.k8s.io/v1 doesn't.
+                map.retain(|k, v| !(k.starts_with("reporting") && v == ""));
+            }
+        }
         ("autoscaling", "HorizontalPodAutoscaler") => hpa_to_v1(object),
         _ => {}
     }
@@ -99,6 +105,7 @@ fn hpa_to_v1(object: &mut Value) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("currentMetrics");
         status.remove("conditions");
+        status.entry("currentReplicas").or_insert(json!(0));
     }
     let metadata = crate::object::metadata_mut(object);
     for (key, value) in notes {

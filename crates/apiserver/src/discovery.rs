@@ -139,8 +139,9 @@ fn resource_list(group_version: &str, resources: &Resources) -> Value {
         if !resource.categories.is_empty() {
             one["categories"] = json!(resource.categories);
         }
-        if resource.verbs.contains(&"list") {
-            one["storageVersionHash"] = json!(storage_hash(resource));
+        match storage_hash(resource) {
+            hash if hash.is_empty() => {}
+            hash => one["storageVersionHash"] = json!(hash),
         }
         list.push(one);
         for sub in &resource.subresources {
@@ -155,10 +156,21 @@ fn resource_list(group_version: &str, resources: &Resources) -> Value {
             list.push(one);
         }
     }
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
+    let mut out = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": list});
+    // A kube-apiserver leaves it out for core.
+    if group_version.contains('/') {
+        out["apiVersion"] = json!("v1");
+    }
+    out
 }
 
 fn storage_hash(resource: &Resource) -> String {
+    let same = |r: &&ironclad_patch::builtin::Resource| {
+        r.group == resource.group && r.version == resource.version && r.resource == resource.plural
+    };
+    if let Some(published) = ironclad_patch::builtin::resources().iter().find(same) {
+        return published.storage_version_hash.clone().unwrap_or_default();
+    }
     let digest = Sha512::digest(format!("{}/{}/{}", resource.group, resource.version, resource.kind));
     STANDARD.encode(&digest[..8])
 }

@@ -48,7 +48,7 @@ v1 nodes Node C short=no +proxy +status
 v1 persistentvolumeclaims PersistentVolumeClaim N short=pvc +status
 v1 persistentvolumes PersistentVolume C short=pv +status
 v1 pods Pod N short=po all gen +attach +binding +ephemeralcontainers +eviction +exec +log +portforward +proxy +resize +status
-v1 podtemplates PodTemplate N
+v1 podtemplates PodTemplate N gen
 v1 replicationcontrollers ReplicationController N short=rc all gen +scale +status
 v1 resourcequotas ResourceQuota N short=quota +status
 v1 secrets Secret N

@@ -5,6 +5,7 @@
 //! namespaces and default ServiceAccounts are the work of others, and it knows nothing of this product's kinds.
 
 mod admission;
+mod allocate;
 mod auth;
 mod context;
 mod convert;

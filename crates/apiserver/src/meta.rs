@@ -219,8 +219,7 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> 
         if was.get(key) != is.get(key) {
             let cause =
                 Cause::invalid(format!("metadata.{key}"), is.get(key).unwrap_or(&Value::Null), "field is immutable");
-            // Kubernetes validates metadata twice on this road, and clients see it.
-            causes.extend([cause.clone(), cause]);
+            causes.push(cause);
         }
     }
     validate_both(resource, is, &mut causes);

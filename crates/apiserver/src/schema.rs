@@ -34,13 +34,14 @@ impl CustomSchema {
 
     /// Drops what the schema doesn't know; answers what strict validation says of it.
     fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
-        let mut strict: Vec<String> =
-            self.structural.prune(object).iter().map(|path| format!("unknown field {path:?}")).collect();
+        let unknown = self.structural.prune(object);
+        let mut strict = Vec::new();
         if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::table().named(OBJECT_META)) {
             let decoded = decode::value(metadata.take(), builtin::table(), schema)?;
             *metadata = decoded.value;
             strict.extend(decoded.strict.iter().map(|text| text.replacen('"', "\"metadata.", 1)));
         }
+        strict.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         Ok(strict)
     }
 

@@ -371,6 +371,11 @@ impl Server {
         if let Some(text) = cx.resource.custom().and_then(|c| c.deprecated.clone()) {
             cx.warn(text);
         }
+        if cx.resource.is("", "Endpoints") {
+            cx.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
+        } else if cx.resource.is("", "ComponentStatus") {
+            cx.warn("v1 ComponentStatus is deprecated in v1.19+");
+        }
         let reply = dispatch(&cx, &body).await;
         let warnings = std::mem::take(&mut *cx.warnings.lock());
         Ok((reply.unwrap_or_else(|e| respond::error(&e)), warnings))

@@ -180,7 +180,7 @@ impl ApiError {
 
     /// 406.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
-        Self::new(406, "NotAcceptable", message)
+        Self::new(406, "NotAcceptable", message).empty_details()
     }
 
     /// 409: something of this name exists.
@@ -215,7 +215,7 @@ impl ApiError {
 
     /// 415.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
-        Self::new(415, "UnsupportedMediaType", message)
+        Self::new(415, "UnsupportedMediaType", message).empty_details()
     }
 
     /// 422 with causes.

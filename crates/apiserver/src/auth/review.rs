@@ -24,19 +24,22 @@ pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         "TokenReview" => token(cx, &review)?,
         "SelfSubjectRulesReview" => rules(cx, &review)?,
         "SelfSubjectAccessReview" => access(cx, &review, &cx.identity)?,
-        kind => {
+        _ => {
             let spec = &review["spec"];
             let user = spec["user"].as_str().unwrap_or_default();
             let groups: Vec<&str> = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             if user.is_empty() && groups.is_empty() {
                 let cause = Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified");
-                return Err(ApiError::invalid(kind, "authorization.k8s.io", "", vec![cause]));
+                return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
             }
             let groups = groups.into_iter().map(str::to_owned).collect();
             let identity = Identity { user: user.to_owned(), groups, ..Identity::default() };
             access(cx, &review, &identity)?
         }
     };
+    if review["metadata"].is_null() {
+        review["metadata"] = json!({});
+    }
     review["status"] = status;
     Ok(respond::formatted(cx, 201, &review))
 }
@@ -69,7 +72,7 @@ fn access(cx: &Cx, review: &Value, identity: &Identity) -> Result<Value, ApiErro
     if resource.is_object() == path.is_object() {
         let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         let cause = Cause::invalid("spec.resourceAttributes", &Value::Null, message);
-        return Err(ApiError::invalid(&cx.resource.kind, "authorization.k8s.io", "", vec![cause]));
+        return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
     }
     let text =
         |key: &str| if resource.is_object() { resource[key].as_str() } else { path[key].as_str() }.unwrap_or_default();

@@ -26,8 +26,10 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid_option("PatchOptions", cause));
     }
-    let config = patch::read_apply(bytes)?;
+    let mut config = patch::read_apply(bytes)?;
     patch::check_apply(cx, &config)?;
+    object::metadata_mut(&mut config).insert("name".into(), cx.name().into());
+    let config = config;
     let resource = &*cx.resource;
     let options = WriteOptions { applied: true, ..options.clone() };
     let (manager, now) = (cx.field_manager(), cx.server.now());

@@ -28,11 +28,11 @@ pub(crate) fn object_of(
     let format = negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
     let decoded = if format == BodyFormat::Json {
         let mut head = parse_head(&resource.kind, body)?;
-        identify(resource, &mut head)?;
+        identify(resource, &mut head, body)?;
         schema::read(resource, body)
     } else {
         let mut value = parse(&resource.kind, body, format)?;
-        identify(resource, &mut value)?;
+        identify(resource, &mut value, body)?;
         schema::check(resource, value)
     };
     let mut decoded = decoded.map_err(|e| match e {
@@ -74,7 +74,17 @@ fn parse_head(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     Ok(json!({"apiVersion": head.api_version, "kind": head.kind, "metadata": {"name": name}}))
 }
 
+fn missing(resource: &Resource, what: &str, body: &[u8]) -> ApiError {
+    const SHOWN: usize = 256;
+    let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]);
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): Object '{what}' is missing in '{shown}' ({shown})",
+        resource.kind
+    ))
+}
+
 fn unreadable(kind: &str, body: &[u8], detail: &str) -> ApiError {
+    let detail = if detail.starts_with("EOF while parsing") { "unexpected end of JSON input" } else { detail };
     ApiError::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {detail} ({})",
         excerpt(body)
@@ -118,16 +128,16 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 /// Checks apiVersion and kind, and fills them in for built-in kinds.
-pub(crate) fn identify(resource: &Resource, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn identify(resource: &Resource, object: &mut Value, body: &[u8]) -> Result<(), ApiError> {
     let want = resource.api_version();
     let given = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
     let (version, kind) = (given("apiVersion"), given("kind"));
     if resource.custom().is_some() {
         if kind.is_empty() {
-            return Err(ApiError::bad_request(format!("Object 'Kind' is missing in '{object}'")));
+            return Err(missing(resource, "Kind", body));
         }
         if version.is_empty() {
-            return Err(ApiError::bad_request(format!("Object 'apiVersion' is missing in '{object}'")));
+            return Err(missing(resource, "apiVersion", body));
         }
         if version != want {
             return Err(ApiError::bad_request(format!(
@@ -152,7 +162,7 @@ pub(crate) fn identify(resource: &Resource, object: &mut Value) -> Result<(), Ap
     }
     if !version.is_empty() && version != want {
         return Err(ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: no kind {:?} is registered for version {version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            "{} in version {:?} cannot be handled as a {}: no kind {:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"",
             resource.kind,
             version.rsplit('/').next().unwrap_or_default(),
             resource.kind,

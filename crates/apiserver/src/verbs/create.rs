@@ -4,7 +4,7 @@ use ironclad_store::{Compare, Op, TxnResult};
 use serde_json::Value;
 
 use crate::{
-    Server, admission,
+    Server, admission, allocate,
     context::Cx,
     convert, hooks, meta, object,
     respond::{self, Reply},
@@ -62,6 +62,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
         return Err(ApiError::invalid(&resource.kind, &resource.group, &name, causes));
     }
     hooks::before_create(cx, &mut value)?;
+    server.allocate(resource, None, &mut value)?;
     if !options.applied {
         cx.track(None, &mut value);
     }
@@ -80,15 +81,19 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
     let mut stored = value.clone();
     convert::to_storage(resource, &mut stored);
     let put = server.put(resource, key.clone(), &stored)?;
-    match server.txn(vec![Compare::absent(key)], vec![put]).await? {
+    let (mut compares, mut ops) = allocate::changes(resource, None, Some(&value));
+    compares.insert(0, Compare::absent(key));
+    ops.push(put);
+    match server.txn(compares, ops).await? {
         TxnResult::Done { revision } => {
             server.set_revision(&mut value, revision);
             hooks::after_write(cx, None, Some(&value)).await?;
             Ok(value)
         }
-        TxnResult::Failed { current, .. } => match current.into_iter().flatten().next() {
+        TxnResult::Failed { current, .. } => match current.into_iter().next().flatten() {
             Some(entry) => Err(exists(&entry)),
-            None => Err(ApiError::internal("the store refused a new key that does not exist")),
+            // Somebody took the address or port that was drawn or asked for a moment ago.
+            None => Err(ApiError::modified(&resource.plural, &resource.group, &name)),
         },
     }
 }

@@ -4,6 +4,7 @@ use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
+    allocate,
     context::Cx,
     convert, hooks, meta, object,
     respond::{self, Reply},
@@ -131,7 +132,9 @@ async fn attempt(
     }
     if !options.dry_run {
         let compare = Compare::modified(key, entry.modified);
-        if let TxnResult::Failed { .. } = cx.server.txn(vec![compare], vec![Op::delete(key)]).await? {
+        let (_, mut ops) = allocate::changes(resource, Some(&old), None);
+        ops.push(Op::delete(key));
+        if let TxnResult::Failed { .. } = cx.server.txn(vec![compare], ops).await? {
             return Ok(None);
         }
         hooks::after_write(cx, Some(&old), None).await?;
@@ -144,6 +147,9 @@ fn preconditions(cx: &Cx, name: &str, old: &Value, options: &DeleteOptions) -> R
     // Here a kube-apiserver names the kind where it elsewhere names the resource.
     let conflict = |why: String| {
         let mut error = ApiError::conflict(&resource.plural, &resource.group, name, &why);
+        if let Some(details) = &mut error.details {
+            details.kind.clone_from(&resource.kind);
+        }
         error.message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.kind);
         error
     };
@@ -222,7 +228,9 @@ fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
     let first = !object::terminating(old);
     let metadata = object::metadata_mut(new);
     metadata.insert("deletionTimestamp".into(), json!(at.to_string()));
-    metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
+    if !cx.resource.is("", "Namespace") {
+        metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
+    }
     if first {
         meta::bump_generation(new);
         hooks::on_mark(cx, new);

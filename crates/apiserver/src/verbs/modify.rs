@@ -5,7 +5,7 @@ use ironclad_store::{Compare, Entry, Op, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
-    admission,
+    admission, allocate,
     context::Cx,
     convert, hooks, meta, object,
     registry::Resource,
@@ -86,7 +86,10 @@ async fn attempt(
         convert::to_storage(resource, &mut stored);
         cx.server.put(resource, key.to_owned(), &stored)?
     };
-    match cx.server.txn(vec![Compare::modified(key, entry.modified)], vec![op]).await? {
+    let (mut compares, mut ops) = allocate::changes(resource, Some(&old), Some(&new).filter(|_| !gone));
+    compares.push(Compare::modified(key, entry.modified));
+    ops.push(op);
+    match cx.server.txn(compares, ops).await? {
         TxnResult::Failed { .. } => Ok(None),
         TxnResult::Done { .. } if gone => {
             hooks::after_write(cx, Some(&old), None).await?;
@@ -145,6 +148,7 @@ fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: V
         return Err(ApiError::invalid(&resource.kind, &resource.group, cx.name(), causes));
     }
     hooks::before_update(cx, old, &mut new)?;
+    cx.server.allocate(resource, Some(old), &mut new)?;
     if !options.applied {
         cx.track(Some(old), &mut new);
     }

@@ -7,13 +7,13 @@ use crate::{
     context::Cx,
     negotiate::{self, PatchFormat},
     object,
+    registry::Found,
     respond::{self, Reply},
     schema,
     status::{ApiError, Cause},
 };
 
 use super::{
-    body,
     modify::{Part, modify},
     options::{FieldValidation, WriteOptions},
 };
@@ -74,7 +74,9 @@ pub(crate) fn strategic(cx: &Cx, old: &Value, patch: &Value, validation: FieldVa
     })?;
     match validation {
         FieldValidation::Strict if !decoded.strict.is_empty() => {
-            Err(ApiError::bad_request(decode::strict_message(&decoded.strict)))
+            let text = Value::String(ironclad_patch::strategic::go_print(patch));
+            let why = decode::strict_message(&decoded.strict);
+            Err(ApiError::invalid("", "", "", vec![Cause::invalid("patch", &text, why)]))
         }
         FieldValidation::Warn => {
             decoded.strict.iter().for_each(|t| cx.warn(t));
@@ -96,7 +98,20 @@ fn same_object(cx: &Cx, old: &Value, new: &mut Value, invalid: &dyn Fn(String) -
             cx.name()
         )));
     }
-    // Another version of the kind is ignored, another kind is refused.
+    // Another served version of the kind is ignored, another kind or an unknown version is refused.
+    let (group, version) = {
+        let given = new["apiVersion"].as_str().unwrap_or_default();
+        let (group, version) = given.split_once('/').unwrap_or(("", given));
+        (group.to_owned(), version.to_owned())
+    };
+    let known = matches!(cx.server.registry.find(&group, &version, &cx.resource.plural), Found::Resource(_));
+    if !known && cx.resource.builtin().is_some() {
+        let given = crate::registry::group_version(&group, &version);
+        return Err(invalid(format!(
+            "no kind {:?} is registered for version {given:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            cx.resource.kind
+        )));
+    }
     new["apiVersion"] = old["apiVersion"].clone();
     if new["kind"] == old["kind"] {
         return Ok(());
@@ -175,10 +190,11 @@ pub(crate) fn check_apply(cx: &Cx, value: &Value) -> Result<(), ApiError> {
         return Err(ApiError::bad_request(format!("invalid object type: {gv}, Kind={kind}")));
     }
     match object::meta_str(value, "name") {
-        "" => Err(ApiError::bad_request(format!(
+        "" if cx.server.store.get(&cx.key()).is_none() => Err(ApiError::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             cx.name()
         ))),
+        "" => Ok(()),
         given if given != cx.name() => Err(ApiError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({})",
             cx.name()
@@ -186,6 +202,6 @@ pub(crate) fn check_apply(cx: &Cx, value: &Value) -> Result<(), ApiError> {
         _ if object::metadata(value).get("managedFields").is_some_and(|m| !m.is_null()) => {
             Err(ApiError::bad_request("metadata.managedFields must be nil"))
         }
-        _ => body::identify(&cx.resource, &mut value.clone()),
+        _ => Ok(()),
     }
 }

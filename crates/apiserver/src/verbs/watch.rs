@@ -82,8 +82,11 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
     let wanted: u64 = if text.is_empty() {
         0
     } else {
-        text.parse()
-            .map_err(|_| ApiError::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax")))?
+        text.parse().map_err(|_| {
+            ApiError::unclassified(format!(
+                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        })?
     };
     let matching = cx.query.text("resourceVersionMatch");
     let send = cx.query.text("sendInitialEvents").map(|v| v != "false" && v != "0");

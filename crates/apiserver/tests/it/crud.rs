@@ -362,3 +362,44 @@ async fn scale_changes_replicas() {
         negative.message()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn services_get_addresses_and_ports_of_their_own() {
+    let world = World::new().await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, spec: serde_json::Value| {
+        let mut out = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+        out["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        out
+    };
+    let first = world.post(services, service("a", json!({}))).await.expect(201);
+    let address = first.at("/spec/clusterIP").as_str().unwrap().to_owned();
+    assert!(address.starts_with("10.96."), "{address}");
+    assert_eq!(first.at("/spec/clusterIPs/0"), &address);
+    let taken = world.post(services, service("b", json!({"clusterIP": address}))).await.expect(422);
+    assert!(taken.message().ends_with("provided IP is already allocated"), "{}", taken.message());
+    let outside = world.post(services, service("b", json!({"clusterIP": "1.2.3.4"}))).await.expect(422);
+    assert!(
+        outside.message().ends_with("the provided network does not match the current range"),
+        "{}",
+        outside.message()
+    );
+    let put = world.put(&format!("{services}/a"), service("a", json!({}))).await.expect(200);
+    assert_eq!(put.at("/spec/clusterIP"), &address);
+    let ports = world
+        .patch(&format!("{services}/a"), "merge-patch+json", json!({"spec": {"type": "NodePort"}}))
+        .await
+        .expect(200);
+    assert!((30_000..=32_767).contains(&ports.at("/spec/ports/0/nodePort").as_i64().unwrap()));
+    let back = world
+        .patch(&format!("{services}/a"), "merge-patch+json", json!({"spec": {"type": "ClusterIP"}}))
+        .await
+        .expect(200);
+    assert!(back.at("/spec/ports/0/nodePort").is_null());
+    world.delete(&format!("{services}/a")).await.expect(200);
+    world.post(services, service("b", json!({"clusterIP": address}))).await.expect(201);
+    world.delete(&format!("{services}/b")).await.expect(200);
+    assert!(world.server.store().range(&ironclad_store::Query::prefix("/ironclad/")).unwrap().entries.is_empty());
+    let headless = world.post(services, service("h", json!({"clusterIP": "None"}))).await.expect(201);
+    assert_eq!(headless.at("/spec/clusterIPs"), &json!(["None"]));
+}

@@ -9,6 +9,12 @@ use super::{child, pod, set};
 pub(super) fn job(object: &mut Value, creating: bool) {
     let uid = object::meta_str(object, "uid").to_owned();
     let name = object::meta_str(object, "name").to_owned();
+    let labels = object.pointer("/spec/template/metadata/labels").cloned();
+    if let Some(labels) =
+        labels.filter(|_| creating && object::metadata(object).get("labels").is_none_or(Value::is_null))
+    {
+        child(object, "metadata")["labels"] = labels;
+    }
     let spec = child(object, "spec");
     let indexed = spec["completionMode"] == "Indexed";
     if spec["completions"].is_null() && spec["parallelism"].is_null() && !indexed {

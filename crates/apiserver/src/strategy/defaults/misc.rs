@@ -17,6 +17,40 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
             let spec = child(object, "spec");
             set(spec, "persistentVolumeReclaimPolicy", "Retain");
             set(spec, "volumeMode", "Filesystem");
+            if let Some(path) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
+                path.entry("type").or_insert_with(|| json!(""));
+            }
+        }
+        ("", "Node") => {
+            let status = child(object, "status");
+            if status["capacity"].is_object() {
+                let capacity = status["capacity"].clone();
+                set(status, "allocatable", capacity);
+            }
+        }
+        ("", "LimitRange") => {
+            for limit in each(child(object, "spec"), "limits") {
+                limits(limit);
+            }
+        }
+        ("networking.k8s.io", "IngressClass") => {
+            if let Some(parameters) = object.pointer_mut("/spec/parameters").filter(|p| p.is_object()) {
+                set(parameters, "scope", "Cluster");
+            }
+        }
+        ("storage.k8s.io", "CSIDriver") => {
+            let spec = child(object, "spec");
+            set(spec, "attachRequired", true);
+            set(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+            for switch in ["podInfoOnMount", "requiresRepublish", "seLinuxMount", "storageCapacity"] {
+                set(spec, switch, false);
+            }
+            set(spec, "volumeLifecycleModes", json!(["Persistent"]));
+        }
+        ("apiregistration.k8s.io", "APIService") => {
+            if let Some(service) = object.pointer_mut("/spec/service").filter(|s| s.is_object()) {
+                set(service, "port", 443);
+            }
         }
         ("", "Endpoints") => {
             for subset in each(object, "subsets") {
@@ -75,9 +109,28 @@ fn secret(object: &mut Value) {
     }
 }
 
+/// Limits of a container default to its maximum, requests to the limits or the minimum.
+fn limits(limit: &mut Value) {
+    if limit["type"] != "Container" {
+        return;
+    }
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+        for (name, amount) in limit[from].as_object().cloned().into_iter().flatten() {
+            set(child(limit, to), &name, amount);
+        }
+    }
+}
+
 fn autoscaler(object: &mut Value) {
     let spec = child(object, "spec");
     set(spec, "minReplicas", 1);
+    if object["apiVersion"] == "autoscaling/v1" {
+        let status = child(object, "status");
+        set(status, "currentReplicas", 0);
+        set(status, "desiredReplicas", 0);
+        return;
+    }
+    let spec = child(object, "spec");
     if spec["metrics"].as_array().is_none_or(Vec::is_empty) {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         spec["metrics"] = json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]);

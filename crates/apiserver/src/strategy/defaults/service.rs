@@ -25,6 +25,12 @@ pub(super) fn service(object: &mut Value) {
             }
         }
     } else {
+        let selected = spec["selector"].as_object().is_some_and(|s| !s.is_empty());
+        if spec["clusterIP"] == "None" && !selected {
+            // Nobody knows which addresses somebody else's endpoints will have.
+            set(spec, "ipFamilyPolicy", "RequireDualStack");
+            set(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
+        }
         set(spec, "ipFamilies", json!(["IPv4"]));
         set(spec, "ipFamilyPolicy", "SingleStack");
         set(spec, "internalTrafficPolicy", "Cluster");

@@ -61,10 +61,9 @@ pub(super) fn priority_class(object: &Value, old: Option<&Value>, out: &mut Vec<
     const USER_MAX: i64 = 1_000_000_000;
     let name = object::meta_str(object, "name");
     if name.starts_with("system-") {
-        let why = "priority class names with 'system-' prefix are reserved for system use only. error: priority class name is reserved";
-        out.push(Cause::forbidden("metadata.name", why));
-    }
-    if at(object, "/value").as_i64().unwrap_or(0) > USER_MAX {
+        let why = "priority class names with 'system-' prefix are reserved for system use only. error:";
+        out.push(Cause::forbidden("metadata.name", format!("{why} {name} is not a known system priority class")));
+    } else if at(object, "/value").as_i64().unwrap_or(0) > USER_MAX {
         let why = format!("maximum allowed value of a user defined priority is {USER_MAX}");
         out.push(Cause::forbidden("value", why));
     }

@@ -109,9 +109,6 @@ fn container<'a>(
         out.push(Cause::required(&field, ""));
     } else {
         label(name, &field, out);
-        if !names.insert(name) {
-            out.push(Cause::duplicate(field, &json!(name)));
-        }
     }
     let image = text(container, "/image");
     if image.is_empty() {
@@ -146,6 +143,9 @@ fn container<'a>(
         }
     }
     resources(container, path, out);
+    if !name.is_empty() && !names.insert(name) {
+        out.push(Cause::duplicate(field, &json!(name)));
+    }
 }
 
 /// Requests stay within limits.

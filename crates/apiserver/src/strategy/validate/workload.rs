@@ -109,11 +109,6 @@ pub(super) fn job(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
 }
 
 pub(super) fn cron_job(object: &Value, out: &mut Vec<Cause>) {
-    const NAME_MAX: usize = 52;
-    let name = object::meta_str(object, "name");
-    if name.len() > NAME_MAX {
-        out.push(Cause::invalid("metadata.name", &json!(name), format!("must be no more than {NAME_MAX} characters")));
-    }
     let schedule = text(object, "/spec/schedule");
     if schedule.is_empty() {
         out.push(Cause::required("spec.schedule", ""));
@@ -127,6 +122,11 @@ pub(super) fn cron_job(object: &Value, out: &mut Vec<Cause>) {
     }
     super::one_of(object, "/spec/concurrencyPolicy", &["Allow", "Forbid", "Replace"], out);
     pod::template(at(object, "/spec/jobTemplate/spec/template"), "spec.jobTemplate.spec.template", JOB_POLICIES, out);
+    const NAME_MAX: usize = 52;
+    let name = object::meta_str(object, "name");
+    if name.len() > NAME_MAX {
+        out.push(Cause::invalid("metadata.name", &json!(name), format!("must be no more than {NAME_MAX} characters")));
+    }
 }
 
 pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {

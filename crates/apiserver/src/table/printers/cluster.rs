@@ -10,11 +10,11 @@ use super::{AGE, Cells, NAME, Spec, created, labels, list, name, number, or_none
 /// Columns and cells of a kind of this file.
 pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells)> {
     Some(match (group, kind) {
-        ("", "ConfigMap") => (&[NAME, ("Data", "integer", 0), AGE], |o, now| {
+        ("", "ConfigMap") => (&[NAME, ("Data", "string", 0), AGE], |o, now| {
             let count = |key: &str| o[key].as_object().map_or(0, serde_json::Map::len);
             vec![name(o), json!(count("data") + count("binaryData")), created(o, now)]
         }),
-        ("", "Secret") => (&[NAME, ("Type", "string", 0), ("Data", "integer", 0), AGE], |o, now| {
+        ("", "Secret") => (&[NAME, ("Type", "string", 0), ("Data", "string", 0), AGE], |o, now| {
             let count = o["data"].as_object().map_or(0, serde_json::Map::len);
             vec![name(o), json!(text(o, "/type")), json!(count), created(o, now)]
         }),
@@ -47,7 +47,7 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
                 ("Source", "string", 1),
                 ("Message", "string", 0),
                 ("First Seen", "string", 1),
-                ("Count", "integer", 1),
+                ("Count", "string", 1),
                 ("Name", "string", 1),
             ],
             event,
@@ -65,8 +65,20 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
             service,
         ),
         ("", "Endpoints") => (&[NAME, ("Endpoints", "string", 0), AGE], |o, now| {
-            let addresses: Vec<&str> =
-                list(o, "/subsets").flat_map(|s| list(s, "/addresses")).filter_map(|a| a["ip"].as_str()).collect();
+            let mut addresses = Vec::new();
+            for subset in list(o, "/subsets") {
+                for address in list(subset, "/addresses") {
+                    let ip = text(address, "/ip");
+                    let ports: Vec<String> =
+                        list(subset, "/ports").map(|p| format!("{ip}:{}", plain(&p["port"]))).collect();
+                    if ports.is_empty() { addresses.push(ip.to_owned()) } else { addresses.extend(ports) }
+                }
+            }
+            if addresses.len() > 3 {
+                let more = format!(" + {} more...", addresses.len() - 3);
+                addresses.truncate(3);
+                addresses[2] += &more;
+            }
             vec![name(o), or_none(addresses.join(",")), created(o, now)]
         }),
         ("", "PersistentVolumeClaim") => (
@@ -140,7 +152,7 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
                 ("Provisioner", "string", 0),
                 ("ReclaimPolicy", "string", 0),
                 ("VolumeBindingMode", "string", 0),
-                ("AllowVolumeExpansion", "boolean", 0),
+                ("AllowVolumeExpansion", "string", 0),
                 AGE,
             ],
             |o, now| {
@@ -403,7 +415,7 @@ fn ingress(o: &Value, now: Timestamp) -> Vec<Value> {
 fn binding(o: &Value, now: Timestamp) -> Vec<Value> {
     let of = |kind: &str| {
         let subjects = list(o, "/subjects").filter(|s| s["kind"] == kind).map(|s| match text(s, "/namespace") {
-            "" => text(s, "/name").to_owned(),
+            "" if kind != "ServiceAccount" => text(s, "/name").to_owned(),
             namespace => format!("{namespace}/{}", text(s, "/name")),
         });
         json!(subjects.collect::<Vec<_>>().join(", "))

@@ -1,0 +1,161 @@
+//! Cluster addresses and node ports of Services: drawn at chance, each held by a key of its own that is written in the same
+//! transaction as the Service. So no list of what is taken has to be kept or searched.
+
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use ironclad_store::{Compare, Op};
+use serde_json::{Value, json};
+
+use crate::{
+    Server, object,
+    registry::Resource,
+    status::{ApiError, Cause},
+};
+
+/// Addresses are 10.96.0.0/16.
+const NETWORK: [u8; 2] = [10, 96];
+/// Node ports are these.
+const PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
+/// Draws before giving up: the range is as good as full then.
+const DRAWS: usize = 256;
+
+fn is_service(resource: &Resource) -> bool {
+    resource.is("", "Service")
+}
+
+fn of_type(service: &Value, types: &[&str]) -> bool {
+    service.pointer("/spec/type").and_then(Value::as_str).is_some_and(|t| types.contains(&t))
+}
+
+fn address_key(address: &str) -> String {
+    format!("/ironclad/service-addresses/{address}")
+}
+
+fn port_key(port: u64, protocol: &str) -> String {
+    format!("/ironclad/node-ports/{protocol}/{port}")
+}
+
+/// The keys that a Service holds, with the field that asks for each.
+fn claims(resource: &Resource, service: Option<&Value>) -> BTreeMap<String, (String, Value)> {
+    let mut out = BTreeMap::new();
+    let Some(service) = service.filter(|_| is_service(resource)) else { return out };
+    if !of_type(service, &["ExternalName"]) {
+        let addresses = service.pointer("/spec/clusterIPs").and_then(Value::as_array);
+        for address in addresses.into_iter().flatten().filter_map(Value::as_str).filter(|a| *a != "None") {
+            out.insert(address_key(address), ("spec.clusterIPs".to_owned(), json!([address])));
+        }
+    }
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    for (i, port) in ports.into_iter().flatten().enumerate() {
+        if let Some(number) = port["nodePort"].as_u64().filter(|n| *n != 0) {
+            let protocol = port["protocol"].as_str().unwrap_or("TCP");
+            out.insert(port_key(number, protocol), (format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()));
+        }
+    }
+    out
+}
+
+impl Server {
+    /// Gives a Service what its type needs and it doesn't have; refuses what others have.
+    pub(crate) fn allocate(&self, resource: &Resource, old: Option<&Value>, new: &mut Value) -> Result<(), ApiError> {
+        if !is_service(resource) {
+            return Ok(());
+        }
+        release_ports(old, new);
+        let held = claims(resource, old);
+        let refuse = |field: &str, value: &Value, why: String| {
+            let name = object::meta_str(new, "name");
+            Err(ApiError::invalid("Service", "", name, vec![Cause::invalid(field, value, why)]))
+        };
+        for (key, (field, value)) in claims(resource, Some(new)) {
+            if held.contains_key(&key) {
+                continue;
+            }
+            let address = value.pointer("/0").and_then(Value::as_str);
+            let fits = address.and_then(|a| a.parse::<Ipv4Addr>().ok()).is_none_or(|a| a.octets()[..2] == NETWORK);
+            if let Some(address) = address.filter(|_| !fits) {
+                let why =
+                    format!("failed to allocate IP {address}: the provided network does not match the current range");
+                return refuse(&field, &value, why);
+            }
+            if self.store.get(&key).is_some() {
+                let why = match address {
+                    Some(address) => format!("failed to allocate IP {address}: provided IP is already allocated"),
+                    None => "provided port is already allocated".to_owned(),
+                };
+                return refuse(&field, &value, why);
+            }
+        }
+        self.draw_address(new)?;
+        self.draw_ports(new)
+    }
+
+    fn draw_address(&self, service: &mut Value) -> Result<(), ApiError> {
+        let has = service.pointer("/spec/clusterIP").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty());
+        if has || !of_type(service, &["ClusterIP", "NodePort", "LoadBalancer"]) {
+            return Ok(());
+        }
+        let stream = self.seam.rng.stream("service-addresses");
+        for _ in 0..DRAWS {
+            // The first addresses are for well-known services, as in every cluster.
+            let host = 16 + stream.below(65_536 - 32);
+            let address = Ipv4Addr::new(NETWORK[0], NETWORK[1], (host >> 8) as u8, (host & 0xff) as u8).to_string();
+            if self.store.get(&address_key(&address)).is_none() {
+                service["spec"]["clusterIP"] = json!(address);
+                service["spec"]["clusterIPs"] = json!([address]);
+                return Ok(());
+            }
+        }
+        Err(ApiError::internal("no address is left for services"))
+    }
+
+    fn draw_ports(&self, service: &mut Value) -> Result<(), ApiError> {
+        let wanted = of_type(service, &["NodePort"])
+            || (of_type(service, &["LoadBalancer"])
+                && service.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&json!(false)));
+        if !wanted {
+            return Ok(());
+        }
+        let stream = self.seam.rng.stream("node-ports");
+        let mut drawn = Vec::new();
+        let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+        for port in ports.into_iter().flatten() {
+            if port["nodePort"].as_u64().is_some_and(|n| n != 0) {
+                continue;
+            }
+            let protocol = port["protocol"].as_str().unwrap_or("TCP").to_owned();
+            let free = (0..DRAWS).map(|_| PORTS.start() + stream.below(PORTS.end() - PORTS.start() + 1));
+            let free =
+                free.into_iter().find(|n| !drawn.contains(n) && self.store.get(&port_key(*n, &protocol)).is_none());
+            let Some(number) = free else { return Err(ApiError::internal("no node port is left")) };
+            drawn.push(number);
+            port["nodePort"] = json!(number);
+        }
+        Ok(())
+    }
+}
+
+/// A Service that needs no node ports any more loses those that it didn't ask for anew.
+fn release_ports(old: Option<&Value>, new: &mut Value) {
+    let Some(old) = old.filter(|_| !of_type(new, &["NodePort", "LoadBalancer"])) else { return };
+    let before = old.pointer("/spec/ports").cloned().unwrap_or_default();
+    let ports = new.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        let kept = before.as_array().into_iter().flatten().any(|b| b["nodePort"] == port["nodePort"]);
+        if let Some(map) = port.as_object_mut().filter(|_| kept) {
+            map.remove("nodePort");
+        }
+    }
+}
+
+/// What a transaction that turns `old` into `new` does about the keys that the Service holds.
+pub(crate) fn changes(resource: &Resource, old: Option<&Value>, new: Option<&Value>) -> (Vec<Compare>, Vec<Op>) {
+    let (before, after) = (claims(resource, old), claims(resource, new));
+    let (mut compares, mut ops) = (Vec::new(), Vec::new());
+    for key in after.keys().filter(|k| !before.contains_key(*k)) {
+        compares.push(Compare::absent(key.as_str()));
+        ops.push(Op::put(key.as_str(), bytes::Bytes::new()));
+    }
+    ops.extend(before.keys().filter(|k| !after.contains_key(*k)).map(|k| Op::delete(k.as_str())));
+    (compares, ops)
+}

@@ -8,7 +8,8 @@ use std::sync::{
 use ironclad_runtime::{Indexer, Informer, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
-    apps::v1::{Deployment, ReplicaSet},
+    apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    batch::v1::Job,
     core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount},
 };
 use kube::{Api, Client, Resource};
@@ -35,6 +36,10 @@ struct Kinds {
     root_cas: Lazy<ConfigMap>,
     replica_sets: Lazy<ReplicaSet>,
     deployments: Lazy<Deployment>,
+    stateful_sets: Lazy<StatefulSet>,
+    daemon_sets: Lazy<DaemonSet>,
+    revisions: Lazy<ControllerRevision>,
+    jobs: Lazy<Job>,
 }
 
 struct Lazy<K> {
@@ -90,6 +95,10 @@ impl Default for Caches {
             root_cas: Lazy::named("configmaps", crate::namespace::ROOT_CA),
             replica_sets: Lazy::new("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]),
             deployments: Lazy::new("deployments", &[]),
+            stateful_sets: Lazy::new("statefulsets", &[]),
+            daemon_sets: Lazy::new("daemonsets", &[]),
+            revisions: Lazy::new("controllerrevisions", &[(BY_CONTROLLER, index_by_controller)]),
+            jobs: Lazy::new("jobs", &[(BY_CONTROLLER, index_by_controller)]),
         }))
     }
 }
@@ -127,6 +136,22 @@ impl Caches {
         self.0.deployments.want()
     }
 
+    pub(crate) fn stateful_sets(&self) -> Informer<StatefulSet> {
+        self.0.stateful_sets.want()
+    }
+
+    pub(crate) fn daemon_sets(&self) -> Informer<DaemonSet> {
+        self.0.daemon_sets.want()
+    }
+
+    pub(crate) fn revisions(&self) -> Informer<ControllerRevision> {
+        self.0.revisions.want()
+    }
+
+    pub(crate) fn jobs(&self) -> Informer<Job> {
+        self.0.jobs.want()
+    }
+
     /// Starts the watches of all kinds that were asked for, as tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.pods.start(client, seam);
@@ -136,5 +161,9 @@ impl Caches {
         self.0.root_cas.start(client, seam);
         self.0.replica_sets.start(client, seam);
         self.0.deployments.start(client, seam);
+        self.0.stateful_sets.start(client, seam);
+        self.0.daemon_sets.start(client, seam);
+        self.0.revisions.start(client, seam);
+        self.0.jobs.start(client, seam);
     }
 }

@@ -3,9 +3,13 @@
 //! They run in the embedded control plane (the first few) and in simulated members (all), over any `kube::Client`. Each is
 //! a pure decision with a table of cases beside it and a thin loop.
 
+pub mod affinity;
 mod caches;
+mod daemonset;
 mod deployment;
 mod gc;
+mod history;
+mod job;
 mod kinds;
 mod namespace;
 pub mod owner;
@@ -13,7 +17,9 @@ mod pace;
 mod pod_control;
 pub mod pods;
 mod replicaset;
+mod rounding;
 mod start;
+mod statefulset;
 mod template;
 #[cfg(test)]
 mod testkit;

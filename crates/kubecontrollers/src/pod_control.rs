@@ -135,7 +135,10 @@ impl PodControl {
     fn named(&self, owner: &ObjectMeta, wanted: Wanted) -> (String, Pod) {
         let Wanted { place, mut pod } = wanted;
         if pod.metadata.name.is_none() {
-            let base = name_base(owner.name.as_deref().unwrap_or(""));
+            let base = match pod.metadata.generate_name.take() {
+                Some(base) => base,
+                None => name_base(owner.name.as_deref().unwrap_or("")),
+            };
             let mut memory = self.memory.lock();
             let names = &mut memory.entry(uid(owner).to_owned()).or_default().names;
             let name = names.entry(place.clone()).or_insert_with(|| format!("{base}{}", self.names.suffix(DRAWN)));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Cluster, deployment, gc, namespace, replicaset};
+use crate::{Cluster, daemonset, deployment, gc, job, namespace, replicaset, statefulset};
 
 /// A built-in controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,17 +19,26 @@ pub enum Controller {
     Deployment,
     /// Pods for ReplicaSets.
     ReplicaSet,
+    /// Pods with names and an order.
+    StatefulSet,
+    /// A pod on each node.
+    DaemonSet,
+    /// Pods that run to an end.
+    Job,
 }
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
         Self::RootCertificate,
         Self::Deployment,
         Self::ReplicaSet,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
@@ -45,6 +54,9 @@ impl Controller {
             Self::RootCertificate => "root-ca-certificate-publisher-controller",
             Self::Deployment => "deployment-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::StatefulSet => "statefulset-controller",
+            Self::DaemonSet => "daemonset-controller",
+            Self::Job => "job-controller",
         }
     }
 }
@@ -79,6 +91,9 @@ pub fn start(cluster: &Cluster, options: &Options) {
             }
             Controller::Deployment => deployment::start(cluster),
             Controller::ReplicaSet => replicaset::start(cluster),
+            Controller::StatefulSet => statefulset::start(cluster),
+            Controller::DaemonSet => daemonset::start(cluster),
+            Controller::Job => job::start(cluster),
         }
     }
 }

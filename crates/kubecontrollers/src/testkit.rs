@@ -48,7 +48,7 @@ pub(crate) fn pod(name: &str) -> PodMaker {
 }
 
 impl PodMaker {
-    fn status(&mut self) -> &mut PodStatus {
+    pub(crate) fn status(&mut self) -> &mut PodStatus {
         self.0.status.get_or_insert_default()
     }
 

@@ -5,6 +5,8 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
+use crate::rounding::{Round, resolve};
+
 /// The default of both `maxSurge` and `maxUnavailable`.
 const QUARTER: &str = "25%";
 
@@ -52,31 +54,6 @@ impl Strategy {
 
 fn is_recreate(spec: Option<&DeploymentSpec>) -> bool {
     spec.and_then(|s| s.strategy.as_ref()).and_then(|s| s.type_.as_deref()) == Some("Recreate")
-}
-
-/// Which way a fraction of a pod goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Round {
-    /// To one more.
-    Up,
-    /// To one less.
-    Down,
-}
-
-/// A number, or a percentage of one. What can't be read is none.
-pub(crate) fn resolve(value: &IntOrString, of: i32, round: Round) -> i32 {
-    match value {
-        IntOrString::Int(n) => (*n).max(0),
-        IntOrString::String(text) => {
-            let Some(percent) = text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()) else { return 0 };
-            let hundredths = percent.clamp(0, 10_000) * i64::from(of);
-            let whole = match round {
-                Round::Up => (hundredths + 99) / 100,
-                Round::Down => hundredths / 100,
-            };
-            i32::try_from(whole).unwrap_or(i32::MAX)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
-use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration};
+use ironclad_kubecontrollers::affinity::{accepts, matches_term, tolerates, unschedulable_taint, untolerated};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use crate::quantity::Amounts;
 
@@ -116,17 +117,14 @@ pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item =
 fn objection(spec: &PodSpec, demand: &Amounts, seat: &Seat<'_>) -> Option<Objection> {
     let node = seat.node.spec.as_ref();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let unschedulable =
-        Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };
+    let unschedulable = unschedulable_taint();
     if node.and_then(|n| n.unschedulable) == Some(true) && !tolerations.iter().any(|t| tolerates(t, &unschedulable)) {
         return Some(Objection::hopeless("node(s) were unschedulable"));
     }
-    let taints = node.and_then(|n| n.taints.as_deref()).unwrap_or_default();
-    let hard = |t: &&Taint| matches!(t.effect.as_str(), "NoSchedule" | "NoExecute");
-    if taints.iter().filter(hard).any(|taint| !tolerations.iter().any(|t| tolerates(t, taint))) {
+    if untolerated(seat.node, tolerations, &["NoSchedule", "NoExecute"]).is_some() {
         return Some(Objection::hopeless("node(s) had untolerated taint(s)"));
     }
-    if !wants(spec, seat.node) {
+    if !accepts(spec, seat.node) {
         return Some(Objection::hopeless("node(s) didn't match Pod's node affinity/selector"));
     }
     let mut against = Objection { reasons: Vec::new(), hopeless: false };
@@ -141,60 +139,6 @@ fn objection(spec: &PodSpec, demand: &Amounts, seat: &Seat<'_>) -> Option<Object
         }
     }
     (!against.reasons.is_empty()).then_some(against)
-}
-
-/// True if the toleration covers the taint.
-pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let text = |t: &Option<String>| t.clone().unwrap_or_default();
-    let (effect, key) = (text(&toleration.effect), text(&toleration.key));
-    if (!effect.is_empty() && effect != taint.effect) || (!key.is_empty() && key != taint.key) {
-        return false;
-    }
-    match toleration.operator.as_deref().unwrap_or("") {
-        "Exists" => true,
-        "" | "Equal" => !key.is_empty() && text(&toleration.value) == text(&taint.value),
-        _ => false,
-    }
-}
-
-fn wants(spec: &PodSpec, node: &Node) -> bool {
-    let none = BTreeMap::new();
-    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
-    if !spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
-        return false;
-    }
-    let required = spec
-        .affinity
-        .as_ref()
-        .and_then(|a| a.node_affinity.as_ref())
-        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches_term(term, node)))
-}
-
-/// A term without any expression matches nothing.
-fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let label = |key: &str| node.metadata.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str);
-    let field = |key: &str| if key == "metadata.name" { node.metadata.name.as_deref() } else { None };
-    !(expressions.is_empty() && fields.is_empty())
-        && expressions.iter().all(|r| holds(r, label(&r.key)))
-        && fields.iter().all(|r| holds(r, field(&r.key)))
-}
-
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let number = |text: Option<&str>| text.and_then(|t| t.parse::<i64>().ok());
-    let bound = number(values.first().map(String::as_str));
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(|v| values.iter().any(|w| w == v)),
-        "NotIn" => !value.is_some_and(|v| values.iter().any(|w| w == v)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => number(value).zip(bound).is_some_and(|(v, b)| v > b),
-        "Lt" => number(value).zip(bound).is_some_and(|(v, b)| v < b),
-        _ => false,
-    }
 }
 
 fn preference<'a>(spec: &PodSpec, demand: &Amounts, seat: &Seat<'a>) -> Preference<'a> {
@@ -231,7 +175,7 @@ fn free(demand: &Amounts, seat: &Seat<'_>) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelector, NodeSpec};
+    use k8s_openapi::api::core::v1::{NodeSpec, Taint};
     use kube::api::ObjectMeta;
 
     use super::*;
@@ -388,66 +332,5 @@ mod tests {
         assert_eq!(world.place(&plain, &demand), "n1", "spread before emptiness");
         world.0[0].0 = node("n1", &[], &[("slow", "PreferNoSchedule")]);
         assert_eq!(world.place(&plain, &demand), "n2", "a taint that would rather not");
-    }
-
-    #[test]
-    fn tolerations() {
-        let taint = Taint { key: "k".into(), value: Some("v".into()), effect: "NoSchedule".into(), ..Taint::default() };
-        for (name, key, operator, value, effect, want) in [
-            ("equal", "k", "Equal", "v", "NoSchedule", true),
-            ("no operator means equal", "k", "", "v", "", true),
-            ("another value", "k", "Equal", "w", "", false),
-            ("exists takes any value", "k", "Exists", "", "", true),
-            ("exists without a key takes all", "", "Exists", "", "", true),
-            ("another effect", "k", "Exists", "", "NoExecute", false),
-            ("another key", "l", "Exists", "", "", false),
-        ] {
-            let some = |t: &str| (!t.is_empty()).then(|| t.to_owned());
-            let toleration = Toleration {
-                key: some(key),
-                operator: some(operator),
-                value: some(value),
-                effect: some(effect),
-                toleration_seconds: None,
-            };
-            assert_eq!(tolerates(&toleration, &taint), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn affinity() {
-        let n = node("n1", &[("zone", "a"), ("cores", "8")], &[]);
-        for (name, key, operator, values, want) in [
-            ("in", "zone", "In", vec!["a", "b"], true),
-            ("not in", "zone", "NotIn", vec!["a"], false),
-            ("not in without the label", "x", "NotIn", vec!["a"], true),
-            ("exists", "zone", "Exists", vec![], true),
-            ("does not exist", "zone", "DoesNotExist", vec![], false),
-            ("greater", "cores", "Gt", vec!["7"], true),
-            ("not greater than itself", "cores", "Gt", vec!["8"], false),
-            ("less", "cores", "Lt", vec!["9"], true),
-        ] {
-            let term = NodeSelectorTerm {
-                match_expressions: Some(vec![NodeSelectorRequirement {
-                    key: key.into(),
-                    operator: operator.into(),
-                    values: Some(values.into_iter().map(str::to_owned).collect()),
-                }]),
-                match_fields: None,
-            };
-            let spec = PodSpec {
-                affinity: Some(Affinity {
-                    node_affinity: Some(NodeAffinity {
-                        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
-                            node_selector_terms: vec![NodeSelectorTerm::default(), term],
-                        }),
-                        ..NodeAffinity::default()
-                    }),
-                    ..Affinity::default()
-                }),
-                ..PodSpec::default()
-            };
-            assert_eq!(wants(&spec, &n), want, "{name}");
-        }
     }
 }

@@ -7,4 +7,5 @@ mod faults;
 mod history;
 mod rollout;
 mod scheduling;
+mod workloads;
 mod world;

@@ -1,0 +1,316 @@
+//! On which nodes a DaemonSet has a pod, and which of its pods it replaces.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, DaemonSetStatus},
+        core::v1::{Node, Pod, PodSpec, Toleration},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+use crate::{
+    affinity::{accepts, unschedulable_taint, untolerated},
+    history::REVISION_LABEL,
+    pods::{self, Availability, is_finished, is_terminating, labels, node_of},
+    rounding::{Round, resolve},
+};
+
+/// What the caches say of one DaemonSet.
+pub(crate) struct Seen {
+    pub(crate) set: Arc<DaemonSet>,
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// The hash of the wanted template.
+    pub(crate) hash: String,
+}
+
+/// What to do.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Plan {
+    /// Nodes that get a pod.
+    pub(crate) create: Vec<String>,
+    pub(crate) delete: Vec<Arc<Pod>>,
+    pub(crate) status: DaemonSetStatus,
+    pub(crate) settled: bool,
+    pub(crate) look_again: Option<Timestamp>,
+}
+
+/// The tolerations that every pod of a DaemonSet gets: it stays on a node in trouble.
+pub(crate) fn tolerations(host_network: bool) -> Vec<Toleration> {
+    let toleration = |key: &str, effect: &str| Toleration {
+        key: Some(format!("node.kubernetes.io/{key}")),
+        operator: Some("Exists".into()),
+        effect: Some(effect.into()),
+        ..Toleration::default()
+    };
+    let mut all = vec![
+        toleration("not-ready", "NoExecute"),
+        toleration("unreachable", "NoExecute"),
+        toleration("disk-pressure", "NoSchedule"),
+        toleration("memory-pressure", "NoSchedule"),
+        toleration("pid-pressure", "NoSchedule"),
+        toleration("unschedulable", "NoSchedule"),
+    ];
+    if host_network {
+        all.push(toleration("network-unavailable", "NoSchedule"));
+    }
+    all
+}
+
+/// The node that a pod of the set is for: the one it is bound to, or the one that its affinity names.
+pub(crate) fn node_for(pod: &Pod) -> &str {
+    let bound = node_of(pod);
+    if !bound.is_empty() {
+        return bound;
+    }
+    let affinity = pod.spec.as_ref().and_then(|s| s.affinity.as_ref()?.node_affinity.as_ref());
+    let terms = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    let fields = terms.iter().flat_map(|t| &t.node_selector_terms).flat_map(|t| t.match_fields.iter().flatten());
+    let names = fields.filter(|f| f.key == "metadata.name").flat_map(|f| f.values.iter().flatten());
+    names.map(String::as_str).next().unwrap_or("")
+}
+
+/// Whether a node gets a pod, or may at least keep the one it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Runs,
+    Keeps,
+    No,
+}
+
+fn fit(spec: &PodSpec, tolerations: &[Toleration], node: &Node) -> Fit {
+    if !accepts(spec, node) || untolerated(node, tolerations, &["NoExecute"]).is_some() {
+        return Fit::No;
+    }
+    let cordoned = node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
+    let closed = cordoned && !tolerations.iter().any(|t| crate::affinity::tolerates(t, &unschedulable_taint()));
+    if closed || untolerated(node, tolerations, &["NoSchedule"]).is_some() { Fit::Keeps } else { Fit::Runs }
+}
+
+/// One pass over the set.
+pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
+    let set = &*seen.set;
+    let spec = set.spec.clone().unwrap_or_default();
+    let pod_spec = spec.template.spec.clone().unwrap_or_default();
+    let mut tolerated = pod_spec.tolerations.clone().unwrap_or_default();
+    tolerated.extend(tolerations(pod_spec.host_network == Some(true)));
+    let mut on: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
+    for pod in &seen.pods {
+        on.entry(node_for(pod)).or_default().push(pod);
+    }
+    let mut plan = Plan {
+        create: Vec::new(),
+        delete: Vec::new(),
+        status: DaemonSetStatus::default(),
+        settled: false,
+        look_again: None,
+    };
+    let going = set.metadata.deletion_timestamp.is_some();
+    let mut stand = Vec::new();
+    let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let mut status = DaemonSetStatus {
+        observed_generation: set.metadata.generation,
+        collision_count: set.status.as_ref().and_then(|s| s.collision_count),
+        conditions: set.status.as_ref().and_then(|s| s.conditions.clone()),
+        ..DaemonSetStatus::default()
+    };
+    let min_ready = spec.min_ready_seconds.unwrap_or(0);
+    let (mut updated, mut available) = (0, 0);
+    for node in &seen.nodes {
+        let name = node.metadata.name.as_deref().unwrap_or("");
+        let here = on.remove(name).unwrap_or_default();
+        let mut alive: Vec<&Arc<Pod>> =
+            here.iter().copied().filter(|p| !is_finished(p) && !is_terminating(p)).collect();
+        alive.sort_by_key(|p| (node_of(p).is_empty(), p.metadata.creation_timestamp.clone(), p.metadata.name.clone()));
+        let fit = fit(&pod_spec, &tolerated, node);
+        plan.delete.extend(here.iter().filter(|p| is_finished(p) && !is_terminating(p)).map(|p| (*p).clone()));
+        let keeps = usize::from(fit != Fit::No);
+        plan.delete.extend(alive.iter().skip(keeps).map(|p| (*p).clone()));
+        let stays = alive.first().filter(|_| fit != Fit::No).copied();
+        match (fit, stays) {
+            (Fit::Runs, _) => status.desired_number_scheduled += 1,
+            (_, Some(_)) => status.number_misscheduled += 1,
+            _ if !alive.is_empty() => status.number_misscheduled += 1,
+            _ => {}
+        }
+        // A terminating pod still has the node; its successor comes when it is gone.
+        if fit == Fit::Runs && here.iter().all(|p| is_finished(p) && !is_terminating(p)) {
+            plan.create.push(name.to_owned());
+        }
+        let Some(pod) = stays.filter(|_| fit == Fit::Runs) else { continue };
+        status.current_number_scheduled += 1;
+        let is_new = labels(&pod.metadata).get(REVISION_LABEL) == Some(&seen.hash);
+        updated += i32::from(is_new);
+        let availability = pods::availability(pod, min_ready, now);
+        status.number_ready += i32::from(availability != Availability::No);
+        match availability {
+            Availability::Yes => available += 1,
+            Availability::From(at) => plan.look_again = Some(plan.look_again.map_or(at, |next| next.min(at))),
+            Availability::No => {}
+        }
+        stand.push((pod, is_new, availability == Availability::Yes));
+    }
+    // Pods for nodes that are gone.
+    plan.delete.extend(on.into_values().flatten().filter(|p| !is_terminating(p)).cloned());
+    let some = |n: i32| (n > 0).then_some(n);
+    status.updated_number_scheduled = some(updated);
+    status.number_available = some(available);
+    status.number_unavailable = some(status.desired_number_scheduled - available);
+    let rolls = spec.update_strategy.as_ref().and_then(|s| s.type_.as_deref()) != Some("OnDelete");
+    if rolls {
+        let rolling = spec.update_strategy.as_ref().and_then(|s| s.rolling_update.as_ref());
+        let one = IntOrString::Int(1);
+        let limit = rolling.and_then(|r| r.max_unavailable.as_ref()).unwrap_or(&one);
+        let limit = resolve(limit, status.desired_number_scheduled, Round::Up).max(1);
+        replace(&mut plan, &stand, limit - (status.desired_number_scheduled - available));
+    }
+    if going {
+        plan.create.clear();
+        plan.delete.clear();
+    }
+    plan.settled = plan.create.is_empty()
+        && plan.delete.is_empty()
+        && number(stand.len()) == available
+        && status.desired_number_scheduled == available;
+    plan.status = status;
+    plan
+}
+
+/// Old pods that serve nobody go at once; those that serve, as far as pods may be missing.
+fn replace(plan: &mut Plan, stand: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
+    for (pod, _, available) in stand.iter().filter(|(_, is_new, _)| !is_new) {
+        if !*available {
+            plan.delete.push((*pod).clone());
+        } else if may_go > 0 {
+            may_go -= 1;
+            plan.delete.push((*pod).clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::{
+            apps::v1::DaemonSetSpec,
+            core::v1::{NodeSpec, Taint},
+        },
+        apimachinery::pkg::apis::meta::v1::Time,
+    };
+    use kube::ResourceExt as _;
+
+    use super::*;
+    use crate::testkit::{PodMaker, at, meta, pod, template};
+
+    fn node(name: &str, taint: &str) -> Arc<Node> {
+        let mut node = Node { metadata: meta(name), ..Node::default() };
+        if let Some((key, effect)) = taint.split_once(':') {
+            let taint = Taint { key: key.into(), effect: effect.into(), ..Taint::default() };
+            node.spec = Some(NodeSpec { taints: Some(vec![taint]), ..NodeSpec::default() });
+        }
+        Arc::new(node)
+    }
+
+    fn seen(nodes: Vec<Arc<Node>>, pods: Vec<PodMaker>) -> Seen {
+        let spec = DaemonSetSpec { template: template("a", "i"), ..DaemonSetSpec::default() };
+        let set = DaemonSet { metadata: meta("ds"), spec: Some(spec), status: None };
+        Seen { set: Arc::new(set), nodes, pods: pods.into_iter().map(PodMaker::arc).collect(), hash: "new".into() }
+    }
+
+    fn on(node: &str, hash: &str) -> PodMaker {
+        pod(&format!("on-{node}")).node(node).label(REVISION_LABEL, hash)
+    }
+
+    #[test]
+    fn passes() {
+        let two = || vec![node("a", ""), node("b", "")];
+        for (name, nodes, pods, create, delete) in [
+            ("one pod on each node", two(), vec![], vec!["a", "b"], vec![]),
+            ("where one stands, none comes", two(), vec![on("a", "new").ready(0)], vec!["b"], vec![]),
+            ("a terminating one holds the node", two(), vec![on("a", "new").terminating()], vec!["b"], vec![]),
+            (
+                "a failed one is replaced",
+                vec![node("a", "")],
+                vec![on("a", "new").phase("Failed")],
+                vec!["a"],
+                vec!["on-a"],
+            ),
+            ("a tainted node gets none", vec![node("a", "x:NoSchedule")], vec![], vec![], vec![]),
+            (
+                "and keeps the one it has",
+                vec![node("a", "x:NoSchedule")],
+                vec![on("a", "new").ready(0)],
+                vec![],
+                vec![],
+            ),
+            (
+                "but not against NoExecute",
+                vec![node("a", "x:NoExecute")],
+                vec![on("a", "new").ready(0)],
+                vec![],
+                vec!["on-a"],
+            ),
+            (
+                "trouble of the node is tolerated",
+                vec![node("a", "node.kubernetes.io/not-ready:NoExecute")],
+                vec![],
+                vec!["a"],
+                vec![],
+            ),
+            (
+                "a pod without its node goes",
+                vec![node("a", "")],
+                vec![on("a", "new"), on("z", "new")],
+                vec![],
+                vec!["on-z"],
+            ),
+            (
+                "an old one that serves goes alone",
+                two(),
+                vec![on("a", "old").ready(0), on("b", "old").ready(0)],
+                vec![],
+                vec!["on-a"],
+            ),
+            (
+                "and waits for the new one of another",
+                two(),
+                vec![on("a", "new"), on("b", "old").ready(0)],
+                vec![],
+                vec![],
+            ),
+            (
+                "old ones that don't serve go at once",
+                two(),
+                vec![on("a", "old"), on("b", "old")],
+                vec![],
+                vec!["on-a", "on-b"],
+            ),
+        ] {
+            let plan = decide(&seen(nodes, pods), at(100));
+            assert_eq!(plan.create, create, "{name}");
+            assert_eq!(plan.delete.iter().map(|p| p.name_any()).collect::<Vec<_>>(), delete, "{name}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        let nodes = vec![node("a", ""), node("b", ""), node("c", "x:NoSchedule")];
+        let pods = vec![on("a", "new").ready(0), on("b", "old"), on("c", "old").ready(0)];
+        let status = decide(&seen(nodes, pods), at(100)).status;
+        assert_eq!(status.desired_number_scheduled, 2);
+        assert_eq!((status.current_number_scheduled, status.number_misscheduled), (2, 1));
+        assert_eq!((status.number_ready, status.number_available, status.number_unavailable), (1, Some(1), Some(1)));
+        assert_eq!(status.updated_number_scheduled, Some(1));
+    }
+
+    #[test]
+    fn a_set_that_goes_does_nothing() {
+        let mut seen = seen(vec![node("a", "")], vec![]);
+        Arc::make_mut(&mut seen.set).metadata.deletion_timestamp = Some(Time(at(1)));
+        assert!(decide(&seen, at(2)).create.is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! DaemonSets: a pod on each node.
+
+mod decide;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_runtime::{Failure, Informer, Key, Next};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus},
+    core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm},
+};
+use kube::core::Selector;
+
+use self::decide::{Seen, decide, tolerations};
+use crate::{
+    Cluster, history,
+    owner::{BY_CONTROLLER, selector},
+    pod_control::Wanted,
+    pods::{from_template, labels},
+    workload::{Kind, Workload, next},
+};
+
+impl Kind for DaemonSet {
+    const CONTROLLER: &'static str = "daemonset-controller";
+    type Status = DaemonSetStatus;
+
+    fn selector(&self) -> Option<Selector> {
+        selector(self.spec.as_ref().map(|s| &s.selector))
+    }
+
+    fn status(&self) -> Option<&DaemonSetStatus> {
+        self.status.as_ref()
+    }
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let sets = Workload::new(cluster, cluster.caches.daemon_sets());
+    let (nodes, revisions) = (cluster.caches.nodes(), cluster.caches.revisions());
+    let of = Arc::downgrade(&sets);
+    nodes.on_change(move |change| {
+        // Only what decides about pods: a node's status does not.
+        let same = |a: &Arc<Node>, b: &Arc<Node>| a.spec == b.spec && a.metadata.labels == b.metadata.labels;
+        if change.old.as_ref().zip(change.new.as_ref()).is_some_and(|(a, b)| same(a, b)) {
+            return;
+        }
+        if let Some(sets) = of.upgrade() {
+            sets.objects.list().iter().for_each(|set| sets.look_at(Key::of(&**set)));
+        }
+    });
+    let synced = (nodes.clone(), revisions.clone());
+    let others = async move {
+        synced.0.synced().await;
+        synced.1.synced().await;
+    };
+    sets.run(others, move |sets, key| {
+        let (nodes, revisions) = (nodes.clone(), revisions.clone());
+        async move { reconcile(&sets, &nodes, &revisions, &key).await }
+    });
+}
+
+async fn reconcile(
+    sets: &Arc<Workload<DaemonSet>>,
+    nodes: &Informer<Node>,
+    revisions: &Informer<ControllerRevision>,
+    key: &Key,
+) -> Result<Next, Failure> {
+    let now = sets.cluster.seam.clock.wall_seconds();
+    let Some((set, claims)) = sets.find(key) else { return Ok(Next::Forget) };
+    let (meta, spec) = (&set.metadata, set.spec.clone().unwrap_or_default());
+    let known = revisions.by_index(BY_CONTROLLER, meta.uid.as_deref().unwrap_or(""));
+    let hashes = claims.mine.iter().filter_map(|p| labels(&p.metadata).get(history::REVISION_LABEL));
+    let used: BTreeSet<String> = hashes.map(|hash| format!("{}-{hash}", key.name)).collect();
+    let past = history::decide(meta, &spec.template, &known, spec.revision_history_limit, &used);
+    let seen = Seen { set: set.clone(), nodes: nodes.list(), pods: claims.mine.clone(), hash: past.hash.clone() };
+    let plan = decide(&seen, now);
+    let wait = sets.tell(key, &set, &plan.status, plan.settled).await?;
+    if meta.deletion_timestamp.is_some() {
+        return Ok(Next::Forget);
+    }
+    sets.settle_claims(&set, &claims).await?;
+    let (client, writer) = (&sets.cluster.client, sets.control.writer());
+    history::apply(client, writer, revisions, meta, Workload::reference(&*set), &spec.template, &past).await?;
+    if !plan.delete.is_empty() {
+        sets.control.delete(meta, &plan.delete).await?;
+    }
+    if !plan.create.is_empty() {
+        let wanted = plan.create.iter().map(|node| pod(&set, node, &past.hash)).collect();
+        sets.control.create(meta, wanted).await?;
+    }
+    Ok(next(wait, plan.look_again, now))
+}
+
+/// A pod that only the scheduler's choice of this node fits.
+fn pod(set: &DaemonSet, node: &str, hash: &str) -> Wanted {
+    let mut pod = from_template(set.spec.as_ref().map(|s| &s.template), &set.metadata);
+    pod.metadata.owner_references = Some(vec![Workload::reference(set)]);
+    pod.metadata.labels.get_or_insert_default().insert(history::REVISION_LABEL.to_owned(), hash.to_owned());
+    let spec = pod.spec.get_or_insert_default();
+    let own = tolerations(spec.host_network == Some(true));
+    spec.tolerations.get_or_insert_default().extend(own);
+    let only = NodeSelectorRequirement {
+        key: "metadata.name".into(),
+        operator: "In".into(),
+        values: Some(vec![node.to_owned()]),
+    };
+    let required = &mut spec
+        .affinity
+        .get_or_insert_default()
+        .node_affinity
+        .get_or_insert_default()
+        .required_during_scheduling_ignored_during_execution;
+    match required {
+        Some(selector) => {
+            for term in &mut selector.node_selector_terms {
+                term.match_fields = Some(vec![only.clone()]);
+            }
+        }
+        None => {
+            let term = NodeSelectorTerm { match_fields: Some(vec![only]), match_expressions: None };
+            *required = Some(NodeSelector { node_selector_terms: vec![term] });
+        }
+    }
+    Wanted { place: node.to_owned(), pod }
+}

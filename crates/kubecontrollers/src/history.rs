@@ -1,0 +1,161 @@
+//! The revisions of a StatefulSet or DaemonSet: a ControllerRevision for each template that it had.
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+
+use ironclad_runtime::{Failure, Informer, Writer};
+use k8s_openapi::{
+    api::{apps::v1::ControllerRevision, core::v1::PodTemplateSpec},
+    apimachinery::pkg::{apis::meta::v1::OwnerReference, runtime::RawExtension},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ObjectMeta, PropagationPolicy},
+};
+use serde_json::{Value, json};
+
+use crate::template;
+
+/// The label of pods that says which revision they are.
+pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
+/// Revisions that are kept besides those in use, if the user says nothing.
+const LIMIT: i32 = 10;
+
+/// What to do about the revisions.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub(crate) struct Plan {
+    /// The name of the revision of the wanted template.
+    pub(crate) update: String,
+    /// Its hash.
+    pub(crate) hash: String,
+    /// It is new, with this number.
+    pub(crate) create: Option<i64>,
+    /// It is an earlier one again: it gets this number.
+    pub(crate) renumber: Option<(Arc<ControllerRevision>, i64)>,
+    pub(crate) delete: Vec<Arc<ControllerRevision>>,
+}
+
+/// What to do about the revisions of this object, of which these are in use.
+pub(crate) fn decide(
+    owner: &ObjectMeta,
+    template: &PodTemplateSpec,
+    revisions: &[Arc<ControllerRevision>],
+    limit: Option<i32>,
+    used: &BTreeSet<String>,
+) -> Plan {
+    let hash = template::hash(template, 0);
+    let update = format!("{}-{hash}", owner.name.as_deref().unwrap_or(""));
+    let newest = revisions.iter().map(|r| r.revision).max().unwrap_or(0);
+    let known = revisions.iter().find(|r| r.name_any() == update);
+    let mut idle: Vec<_> =
+        revisions.iter().filter(|r| r.name_any() != update && !used.contains(&r.name_any())).collect();
+    idle.sort_by_key(|r| Reverse((r.revision, r.name_any())));
+    let keep = usize::try_from(limit.unwrap_or(LIMIT)).unwrap_or(0);
+    Plan {
+        create: known.is_none().then_some(newest + 1),
+        renumber: known.filter(|r| r.revision < newest).map(|r| (r.clone(), newest + 1)),
+        delete: idle.into_iter().skip(keep).cloned().collect(),
+        update,
+        hash,
+    }
+}
+
+/// The template that a revision holds.
+pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
+    template.as_object_mut()?.remove("$patch");
+    serde_json::from_value(template).ok()
+}
+
+fn revision(
+    owner: &ObjectMeta,
+    reference: OwnerReference,
+    template: &PodTemplateSpec,
+    plan: &Plan,
+    number: i64,
+) -> ControllerRevision {
+    let mut data = json!(template);
+    data["$patch"] = Value::from("replace");
+    let mut labels = template.metadata.as_ref().and_then(|m| m.labels.clone()).unwrap_or_default();
+    labels.insert(REVISION_LABEL.to_owned(), plan.hash.clone());
+    ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(plan.update.clone()),
+            namespace: owner.namespace.clone(),
+            labels: Some(labels),
+            owner_references: Some(vec![reference]),
+            ..ObjectMeta::default()
+        },
+        data: Some(RawExtension(json!({"spec": {"template": data}}))),
+        revision: number,
+    }
+}
+
+/// Carries the plan out.
+///
+/// # Errors
+/// What the server said to the first request that failed.
+pub(crate) async fn apply(
+    client: &Client,
+    writer: &Writer,
+    revisions: &Informer<ControllerRevision>,
+    owner: &ObjectMeta,
+    reference: OwnerReference,
+    template: &PodTemplateSpec,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let api: Api<ControllerRevision> = Api::namespaced(client.clone(), owner.namespace.as_deref().unwrap_or(""));
+    if let Some(number) = plan.create {
+        let revision = revision(owner, reference, template, plan, number);
+        match writer.create(&api, Some(revisions), &revision).await {
+            Ok(_) => {}
+            Err(Failure::AlreadyExists(_)) => {
+                if let Some(found) = api.get_opt(&plan.update).await? {
+                    revisions.written(None, found);
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    if let Some((known, number)) = &plan.renumber {
+        writer.patch(&api, Some(revisions), known, json!({"revision": number})).await?;
+    }
+    for old in &plan.delete {
+        writer.delete(&api, Some(revisions), old, PropagationPolicy::Background).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{meta, template};
+
+    fn known(image: &str, number: i64) -> Arc<ControllerRevision> {
+        let template = template("a", image);
+        let plan = decide(&meta("s"), &template, &[], None, &BTreeSet::new());
+        let owner = crate::owner::controller_reference("apps/v1", "StatefulSet", &meta("s"));
+        Arc::new(revision(&meta("s"), owner, &template, &plan, number))
+    }
+
+    #[test]
+    fn revisions() {
+        let one = || known("i:1", 1);
+        let two = || known("i:2", 2);
+        for (name, revisions, limit, used, create, renumber, delete) in [
+            ("the first", vec![], None, vec![], Some(1), None, 0),
+            ("known", vec![one()], None, vec![], None, None, 0),
+            ("another template", vec![two()], None, vec![], Some(3), None, 0),
+            ("back to an earlier one", vec![one(), two()], None, vec![], None, Some(3), 0),
+            ("too many", vec![one(), two(), known("i:0", 0)], Some(1), vec![], None, Some(3), 1),
+            ("those in use stay", vec![one(), two()], Some(0), vec![two().name_any()], None, Some(3), 0),
+        ] {
+            let used = used.into_iter().collect();
+            let plan = decide(&meta("s"), &template("a", "i:1"), &revisions, limit, &used);
+            assert_eq!(plan.create, create, "{name}");
+            assert_eq!(plan.renumber.map(|(_, n)| n), renumber, "{name}");
+            assert_eq!(plan.delete.len(), delete, "{name}");
+        }
+        assert_eq!(template_of(&one()), Some(template("a", "i:1")));
+    }
+}

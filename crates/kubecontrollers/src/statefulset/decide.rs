@@ -1,0 +1,298 @@
+//! Which pods of a StatefulSet come, go and change next: one after the other, or all at once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::{StatefulSet, StatefulSetStatus},
+    core::v1::Pod,
+};
+
+use crate::{
+    history::REVISION_LABEL,
+    pods::{self, Availability, is_finished, is_terminating, labels},
+};
+
+/// What the caches say of one StatefulSet.
+pub(crate) struct Seen {
+    pub(crate) set: Arc<StatefulSet>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// The name of the revision of the wanted template.
+    pub(crate) update: String,
+    /// The name of the revision that all pods had last.
+    pub(crate) current: String,
+}
+
+/// What to do.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Plan {
+    /// Ordinals that get a pod, each with its revision.
+    pub(crate) create: Vec<(i32, String)>,
+    pub(crate) delete: Vec<Arc<Pod>>,
+    pub(crate) status: StatefulSetStatus,
+    pub(crate) settled: bool,
+    pub(crate) look_again: Option<Timestamp>,
+}
+
+/// The ordinal in the name of a pod of this set.
+pub(crate) fn ordinal(set: &str, pod: &Pod) -> Option<i32> {
+    let digits = pod.metadata.name.as_deref()?.strip_prefix(set)?.strip_prefix('-')?;
+    digits.parse().ok().filter(|n: &i32| *n >= 0 && n.to_string() == digits)
+}
+
+struct Rules {
+    first: i32,
+    replicas: i32,
+    one_by_one: bool,
+    rolls: bool,
+    partition: i32,
+    min_ready: i32,
+}
+
+impl Rules {
+    fn of(set: &StatefulSet) -> Self {
+        let spec = set.spec.as_ref();
+        let strategy = spec.and_then(|s| s.update_strategy.as_ref());
+        let rolling = strategy.and_then(|s| s.rolling_update.as_ref());
+        Self {
+            first: spec.and_then(|s| s.ordinals.as_ref()).and_then(|o| o.start).unwrap_or(0).max(0),
+            replicas: spec.and_then(|s| s.replicas).unwrap_or(1).max(0),
+            one_by_one: spec.and_then(|s| s.pod_management_policy.as_deref()) != Some("Parallel"),
+            rolls: strategy.and_then(|s| s.type_.as_deref()) != Some("OnDelete"),
+            partition: rolling.and_then(|r| r.partition).unwrap_or(0).max(0),
+            min_ready: spec.and_then(|s| s.min_ready_seconds).unwrap_or(0),
+        }
+    }
+
+    fn wants(&self, ordinal: i32) -> bool {
+        ordinal >= self.first && ordinal - self.first < self.replicas
+    }
+
+    /// Ordinals below it keep the old template.
+    fn updates_from(&self) -> i32 {
+        self.first.saturating_add(self.partition)
+    }
+}
+
+fn revision(pod: &Pod) -> &str {
+    labels(&pod.metadata).get(REVISION_LABEL).map_or("", String::as_str)
+}
+
+/// One pass over the set.
+pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
+    let set = &*seen.set;
+    let rules = Rules::of(set);
+    let name = set.metadata.name.as_deref().unwrap_or("");
+    let by_ordinal: BTreeMap<i32, &Arc<Pod>> = seen.pods.iter().filter_map(|p| Some((ordinal(name, p)?, p))).collect();
+    let mut plan = Plan {
+        create: Vec::new(),
+        delete: Vec::new(),
+        status: status(seen, &rules, &by_ordinal, now),
+        settled: false,
+        look_again: None,
+    };
+    for pod in by_ordinal.values() {
+        if let Availability::From(at) = pods::availability(pod, rules.min_ready, now) {
+            plan.look_again = Some(plan.look_again.map_or(at, |next| next.min(at)));
+        }
+    }
+    if set.metadata.deletion_timestamp.is_none() {
+        let _ = step(&mut plan, seen, &rules, &by_ordinal, now);
+    }
+    let whole = |n: Option<i32>| n.unwrap_or(0) == rules.replicas;
+    plan.settled = plan.create.is_empty()
+        && plan.delete.is_empty()
+        && plan.status.replicas == rules.replicas
+        && whole(plan.status.ready_replicas)
+        && whole(plan.status.available_replicas);
+    plan
+}
+
+/// Fills the plan; `None` means that something must happen before anything else may.
+fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<Pod>>, now: Timestamp) -> Option<()> {
+    let well = |pod: &Pod| !is_terminating(pod) && pods::availability(pod, rules.min_ready, now) == Availability::Yes;
+    for ordinal in (0..rules.replicas).map(|n| rules.first.saturating_add(n)) {
+        match pods.get(&ordinal) {
+            None => {
+                let old = rules.rolls && ordinal < rules.updates_from();
+                let revision = if old { &seen.current } else { &seen.update };
+                plan.create.push((ordinal, revision.clone()));
+            }
+            Some(pod) if is_finished(pod) && !is_terminating(pod) => plan.delete.push((*pod).clone()),
+            Some(pod) if well(pod) => continue,
+            Some(_) => {}
+        }
+        if rules.one_by_one {
+            return None;
+        }
+    }
+    for (_, pod) in pods.iter().rev().filter(|(ordinal, _)| !rules.wants(**ordinal)) {
+        if !is_terminating(pod) {
+            plan.delete.push((*pod).clone());
+        }
+        if rules.one_by_one {
+            return None;
+        }
+    }
+    if !rules.rolls || !plan.create.is_empty() || !plan.delete.is_empty() {
+        return None;
+    }
+    // From the highest down, and each must be well again before the next.
+    for (_, pod) in pods.range(rules.updates_from()..).rev().filter(|(ordinal, _)| rules.wants(**ordinal)) {
+        if revision(pod) != seen.update && !is_terminating(pod) {
+            plan.delete.push((*pod).clone());
+            return None;
+        }
+        if !well(pod) {
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn status(seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<Pod>>, now: Timestamp) -> StatefulSetStatus {
+    let before = seen.set.status.clone().unwrap_or_default();
+    let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let count = |is: &dyn Fn(&Pod) -> bool| number(pods.values().filter(|p| is(p)).count());
+    let lives = |p: &Pod| !is_terminating(p) && !is_finished(p);
+    let some = |n: i32| (n > 0).then_some(n);
+    let replicas = number(pods.len());
+    let ready = count(&|p| lives(p) && pods::ready_since(p).is_some());
+    let available = count(&|p| lives(p) && pods::availability(p, rules.min_ready, now) == Availability::Yes);
+    let updated = count(&|p| lives(p) && revision(p) == seen.update);
+    let mut current_revision = seen.current.clone();
+    let mut current = count(&|p| lives(p) && revision(p) == seen.current);
+    if rules.rolls && updated == replicas && ready == replicas && replicas == rules.replicas {
+        current_revision.clone_from(&seen.update);
+        current = updated;
+    }
+    StatefulSetStatus {
+        replicas,
+        ready_replicas: some(ready),
+        available_replicas: some(available),
+        updated_replicas: some(updated),
+        current_replicas: some(current),
+        current_revision: Some(current_revision),
+        update_revision: Some(seen.update.clone()),
+        observed_generation: seen.set.metadata.generation,
+        collision_count: before.collision_count.or(Some(0)),
+        conditions: before.conditions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::{
+        RollingUpdateStatefulSetStrategy, StatefulSetOrdinals, StatefulSetSpec, StatefulSetUpdateStrategy,
+    };
+    use kube::ResourceExt as _;
+
+    use super::*;
+    use crate::testkit::{PodMaker, at, meta, pod};
+
+    fn set(replicas: i32, change: impl FnOnce(&mut StatefulSetSpec)) -> StatefulSet {
+        let mut spec = StatefulSetSpec { replicas: Some(replicas), ..StatefulSetSpec::default() };
+        change(&mut spec);
+        StatefulSet { metadata: meta("s"), spec: Some(spec), status: None }
+    }
+
+    fn plan(set: StatefulSet, pods: Vec<PodMaker>) -> Plan {
+        let pods = pods.into_iter().map(PodMaker::arc).collect();
+        decide(&Seen { set: Arc::new(set), pods, update: "new".into(), current: "old".into() }, at(100))
+    }
+
+    fn p(name: &str, revision: &str) -> PodMaker {
+        pod(name).label(REVISION_LABEL, revision)
+    }
+
+    fn parallel(spec: &mut StatefulSetSpec) {
+        spec.pod_management_policy = Some("Parallel".into());
+    }
+
+    fn partition(n: i32) -> impl FnOnce(&mut StatefulSetSpec) {
+        move |spec| {
+            spec.update_strategy = Some(StatefulSetUpdateStrategy {
+                type_: Some("RollingUpdate".into()),
+                rolling_update: Some(RollingUpdateStatefulSetStrategy { partition: Some(n), max_unavailable: None }),
+            });
+        }
+    }
+
+    fn on_delete(spec: &mut StatefulSetSpec) {
+        spec.update_strategy = Some(StatefulSetUpdateStrategy { type_: Some("OnDelete".into()), rolling_update: None });
+    }
+
+    #[test]
+    fn passes() {
+        let r = |name: &str, revision: &str| p(name, revision).ready(0);
+        let from = |n: i32| move |s: &mut StatefulSetSpec| s.ordinals = Some(StatefulSetOrdinals { start: Some(n) });
+        for (name, set, pods, create, delete) in [
+            ("the first alone", set(3, |_| {}), vec![], vec!["0 new"], vec![]),
+            ("the second waits for the first", set(3, |_| {}), vec![p("s-0", "new")], vec![], vec![]),
+            ("and comes when it is ready", set(3, |_| {}), vec![r("s-0", "new")], vec!["1 new"], vec![]),
+            ("all at once if told so", set(3, parallel), vec![], vec!["0 new", "1 new", "2 new"], vec![]),
+            ("ordinals may start later", set(2, from(5)), vec![], vec!["5 new"], vec![]),
+            ("a hole is filled first", set(3, |_| {}), vec![r("s-0", "new"), r("s-2", "new")], vec!["1 new"], vec![]),
+            (
+                "a failed pod goes before it is replaced",
+                set(1, |_| {}),
+                vec![p("s-0", "new").phase("Failed")],
+                vec![],
+                vec!["s-0"],
+            ),
+            (
+                "downwards the highest goes, alone",
+                set(1, |_| {}),
+                vec![r("s-0", "new"), r("s-1", "new"), r("s-2", "new")],
+                vec![],
+                vec!["s-2"],
+            ),
+            (
+                "the next waits until it is gone",
+                set(1, |_| {}),
+                vec![r("s-0", "new"), r("s-1", "new"), r("s-2", "new").terminating()],
+                vec![],
+                vec![],
+            ),
+            (
+                "an update begins at the top",
+                set(2, |_| {}),
+                vec![r("s-0", "old"), r("s-1", "old")],
+                vec![],
+                vec!["s-1"],
+            ),
+            ("and waits there", set(2, |_| {}), vec![r("s-0", "old"), p("s-1", "new")], vec![], vec![]),
+            ("then goes down", set(2, |_| {}), vec![r("s-0", "old"), r("s-1", "new")], vec![], vec!["s-0"]),
+            ("down to the partition", set(2, partition(1)), vec![r("s-0", "old"), r("s-1", "new")], vec![], vec![]),
+            ("below it, pods come back as they were", set(2, partition(1)), vec![], vec!["0 old"], vec![]),
+            ("on delete: not by itself", set(2, on_delete), vec![r("s-0", "old"), r("s-1", "old")], vec![], vec![]),
+            ("on delete: what comes is new", set(2, on_delete), vec![r("s-0", "old")], vec!["1 new"], vec![]),
+            (
+                "names that are not ours are left",
+                set(0, |_| {}),
+                vec![r("s-x", "new"), r("s-01", "new")],
+                vec![],
+                vec![],
+            ),
+        ] {
+            let plan = plan(set, pods);
+            let got: Vec<_> = plan.create.iter().map(|(n, r)| format!("{n} {r}")).collect();
+            assert_eq!(got, create, "{name}");
+            assert_eq!(plan.delete.iter().map(|p| p.name_any()).collect::<Vec<_>>(), delete, "{name}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        let pods = || vec![p("s-0", "old").ready(0), p("s-1", "new").ready(0)];
+        let status = plan(set(2, |_| {}), pods()).status;
+        assert_eq!((status.replicas, status.ready_replicas), (2, Some(2)));
+        assert_eq!((status.updated_replicas, status.current_replicas), (Some(1), Some(1)));
+        assert_eq!(status.current_revision.as_deref(), Some("old"));
+        let done = plan(set(2, |_| {}), vec![p("s-0", "new").ready(0), p("s-1", "new").ready(0)]);
+        assert_eq!(done.status.current_revision.as_deref(), Some("new"), "all have it");
+        assert_eq!(done.status.current_replicas, Some(2));
+        assert!(done.settled);
+    }
+}

@@ -1,0 +1,161 @@
+//! StatefulSets: pods with a name, an order and storage of their own.
+
+mod decide;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_runtime::{Failure, Informer, Key, Next};
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus},
+    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
+};
+use kube::{Api, ResourceExt as _, api::ObjectMeta, core::Selector};
+
+use self::decide::{Seen, decide};
+use crate::{
+    Cluster, history,
+    owner::{BY_CONTROLLER, selector},
+    pod_control::Wanted,
+    pods::{from_template, labels},
+    workload::{Kind, Workload, next},
+};
+
+/// The label of a pod with its own name: services for one pod select by it.
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+/// The label of a pod with its ordinal.
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+
+impl Kind for StatefulSet {
+    const CONTROLLER: &'static str = "statefulset-controller";
+    type Status = StatefulSetStatus;
+
+    fn selector(&self) -> Option<Selector> {
+        selector(self.spec.as_ref().map(|s| &s.selector))
+    }
+
+    fn status(&self) -> Option<&StatefulSetStatus> {
+        self.status.as_ref()
+    }
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let sets = Workload::new(cluster, cluster.caches.stateful_sets());
+    let revisions = cluster.caches.revisions();
+    let synced = revisions.clone();
+    sets.run(async move { synced.synced().await }, move |sets, key| {
+        let revisions = revisions.clone();
+        async move { reconcile(&sets, &revisions, &key).await }
+    });
+}
+
+async fn reconcile(
+    sets: &Arc<Workload<StatefulSet>>,
+    revisions: &Informer<ControllerRevision>,
+    key: &Key,
+) -> Result<Next, Failure> {
+    let now = sets.cluster.seam.clock.wall_seconds();
+    let Some((set, claims)) = sets.find(key) else { return Ok(Next::Forget) };
+    let (meta, spec) = (&set.metadata, set.spec.clone().unwrap_or_default());
+    let known = revisions.by_index(BY_CONTROLLER, meta.uid.as_deref().unwrap_or(""));
+    let told = set.status.as_ref().and_then(|s| s.current_revision.clone());
+    let in_pods = claims.mine.iter().filter_map(|p| labels(&p.metadata).get(history::REVISION_LABEL).cloned());
+    let used: BTreeSet<String> = in_pods.chain(told.clone()).collect();
+    let past = history::decide(meta, &spec.template, &known, spec.revision_history_limit, &used);
+    let current = told.filter(|name| known.iter().any(|r| r.name_any() == *name));
+    let seen = Seen {
+        set: set.clone(),
+        pods: claims.mine.clone(),
+        current: current.unwrap_or_else(|| past.update.clone()),
+        update: past.update.clone(),
+    };
+    let plan = decide(&seen, now);
+    let wait = sets.tell(key, &set, &plan.status, plan.settled).await?;
+    if meta.deletion_timestamp.is_some() {
+        return Ok(Next::Forget);
+    }
+    sets.settle_claims(&set, &claims).await?;
+    let (client, writer) = (&sets.cluster.client, sets.control.writer());
+    history::apply(client, writer, revisions, meta, Workload::reference(&*set), &spec.template, &past).await?;
+    if !plan.delete.is_empty() {
+        sets.control.delete(meta, &plan.delete).await?;
+    }
+    if !plan.create.is_empty() {
+        let old = known.iter().find(|r| r.name_any() == seen.current).and_then(|r| history::template_of(r));
+        let mut wanted = Vec::new();
+        for (ordinal, revision) in &plan.create {
+            let template =
+                if *revision == seen.update { &spec.template } else { old.as_ref().unwrap_or(&spec.template) };
+            make_claims(sets, &set, &spec, *ordinal).await?;
+            wanted.push(pod(&set, &spec, template, *ordinal, revision));
+        }
+        sets.control.create(meta, wanted).await?;
+    }
+    Ok(next(wait, plan.look_again, now))
+}
+
+/// The name of the claim that a template of claims makes for a pod.
+fn claim_name(template: &PersistentVolumeClaim, pod: &str) -> String {
+    format!("{}-{pod}", template.metadata.name.as_deref().unwrap_or(""))
+}
+
+fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
+    format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or(""))
+}
+
+/// A claim outlives its pod: one that is there already is the pod's own.
+async fn make_claims(
+    sets: &Workload<StatefulSet>,
+    set: &StatefulSet,
+    spec: &StatefulSetSpec,
+    ordinal: i32,
+) -> Result<(), Failure> {
+    let namespace = set.metadata.namespace.as_deref().unwrap_or("");
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(sets.cluster.client.clone(), namespace);
+    for template in spec.volume_claim_templates.iter().flatten() {
+        let mut labels = template.metadata.labels.clone().unwrap_or_default();
+        labels.extend(spec.selector.match_labels.clone().unwrap_or_default());
+        let claim = PersistentVolumeClaim {
+            metadata: ObjectMeta {
+                name: Some(claim_name(template, &pod_name(set, ordinal))),
+                namespace: set.metadata.namespace.clone(),
+                labels: Some(labels),
+                annotations: template.metadata.annotations.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: template.spec.clone(),
+            status: None,
+        };
+        match sets.control.writer().create(&api, None, &claim).await {
+            Ok(_) | Err(Failure::AlreadyExists(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+fn pod(set: &StatefulSet, spec: &StatefulSetSpec, template: &PodTemplateSpec, ordinal: i32, revision: &str) -> Wanted {
+    let mut pod = from_template(Some(template), &set.metadata);
+    let name = pod_name(set, ordinal);
+    pod.metadata.name = Some(name.clone());
+    pod.metadata.owner_references = Some(vec![Workload::reference(set)]);
+    let own = [(history::REVISION_LABEL, revision), (POD_NAME, name.as_str()), (POD_INDEX, &ordinal.to_string())]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()));
+    pod.metadata.labels.get_or_insert_default().extend(own);
+    let pod_spec = pod.spec.get_or_insert_default();
+    pod_spec.hostname = Some(name.clone());
+    pod_spec.subdomain = spec.service_name.clone().filter(|s| !s.is_empty());
+    for claim in spec.volume_claim_templates.iter().flatten() {
+        let volumes = pod_spec.volumes.get_or_insert_default();
+        volumes.retain(|v| Some(&v.name) != claim.metadata.name.as_ref());
+        volumes.push(Volume {
+            name: claim.metadata.name.clone().unwrap_or_default(),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: claim_name(claim, &name),
+                read_only: None,
+            }),
+            ..Volume::default()
+        });
+    }
+    Wanted { place: ordinal.to_string(), pod }
+}

@@ -1,0 +1,157 @@
+//! StatefulSets, DaemonSets and Jobs.
+
+use std::time::Duration;
+
+use ironclad_simcluster::Shape;
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet, StatefulSet},
+    batch::v1::Job,
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::world::{World, options};
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+fn names(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(|p| p.name_any()).collect()
+}
+
+fn images(pods: &[Pod]) -> Vec<String> {
+    pods.iter().map(|p| p.spec.clone().unwrap().containers[0].image.clone().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
+    let w = World::new(1, options()).await;
+    let sets: Api<StatefulSet> = Api::namespaced(w.client.clone(), "default");
+    let set = serde_json::from_value(json!({
+        "metadata": {"name": "s"},
+        "spec": {
+            "replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template("i:1"),
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}],
+        },
+    }))
+    .unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    let complete = || async {
+        let set = sets.get("s").await.unwrap();
+        let (wanted, status) = (set.spec.unwrap().replicas, set.status.unwrap_or_default());
+        status.observed_generation == set.metadata.generation
+            && status.replicas == wanted.unwrap()
+            && status.available_replicas.unwrap_or(0) == wanted.unwrap()
+            && status.current_revision == status.update_revision
+    };
+    let start = w.seam.clock.mono();
+    w.until("three pods", complete).await;
+    assert!(w.seam.clock.mono() - start >= Duration::from_secs(4), "one after the other, two seconds each");
+    assert_eq!(names(&w.list().await), ["s-0", "s-1", "s-2"]);
+    let claims: Vec<PersistentVolumeClaim> = w.list().await;
+    assert_eq!(claims.iter().map(|c| c.name_any()).collect::<Vec<_>>(), ["data-s-0", "data-s-1", "data-s-2"]);
+
+    let update = Patch::Merge(json!({"spec": {"template": template("i:2")}}));
+    sets.patch("s", &PatchParams::default(), &update).await.unwrap();
+    let mut watch = w.store.watch("", w.store.revision()).unwrap();
+    while !complete().await {
+        // At any moment the new ones are the last ones.
+        let pods: Vec<Pod> = w.list().await;
+        let images = images(&pods);
+        assert!(images.is_sorted(), "{images:?}");
+        let _ = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
+    }
+    assert_eq!(images(&w.list().await), ["i:2", "i:2", "i:2"]);
+    w.quiet().await;
+    assert_eq!(w.list::<ControllerRevision>().await.len(), 2);
+
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    sets.patch("s", &PatchParams::default(), &scale).await.unwrap();
+    w.until("one pod", complete).await;
+    assert_eq!(names(&w.list().await), ["s-0"]);
+    assert_eq!(w.list::<PersistentVolumeClaim>().await.len(), 3, "claims stay");
+    sets.delete("s", &DeleteParams::foreground()).await.unwrap();
+    w.quiet().await;
+    assert!(w.list::<Pod>().await.is_empty() && w.list::<ControllerRevision>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_set_has_a_pod_on_each_node_as_they_come_and_go() {
+    let w = World::new(1, options()).await;
+    let sets: Api<DaemonSet> = Api::namespaced(w.client.clone(), "default");
+    let set = serde_json::from_value(json!({
+        "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template("i:1")},
+    }))
+    .unwrap();
+    sets.create(&PostParams::default(), &set).await.unwrap();
+    for nodes in [3, 5, 2] {
+        w.member.reshape(Shape { nodes, ..Shape::default() });
+        w.quiet().await;
+        let mut on: Vec<_> = w.list::<Pod>().await.iter().map(|p| p.spec.clone().unwrap().node_name.unwrap()).collect();
+        on.sort();
+        let want: Vec<_> = (1..=nodes).map(|n| format!("m-node-{n}")).collect();
+        assert_eq!(on, want);
+        let status = sets.get("d").await.unwrap().status.unwrap();
+        let nodes = i32::try_from(nodes).unwrap();
+        assert_eq!(
+            (status.desired_number_scheduled, status.number_ready, status.number_unavailable),
+            (nodes, nodes, None)
+        );
+    }
+    let update = Patch::Merge(json!({"spec": {"template": template("i:2")}}));
+    sets.patch("d", &PatchParams::default(), &update).await.unwrap();
+    w.quiet().await;
+    assert_eq!(images(&w.list().await), ["i:2", "i:2"]);
+    let before = w.requests();
+    w.quiet().await;
+    assert_eq!(w.requests(), before);
+}
+
+async fn job(w: &World, spec: Value) -> Api<Job> {
+    let jobs: Api<Job> = Api::namespaced(w.client.clone(), "default");
+    let job = serde_json::from_value(json!({"metadata": {"name": "j"}, "spec": spec})).unwrap();
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+    jobs
+}
+
+fn told(job: &Job) -> Vec<String> {
+    let conditions = job.status.iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.filter(|c| c.status == "True").map(|c| c.type_.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_its_pods_to_the_end_and_goes_after_its_time() {
+    let w = World::new(1, options()).await;
+    let mut template = template("i:1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed", "ttlSecondsAfterFinished": 100, "template": template});
+    let jobs = job(&w, spec).await;
+    w.until("it is complete", || async { told(&jobs.get("j").await.unwrap()).contains(&"Complete".to_owned()) }).await;
+    let status = jobs.get("j").await.unwrap().status.unwrap();
+    assert_eq!((status.succeeded, status.active, status.completed_indexes.as_deref()), (Some(4), None, Some("0-3")));
+    w.until("it is gone", || async { jobs.get_opt("j").await.unwrap().is_none() }).await;
+    assert!(w.list::<Pod>().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_pods_fail_gives_up() {
+    let w = World::new(1, options()).await;
+    let mut template = template("i:1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    template["metadata"]["annotations"] = json!({"sim.ironclad.io/exit-code": "3", "sim.ironclad.io/run-time": "1s"});
+    let jobs = job(&w, json!({"backoffLimit": 2, "template": template})).await;
+    let start = w.seam.clock.mono();
+    w.until("it failed", || async { told(&jobs.get("j").await.unwrap()).contains(&"Failed".to_owned()) }).await;
+    assert!(w.seam.clock.mono() - start >= Duration::from_secs(30), "10 and 20 seconds of backoff");
+    let status = jobs.get("j").await.unwrap().status.unwrap();
+    assert_eq!((status.failed, status.succeeded), (Some(3), None));
+    w.quiet().await;
+    assert_eq!(w.list::<Pod>().await.len(), 3);
+}

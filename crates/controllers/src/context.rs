@@ -8,7 +8,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
-use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey};
+use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
 use ironclad_interpreter::Interpreter;
 use ironclad_runtime::{
     EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope, Writer,
@@ -20,6 +20,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::RwLock;
 
 use crate::{
+    binding_status::binding_of,
     bindings::json,
     mapper::Mapper,
     members::{Connector, Members},
@@ -299,6 +300,15 @@ impl Context {
         match self.work_status.read(&Key::of(&**work), uid, || json(&work.status)) {
             None => work.clone(),
             Some(status) => Arc::new(Work { status: serde_json::from_value(status).ok(), ..(**work).clone() }),
+        }
+    }
+
+    /// Has a part of a Work's status written. Its binding gets a turn at once: it reads back what is still held.
+    pub(crate) fn want_work_status(&self, work: &Work, contributor: &'static str, part: StatusPart, urgent: bool) {
+        let uid = work.metadata.uid.as_deref().unwrap_or_default();
+        self.work_status.want(&Key::of(work), uid, contributor, part, urgent);
+        if let Some(binding) = binding_of(work) {
+            self.queues.binding_status.add(binding);
         }
     }
 

@@ -28,10 +28,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
             Effect::Create(work) => {
                 let namespace = work.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
-                writer
-                    .create(&api, Some(&cx.works), &*work)
-                    .await
-                    .map(|created| cx.work_status.noise(Key::of(&created)))
+                writer.create(&api, Some(&cx.works), &*work).await.map(drop)
             }
             Effect::Patch { key, patch } => match find(seen, &key) {
                 Some(work) => writer.patch(&api_of(cx, &key), Some(&cx.works), &**work, patch).await.map(drop),

@@ -87,6 +87,9 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
 /// A Work's status came, changed or went with it.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    if let (None, Some(work), true) = (old, new, cx.works.is_synced()) {
+        cx.work_status.noise(Key::of(work));
+    }
     let told = |work: Option<&Work>| work.map(|w| (w.status.clone(), w.metadata.deletion_timestamp.is_some()));
     if told(old) == told(new) {
         return;
@@ -99,6 +102,9 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
 /// Its targets changed, so the expected clusters did; or it is new to this process. Its own status does not count, but what
 /// it says goes on to the template.
 pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
+    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.is_synced()) {
+        cx.binding_status.noise(Key::of(&**binding));
+    }
     let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
     let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
     changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));
@@ -106,6 +112,9 @@ pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
 
 /// The same for bindings of cluster-scoped templates.
 pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
+    if let (None, Some(binding), true) = (&change.old, &change.new, cx.cluster_bindings.is_synced()) {
+        cx.cluster_binding_status.noise(Key::of(&**binding));
+    }
     let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
     let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
     changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));

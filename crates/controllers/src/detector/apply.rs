@@ -32,13 +32,11 @@ pub(super) async fn apply(
             Effect::CreateBinding(binding) => {
                 let namespace = binding.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
-                let created = writer.create(&api, Some(&cx.bindings), &*binding).await?;
-                cx.binding_status.noise(Key::of(&created));
+                writer.create(&api, Some(&cx.bindings), &*binding).await?;
             }
             Effect::CreateClusterBinding(binding) => {
                 let api = Api::all(cx.plane.clone());
-                let created = writer.create(&api, Some(&cx.cluster_bindings), &*binding).await?;
-                cx.cluster_binding_status.noise(Key::of(&created));
+                writer.create(&api, Some(&cx.cluster_bindings), &*binding).await?;
             }
             Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
             Effect::Wait(what) => {
@@ -77,6 +75,8 @@ async fn patch_policy(
 async fn patch_template(cx: &Context, writer: &Writer, seen: &Observed, patch: Value) -> Result<(), Failure> {
     let Some((served, cache)) = cx.templates.watched(&seen.key.gvk) else { return Ok(()) };
     let api = served.api(&cx.plane, &seen.key.namespace);
+    // Claimed, it soon has a status to report: whatever comes within moments goes out as one.
+    cx.template_status.noise(seen.key.clone());
     writer.patch(&api, Some(&cache), &*seen.template, patch).await.map(drop)
 }
 

@@ -3,7 +3,7 @@
 use ironclad_api::conditions::{self, work::APPLIED};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execute::{self, Effect};
-use ironclad_runtime::{Failure, Key, Next, Writer};
+use ironclad_runtime::{Failure, Next, Writer};
 use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, PropagationPolicy},
@@ -117,10 +117,9 @@ fn report(cx: &Context, seen: &Observed, failure: Failure) -> Result<Next, Failu
 }
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {
-    let uid = seen.work.metadata.uid.as_deref().unwrap_or_default();
     // `Applied` False goes out at once (propagation.md 1.1).
     let urgent = part.conditions.iter().any(|c| c.type_ == APPLIED && c.status == conditions::FALSE);
-    cx.work_status.want(&Key::of(&*seen.work), uid, "execution", part, urgent);
+    cx.want_work_status(&seen.work, "execution", part, urgent);
 }
 
 /// Reads the object past the cache.

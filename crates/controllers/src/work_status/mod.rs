@@ -38,10 +38,7 @@ fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Fai
     let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter });
     for effect in plan.effects {
         match effect {
-            Effect::Status(part) => {
-                let uid = work.metadata.uid.as_deref().unwrap_or_default();
-                cx.work_status.want(&work_key, uid, "workStatus", part, false);
-            }
+            Effect::Status(part) => cx.want_work_status(&work, "workStatus", part, false),
             Effect::Event(event) => cx.emit(&event),
         }
     }

@@ -36,7 +36,7 @@ async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let members: Vec<_> = env.members().iter().map(|m| m.kubectl()).collect();
+    let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
     road::walk(&kubectl, &members).await?;
 
     for name in ["member1", "member2"] {

@@ -241,6 +241,16 @@ pub enum Reason {
         /// Which cluster.
         cluster: ClusterName,
     },
+    /// A workload refers to the object.
+    NeededBy {
+        /// The workload's binding.
+        binding: BindingKey,
+    },
+    /// No workload refers to the object any more, and no policy selects it.
+    NotNeeded {
+        /// The object's binding.
+        binding: BindingKey,
+    },
     /// Somebody asked for a fresh placement.
     RescheduleAsked {
         /// The binding.
@@ -291,6 +301,8 @@ impl Reason {
             Self::MemberObjectDeleted { .. } => "MemberObjectDeleted",
             Self::LeftBehind { .. } => "LeftBehind",
             Self::Reported { .. } => "Reported",
+            Self::NeededBy { .. } => "NeededBy",
+            Self::NotNeeded { .. } => "NotNeeded",
             Self::RescheduleAsked { .. } => "RescheduleAsked",
         }
     }
@@ -342,6 +354,8 @@ impl fmt::Display for Reason {
             Self::MemberObjectDeleted { object } => write!(f, "{object} goes with its Work"),
             Self::LeftBehind { cluster } => write!(f, "cluster {cluster} leaves and can't be reached: copies stay"),
             Self::Reported { cluster } => write!(f, "cluster {cluster} reported"),
+            Self::NeededBy { binding } => write!(f, "the workload of binding {binding} refers to it"),
+            Self::NotNeeded { binding } => write!(f, "nothing refers to the object of binding {binding} any more"),
             Self::RescheduleAsked { binding } => write!(f, "a fresh placement of {binding} was asked for"),
         }
     }

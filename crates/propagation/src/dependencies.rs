@@ -1,0 +1,248 @@
+//! What a workload refers to goes where the workload goes (propagation.md 8; rows 16, 22, 23 of 31).
+
+mod attached;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use ironclad_api::{annotations, events, finalizers, names, selector, work::ResourceBinding};
+use ironclad_fleet::{Because, BindingKey, Event, Plan, because::propagation::Reason, merge_patch_between};
+use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation, Step};
+use serde_json::{Value, json};
+
+use self::attached::Attached;
+use crate::{binding::Binding, template::Identity};
+
+/// What is seen of one binding that may have dependencies (the independent one).
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The binding.
+    pub binding: Binding<'a>,
+    /// Its template, if it is there.
+    pub template: Option<&'a Value>,
+    /// The objects that [`needs`] named or selected, as far as they exist.
+    pub objects: &'a [&'a Value],
+    /// The attached bindings: those with this binding's `depended-by` label, and those that stand for one of `objects`
+    /// or under its binding's name.
+    pub attached: &'a [Arc<ResourceBinding>],
+    /// Every binding that some `requiredBy` of `attached` names. One that is missing here is taken for gone.
+    pub referrers: &'a [Binding<'a>],
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Merge patch of the independent binding: finalizer and annotation.
+    PatchBinding {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// A new attached binding.
+    Create(Box<ResourceBinding>),
+    /// Merge patch of an attached binding.
+    Patch {
+        /// Which one.
+        key: BindingKey,
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Delete an attached binding that nobody needs.
+    Delete {
+        /// Which one.
+        key: BindingKey,
+        /// Its uid.
+        uid: String,
+    },
+    /// Come again with back-off.
+    Retry,
+    /// Tell people.
+    Event(Event),
+}
+
+/// What to look up before [`decide`]: the dependencies of the template, sorted. None if the binding has none to follow.
+///
+/// # Errors
+/// If the template is misshapen.
+pub fn needs(
+    binding: Binding<'_>,
+    template: Option<&Value>,
+    interpreter: &Interpreter,
+) -> Result<Vec<Dependency>, InterpretError> {
+    let Some(template) = template.filter(|_| follows(binding)) else { return Ok(Vec::new()) };
+    if !interpreter.implements(&Identity::of(template).gvk(), Operation::InterpretDependency) {
+        return Ok(Vec::new());
+    }
+    let Step::Done(found) = interpreter.dependencies(template)?;
+    Ok(found)
+}
+
+fn follows(binding: Binding<'_>) -> bool {
+    binding.spec().propagate_deps && !binding.is_deleting()
+}
+
+/// Whether a dependency is this object.
+#[must_use]
+pub fn selects(dependency: &Dependency, object: &Identity<'_>) -> bool {
+    if dependency.api_version != object.api_version
+        || dependency.kind != object.kind
+        || dependency.namespace != object.namespace
+    {
+        return false;
+    }
+    if !dependency.name.is_empty() {
+        return dependency.name == object.name;
+    }
+    let selector = dependency.label_selector.clone().and_then(|s| serde_json::from_value(s).ok());
+    selector.is_some_and(|s| selector::matches(&s, &object.labels).unwrap_or(false))
+}
+
+/// Whether a change of this object brings the binding back: its recorded dependencies select it (8.1). On a change of
+/// labels ask for the old and the new object.
+#[must_use]
+pub fn recorded_selects(binding: Binding<'_>, object: &Identity<'_>) -> bool {
+    let text = binding.metadata().annotations.as_ref().and_then(|map| map.get(annotations::DEPENDENCIES));
+    let list: Option<Vec<Dependency>> = text.and_then(|text| serde_json::from_str(text).ok());
+    list.is_some_and(|list| list.iter().any(|dependency| selects(dependency, object)))
+}
+
+/// The label by which an attached binding names this one, and its value.
+#[must_use]
+pub fn edge(binding: Binding<'_>) -> (String, String) {
+    let key = binding.key();
+    (names::depended_by_label(&key.namespace, &key.name), binding.permanent_id().unwrap_or_default().to_owned())
+}
+
+/// Attaches what the template refers to, releases what it does not refer to any more.
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let binding = seen.binding;
+    if !follows(binding) {
+        release_all(&mut plan, seen);
+        return plan;
+    }
+    let (Some(template), Some(_)) = (seen.template, binding.permanent_id()) else { return plan };
+    let dependencies = match needs(binding, seen.template, seen.interpreter) {
+        Ok(dependencies) => dependencies,
+        Err(error) => {
+            let message = error.to_string();
+            let about = Identity::of(template).reference();
+            plan.effects.push(Effect::Event(Event::warning(about, events::GET_DEPENDENCIES_FAILED, message.clone())));
+            plan.push(Effect::Retry, Reason::NotInterpreted { message }.into());
+            return plan;
+        }
+    };
+    record(&mut plan, binding, &dependencies);
+    let (label, _) = edge(binding);
+    let wanted: Vec<Identity<'_>> = seen
+        .objects
+        .iter()
+        .map(|object| Identity::of(object))
+        .filter(|object| dependencies.iter().any(|dependency| selects(dependency, object)))
+        .collect();
+    for standing in seen.attached.iter().filter(|one| has_label(one, &label)) {
+        let still = wanted.iter().any(|object| Binding::from(&**standing).binds(object));
+        if !still {
+            Attached::of(standing, seen).release(&mut plan, binding);
+        }
+    }
+    for object in seen.objects {
+        let identity = Identity::of(object);
+        if wanted.iter().any(|one| one.key() == identity.key()) {
+            attach(&mut plan, seen, object, &identity, &mut uid);
+        }
+    }
+    plan
+}
+
+fn has_label(binding: &ResourceBinding, label: &str) -> bool {
+    binding.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+}
+
+/// Finalizer and annotation of the independent binding: first of all writes, so that a crash leaves nothing unreleased.
+fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Dependency]) {
+    let metadata = binding.metadata();
+    let text = serde_json::to_string(dependencies).expect("references are plain data");
+    let mut annotation_map = metadata.annotations.clone().unwrap_or_default();
+    annotation_map.insert(annotations::DEPENDENCIES.into(), text);
+    let mut list = metadata.finalizers.clone().unwrap_or_default();
+    if !list.iter().any(|f| f == finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR) {
+        list.push(finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR.into());
+    }
+    let old = json!({"annotations": metadata.annotations, "finalizers": metadata.finalizers});
+    if let Some(patch) = merge_patch_between(&old, &json!({"annotations": annotation_map, "finalizers": list})) {
+        plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": patch}) });
+    }
+}
+
+fn attach(
+    plan: &mut Plan<Effect>,
+    seen: &Seen<'_>,
+    object: &Value,
+    identity: &Identity<'_>,
+    uid: &mut impl FnMut() -> String,
+) {
+    let standing = seen.attached.iter().find(|one| Binding::from(&***one).binds(identity));
+    match standing {
+        Some(standing) => {
+            let controller =
+                standing.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+            if controller.is_some_and(|owner| owner.uid != identity.uid)
+                || standing.metadata.deletion_timestamp.is_some()
+            {
+                let because = Because::from(Reason::BindingOfOldTemplate { binding: Binding::from(&**standing).key() });
+                let about = seen.binding.reference();
+                let event =
+                    Event::warning(about, events::SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_FAILED, because.to_string());
+                plan.effects.push(Effect::Event(event));
+                plan.push(Effect::Retry, because);
+                return;
+            }
+            Attached::of(standing, seen).attach(plan, seen.binding, object);
+        }
+        // Not scheduled yet: there is nowhere to follow to.
+        None if seen.binding.spec().clusters.is_empty() => {}
+        None => {
+            let namespace = if identity.namespace.is_empty() {
+                seen.binding.key().namespace.to_string()
+            } else {
+                identity.namespace.to_owned()
+            };
+            if namespace.is_empty() {
+                // A cluster-scoped object of a cluster-scoped workload has no namespace to hang a binding into.
+                return;
+            }
+            let first = names::binding_name(identity.kind, identity.name);
+            let taken = seen.attached.iter().any(|one| {
+                one.metadata.name.as_deref() == Some(first.as_str())
+                    && one.metadata.namespace.as_deref() == Some(namespace.as_str())
+            });
+            let name = if taken { format!("{first}-{}", names::hash(identity.group())) } else { first };
+            Attached::fresh(&namespace, &name, seen).create(plan, seen.binding, object, uid);
+        }
+    }
+}
+
+/// The binding follows nothing (any more): all attached ones let go of it, then its finalizer and annotation go.
+fn release_all(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+    let (label, _) = edge(seen.binding);
+    for standing in seen.attached.iter().filter(|one| has_label(one, &label)) {
+        Attached::of(standing, seen).release(plan, seen.binding);
+    }
+    let metadata = seen.binding.metadata();
+    let list: Vec<&String> = metadata.finalizers.iter().flatten().collect();
+    let rest: Vec<&String> =
+        list.iter().copied().filter(|f| *f != finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR).collect();
+    let mut patch = serde_json::Map::new();
+    if rest.len() != list.len() {
+        patch.insert("finalizers".into(), json!(rest));
+    }
+    if metadata.annotations.as_ref().is_some_and(|map| map.contains_key(annotations::DEPENDENCIES)) {
+        patch.insert("annotations".into(), json!({annotations::DEPENDENCIES: null}));
+    }
+    if !patch.is_empty() {
+        plan.effects.push(Effect::PatchBinding { patch: json!({"metadata": patch}) });
+    }
+}

@@ -1,0 +1,221 @@
+//! The binding of a dependency: where its referrers are, and what they agree on (propagation.md 8.4, 8.5).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::{
+    OwnerReference, events, finalizers, labels,
+    policy::{ConflictResolution, SuspendClusters},
+    work::{BindingSnapshot, BindingSuspension, ResourceBinding, ResourceBindingSpec},
+};
+use ironclad_fleet::{Because, Event, Plan, because::propagation::Reason, merge_patch_between};
+use serde_json::{Value, json};
+
+use super::{Effect, Seen, edge};
+use crate::{
+    binding::Binding,
+    content::{APPLIED_TEMPLATE, Content},
+    template::{self, Identity},
+};
+
+/// An attached binding in the making, and what it was before.
+pub(super) struct Attached<'a> {
+    old: Option<&'a ResourceBinding>,
+    new: ResourceBinding,
+    referrers: &'a [Binding<'a>],
+}
+
+impl<'a> Attached<'a> {
+    pub(super) fn of(standing: &'a ResourceBinding, seen: &Seen<'a>) -> Self {
+        Self { old: Some(standing), new: standing.clone(), referrers: seen.referrers }
+    }
+
+    pub(super) fn fresh(namespace: &str, name: &str, seen: &Seen<'a>) -> Self {
+        let mut new = ResourceBinding::new(name, ResourceBindingSpec::default());
+        new.metadata.namespace = Some(namespace.to_owned());
+        Self { old: None, new, referrers: seen.referrers }
+    }
+
+    /// Makes it, needed by `by`.
+    pub(super) fn create(
+        mut self,
+        plan: &mut Plan<Effect>,
+        by: Binding<'_>,
+        object: &Value,
+        uid: &mut impl FnMut() -> String,
+    ) {
+        let identity = Identity::of(object);
+        self.new.metadata.labels.get_or_insert_default().insert(labels::RESOURCE_BINDING_PERMANENT_ID.into(), uid());
+        self.new.metadata.finalizers = Some(vec![finalizers::BINDING_CONTROLLER.into()]);
+        self.new.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: identity.api_version.into(),
+            kind: identity.kind.into(),
+            name: identity.name.into(),
+            uid: identity.uid.into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]);
+        self.refresh_resource(object);
+        self.need(by);
+        let conflict = self.resolve(by);
+        self.tell(plan, conflict);
+        let because = Because::from(Reason::NeededBy { binding: by.key() });
+        plan.push(Effect::Create(Box::new(self.new)), because);
+    }
+
+    /// Needed by `by`, among others.
+    pub(super) fn attach(mut self, plan: &mut Plan<Effect>, by: Binding<'_>, object: &Value) {
+        if self.new.spec.placement.is_none() {
+            self.refresh_resource(object);
+        }
+        self.need(by);
+        let conflict = self.resolve(by);
+        self.write(plan, by, conflict);
+    }
+
+    /// Not needed by `by` any more. One that nobody needs and no policy made goes.
+    pub(super) fn release(mut self, plan: &mut Plan<Effect>, by: Binding<'_>) {
+        let (label, _) = edge(by);
+        if let Some(map) = &mut self.new.metadata.labels {
+            map.remove(&label);
+        }
+        let key = by.key();
+        self.new.spec.required_by.retain(|snapshot| !is(snapshot, &key));
+        let conflict = self.resolve(by);
+        if self.new.spec.placement.is_none() && self.new.spec.required_by.is_empty() {
+            if self.new.metadata.deletion_timestamp.is_none() {
+                let key = Binding::from(&self.new).key();
+                let uid = self.new.metadata.uid.clone().unwrap_or_default();
+                plan.push(Effect::Delete { key: key.clone(), uid }, Reason::NotNeeded { binding: key }.into());
+            }
+            return;
+        }
+        self.write(plan, by, conflict);
+    }
+
+    fn write(self, plan: &mut Plan<Effect>, by: Binding<'_>, conflict: Option<String>) {
+        let written = |binding: &ResourceBinding| json!({"metadata": {"labels": binding.metadata.labels, "annotations": binding.metadata.annotations}, "spec": binding.spec});
+        let Some(old) = self.old else { return };
+        match merge_patch_between(&written(old), &written(&self.new)) {
+            Some(patch) => {
+                self.tell(plan, conflict);
+                let key = Binding::from(old).key();
+                plan.push(Effect::Patch { key, patch }, Reason::NeededBy { binding: by.key() }.into());
+            }
+            None => plan.note(Because::UpToDate),
+        }
+    }
+
+    fn tell(&self, plan: &mut Plan<Effect>, conflict: Option<String>) {
+        let Some(message) = conflict else { return };
+        let about = Binding::from(&self.new).reference();
+        plan.effects.push(Effect::Event(Event::warning(about, events::DEPENDENCY_POLICY_CONFLICT, message)));
+    }
+
+    /// As the binding of a template does: a status write of the object costs no write (7.2).
+    fn refresh_resource(&mut self, object: &Value) {
+        let content = Content::of(object).to_text();
+        let map = self.new.metadata.annotations.get_or_insert_default();
+        let unchanged = map.get(APPLIED_TEMPLATE) == Some(&content);
+        map.insert(APPLIED_TEMPLATE.into(), content);
+        let mut resource = Identity::of(object).reference();
+        let known = &self.new.spec.resource.resource_version;
+        resource.resource_version = if unchanged && !known.is_empty() {
+            known.clone()
+        } else {
+            template::text(object, "/metadata/resourceVersion").into()
+        };
+        self.new.spec.resource = resource;
+    }
+
+    fn need(&mut self, by: Binding<'_>) {
+        let (label, id) = edge(by);
+        self.new.metadata.labels.get_or_insert_default().insert(label, id);
+        let key = by.key();
+        let snapshot = BindingSnapshot {
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            clusters: by.spec().clusters.clone(),
+        };
+        match self.new.spec.required_by.iter_mut().find(|snapshot| is(snapshot, &key)) {
+            Some(old) => *old = snapshot,
+            None => self.new.spec.required_by.push(snapshot),
+        }
+    }
+
+    /// What the referrers agree on, and who of them is gone. Returns what they disagree on.
+    fn resolve(&mut self, by: Binding<'_>) -> Option<String> {
+        let current = by.key();
+        let mut there: Vec<Binding<'_>> = Vec::new();
+        let mut gone: Vec<BindingSnapshot> = Vec::new();
+        self.new.spec.required_by.retain(|snapshot| {
+            if is(snapshot, &current) {
+                there.push(by);
+                return true;
+            }
+            match self.referrers.iter().find(|referrer| is(snapshot, &referrer.key())) {
+                Some(referrer) => there.push(*referrer),
+                None => gone.push(snapshot.clone()),
+            }
+            gone.last() != Some(snapshot)
+        });
+        for snapshot in gone {
+            let label = ironclad_api::names::depended_by_label(&snapshot.namespace, &snapshot.name);
+            self.new.metadata.labels.get_or_insert_default().remove(&label);
+        }
+        if self.new.spec.placement.is_some() {
+            return None;
+        }
+        if there.is_empty() {
+            self.new.spec.conflict_resolution = Some(ConflictResolution::Abort);
+            self.new.spec.preserve_resources_on_deletion = None;
+            self.new.spec.suspension = None;
+            return None;
+        }
+        let overwrite: BTreeSet<bool> = there
+            .iter()
+            .map(|referrer| referrer.spec().conflict_resolution == Some(ConflictResolution::Overwrite))
+            .collect();
+        let preserve: BTreeSet<bool> =
+            there.iter().map(|referrer| referrer.spec().preserve_resources_on_deletion.unwrap_or(false)).collect();
+        let resolution =
+            if overwrite.contains(&true) { ConflictResolution::Overwrite } else { ConflictResolution::Abort };
+        self.new.spec.conflict_resolution = Some(resolution);
+        self.new.spec.preserve_resources_on_deletion = Some(preserve.contains(&true));
+        self.new.spec.suspension = suspension(&self.new.spec.required_by, &there);
+        let mut fields = Vec::new();
+        if overwrite.len() > 1 {
+            fields.push("conflictResolution (Overwrite is used)");
+        }
+        if preserve.len() > 1 {
+            fields.push("preserveResourcesOnDeletion (true is used)");
+        }
+        (!fields.is_empty()).then(|| format!("the bindings that need this disagree on {}", fields.join(" and ")))
+    }
+}
+
+fn is(snapshot: &BindingSnapshot, key: &ironclad_fleet::BindingKey) -> bool {
+    *snapshot.namespace == *key.namespace && *snapshot.name == *key.name
+}
+
+/// A cluster is suspended if all that need it are suspended there.
+fn suspension(required_by: &[BindingSnapshot], referrers: &[Binding<'_>]) -> Option<BindingSuspension> {
+    let mut needed: BTreeMap<&str, bool> = BTreeMap::new();
+    for (snapshot, referrer) in required_by.iter().zip(referrers) {
+        for target in &snapshot.clusters {
+            let suspended = referrer.spec().suspension.as_ref().is_some_and(|suspension| {
+                suspension.dispatching == Some(true)
+                    || suspension
+                        .dispatching_on_clusters
+                        .as_ref()
+                        .is_some_and(|on| on.cluster_names.contains(&target.name))
+            });
+            needed.entry(&target.name).and_modify(|all| *all &= suspended).or_insert(suspended);
+        }
+    }
+    let names: Vec<String> =
+        needed.into_iter().filter(|(_, suspended)| *suspended).map(|(n, _)| n.to_owned()).collect();
+    (!names.is_empty()).then(|| BindingSuspension {
+        dispatching_on_clusters: Some(SuspendClusters { cluster_names: names }),
+        ..BindingSuspension::default()
+    })
+}

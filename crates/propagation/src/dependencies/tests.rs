@@ -1,0 +1,332 @@
+use super::*;
+use crate::testkit::{deployment, ids, merge, patched};
+
+/// Bindings of one namespace and the objects that workloads refer to; effects are applied as the reconciler would.
+#[derive(Default)]
+struct Road {
+    objects: Vec<Value>,
+    independent: Vec<(ResourceBinding, Value)>,
+    attached: Vec<Arc<ResourceBinding>>,
+}
+
+impl Road {
+    fn workload(&mut self, name: &str, clusters: &[&str], configs: &[&str], spec: Value) {
+        let mut template = deployment();
+        let volumes: Vec<Value> = configs.iter().map(|c| json!({"configMap": {"name": c}})).collect();
+        merge(
+            &mut template,
+            &json!({"metadata": {"name": name}, "spec": {"template": {"spec": {"volumes": volumes}}}}),
+        );
+        let targets: Vec<Value> = clusters.iter().map(|c| json!({"name": c, "replicas": 1})).collect();
+        let mut binding = json!({
+            "metadata": {"namespace": "shop", "name": format!("{name}-deployment"), "labels": {"resourcebinding.karmada.io/permanent-id": format!("id-{name}")}},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name}, "propagateDeps": true, "placement": {}, "clusters": targets}});
+        merge(&mut binding["spec"], &spec);
+        let binding: ResourceBinding = serde_json::from_value(binding).unwrap();
+        self.independent.retain(|(old, _)| old.metadata.name != binding.metadata.name);
+        self.independent.push((binding, template));
+    }
+
+    fn config(&mut self, name: &str) {
+        self.objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "5"}}));
+    }
+
+    fn pass(&mut self, name: &str) -> Plan<Effect> {
+        let referrers: Vec<Binding<'_>> = self.independent.iter().map(|(b, _)| Binding::from(b)).collect();
+        let at =
+            self.independent.iter().position(|(b, _)| b.metadata.name == Some(format!("{name}-deployment"))).unwrap();
+        let (binding, template) = &self.independent[at];
+        let objects: Vec<&Value> = self.objects.iter().collect();
+        let plan = decide(
+            &Seen {
+                binding: Binding::from(binding),
+                template: Some(template),
+                objects: &objects,
+                attached: &self.attached,
+                referrers: &referrers,
+                interpreter: &Interpreter::default(),
+            },
+            ids("new"),
+        );
+        for effect in &plan.effects {
+            match effect {
+                Effect::PatchBinding { patch } => self.independent[at].0 = patched(&self.independent[at].0, patch),
+                Effect::Create(binding) => self.attached.push(Arc::new((**binding).clone())),
+                Effect::Patch { key, patch } => {
+                    let at = self.attached.iter().position(|b| Binding::from(&**b).key() == *key).unwrap();
+                    self.attached[at] = Arc::new(patched(&*self.attached[at], patch));
+                }
+                Effect::Delete { key, .. } => self.attached.retain(|b| Binding::from(&**b).key() != *key),
+                Effect::Retry | Effect::Event(_) => {}
+            }
+        }
+        plan
+    }
+
+    fn clusters(&self, at: usize) -> Vec<String> {
+        crate::works::targets(&self.attached[at].spec).iter().map(|t| t.cluster.to_string()).collect()
+    }
+}
+
+fn events(plan: &Plan<Effect>) -> Vec<String> {
+    plan.effects
+        .iter()
+        .filter_map(|e| if let Effect::Event(e) = e { Some(format!("{} {}", e.reason, e.message)) } else { None })
+        .collect()
+}
+
+#[test]
+fn a_config_map_follows_its_workload() {
+    let mut road = Road::default();
+    road.workload("web", &["m1", "m2"], &["conf"], json!({}));
+    road.config("conf");
+    let plan = road.pass("web");
+    assert!(matches!(plan.effects.as_slice(), [Effect::PatchBinding { .. }, Effect::Create(_)]), "{plan:?}");
+    assert!(road.pass("web").is_quiet());
+    let independent = &road.independent[0].0.metadata;
+    assert_eq!(
+        independent.annotations.as_ref().unwrap()["resourcebinding.karmada.io/dependencies"],
+        r#"[{"apiVersion":"v1","kind":"ConfigMap","namespace":"shop","name":"conf"}]"#
+    );
+    assert_eq!(
+        independent.finalizers.as_deref(),
+        Some(&["karmada.io/binding-dependencies-distributor".to_owned()][..])
+    );
+    let attached = &road.attached[0];
+    assert_eq!(attached.metadata.name.as_deref(), Some("conf-configmap"));
+    assert_eq!(attached.metadata.namespace.as_deref(), Some("shop"));
+    assert_eq!(attached.metadata.owner_references.as_ref().unwrap()[0].uid, "uid-conf");
+    assert_eq!(attached.metadata.finalizers.as_deref(), Some(&["karmada.io/binding-controller".to_owned()][..]));
+    let label = names::depended_by_label("shop", "web-deployment");
+    assert_eq!(attached.metadata.labels.as_ref().unwrap()[&label], "id-web");
+    assert_eq!(
+        json!(attached.spec),
+        json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf", "uid": "uid-conf", "resourceVersion": "5"},
+            "requiredBy": [{"namespace": "shop", "name": "web-deployment", "clusters": [{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 1}]}],
+            "conflictResolution": "Abort", "preserveResourcesOnDeletion": false})
+    );
+    road.workload("web", &["m3"], &["conf"], json!({}));
+    let _moved = road.pass("web");
+    assert_eq!(road.clusters(0), ["m3"]);
+}
+
+#[test]
+fn the_worked_example_of_two_referrers() {
+    let mut road = Road::default();
+    road.workload("a", &["m1", "m2"], &["c"], json!({"conflictResolution": "Overwrite"}));
+    road.workload("b", &["m3"], &["c"], json!({}));
+    road.config("c");
+    let _first = road.pass("a");
+    let second = road.pass("b");
+    assert_eq!(
+        events(&second),
+        ["DependencyPolicyConflict the bindings that need this disagree on conflictResolution (Overwrite is used)"]
+    );
+    assert_eq!(road.clusters(0), ["m1", "m2", "m3"]);
+    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Overwrite"));
+    assert_eq!(
+        road.attached[0].metadata.labels.as_ref().unwrap().keys().filter(|k| k.contains("depended-by")).count(),
+        2
+    );
+    assert!(road.pass("a").is_quiet() && road.pass("b").is_quiet());
+
+    road.independent[0].0.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let _released = road.pass("a");
+    assert_eq!(road.clusters(0), ["m3"]);
+    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Abort"));
+    assert_eq!(
+        road.independent[0].0.metadata.finalizers.as_deref(),
+        Some(&[][..]),
+        "the finalizer goes after the release"
+    );
+}
+
+#[test]
+fn preservation_is_resolved_alike() {
+    let mut road = Road::default();
+    road.workload("a", &["m1"], &["c"], json!({"preserveResourcesOnDeletion": true}));
+    road.workload("b", &["m1"], &["c"], json!({}));
+    road.config("c");
+    let _first = road.pass("a");
+    assert_eq!(
+        events(&road.pass("b")),
+        ["DependencyPolicyConflict the bindings that need this disagree on preserveResourcesOnDeletion (true is used)"]
+    );
+    assert_eq!(road.attached[0].spec.preserve_resources_on_deletion, Some(true));
+}
+
+#[test]
+fn what_is_not_referred_to_any_more_goes() {
+    for (name, change) in [
+        (
+            "another reference",
+            (|road: &mut Road| road.workload("web", &["m1"], &["other"], json!({}))) as fn(&mut Road),
+        ),
+        ("no following any more", |road| road.independent[0].0.spec.propagate_deps = false),
+        ("the workload goes", |road| {
+            road.independent[0].0.metadata.deletion_timestamp =
+                serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap()
+        }),
+    ] {
+        let mut road = Road::default();
+        road.workload("web", &["m1"], &["conf"], json!({}));
+        road.config("conf");
+        let _first = road.pass("web");
+        change(&mut road);
+        let plan = road.pass("web");
+        assert!(plan.effects.iter().any(|e| matches!(e, Effect::Delete { .. })), "{name}: {plan:?}");
+        assert!(road.attached.is_empty(), "{name}");
+        assert!(road.pass("web").is_quiet(), "{name}");
+    }
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &["conf"], json!({}));
+    road.config("conf");
+    let _first = road.pass("web");
+    road.independent[0].0.spec.propagate_deps = false;
+    let _released = road.pass("web");
+    let metadata = &road.independent[0].0.metadata;
+    assert!(
+        !metadata.annotations.as_ref().unwrap().contains_key("resourcebinding.karmada.io/dependencies"),
+        "the record goes too"
+    );
+}
+
+#[test]
+fn one_that_a_policy_made_stays_and_goes_to_both() {
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &["conf"], json!({"conflictResolution": "Overwrite"}));
+    road.config("conf");
+    let of_policy: ResourceBinding = serde_json::from_value(json!({
+        "metadata": {"namespace": "shop", "name": "conf-configmap", "labels": {"resourcebinding.karmada.io/permanent-id": "c"}, "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "conf", "uid": "uid-conf", "controller": true}]},
+        "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf", "uid": "uid-conf", "resourceVersion": "1"}, "placement": {}, "clusters": [{"name": "m9"}], "conflictResolution": "Abort"}}))
+    .unwrap();
+    road.attached.push(Arc::new(of_policy));
+    let _first = road.pass("web");
+    assert_eq!(road.clusters(0), ["m9", "m1"], "the union");
+    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Abort"), "the policy's word");
+    assert_eq!(road.attached[0].spec.resource.resource_version, "1", "the detector's field");
+    road.independent[0].0.spec.propagate_deps = false;
+    let _released = road.pass("web");
+    assert_eq!(road.clusters(0), ["m9"]);
+}
+
+#[test]
+fn what_is_missing_is_skipped_and_attached_when_it_comes() {
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &["late"], json!({}));
+    let plan = road.pass("web");
+    assert!(matches!(plan.effects.as_slice(), [Effect::PatchBinding { .. }]), "{plan:?}");
+    road.config("late");
+    let binding = &road.independent[0].0;
+    assert!(
+        recorded_selects(Binding::from(binding), &Identity::of(&road.objects[0])),
+        "its coming brings the binding back"
+    );
+    assert!(!recorded_selects(
+        Binding::from(binding),
+        &Identity::of(
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "x"}})
+        )
+    ));
+    assert!(matches!(road.pass("web").effects.as_slice(), [Effect::Create(_)]));
+}
+
+#[test]
+fn nothing_follows_before_there_is_a_place() {
+    let mut road = Road::default();
+    road.workload("web", &[], &["conf"], json!({}));
+    road.config("conf");
+    let _first = road.pass("web");
+    assert!(road.attached.is_empty());
+    road.workload("web", &["m1"], &["conf"], json!({}));
+    let _second = road.pass("web");
+    road.workload("web", &[], &["conf"], json!({}));
+    let _third = road.pass("web");
+    assert_eq!(road.clusters(0), Vec::<String>::new(), "and it leaves again");
+}
+
+#[test]
+fn a_referrer_that_is_gone_does_not_block() {
+    let mut road = Road::default();
+    road.workload("a", &["m1"], &["c"], json!({}));
+    road.workload("b", &["m2"], &["c"], json!({}));
+    road.config("c");
+    let (_a, _b) = (road.pass("a"), road.pass("b"));
+    road.independent.remove(0);
+    let _again = road.pass("b");
+    assert_eq!(road.clusters(0), ["m2"]);
+    assert!(!has_label(&road.attached[0], &names::depended_by_label("shop", "a-deployment")));
+}
+
+#[test]
+fn suspended_only_where_all_are() {
+    let mut road = Road::default();
+    road.workload("a", &["m1", "m2"], &["c"], json!({"suspension": {"dispatching": true}}));
+    road.workload(
+        "b",
+        &["m2", "m3"],
+        &["c"],
+        json!({"suspension": {"dispatchingOnClusters": {"clusterNames": ["m3"]}}}),
+    );
+    road.config("c");
+    let (_a, _b) = (road.pass("a"), road.pass("b"));
+    assert_eq!(
+        json!(road.attached[0].spec.suspension),
+        json!({"dispatchingOnClusters": {"clusterNames": ["m1", "m3"]}})
+    );
+}
+
+#[test]
+fn an_object_made_anew_waits_for_its_old_binding_to_go() {
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &["conf"], json!({}));
+    road.config("conf");
+    let _first = road.pass("web");
+    road.objects[0]["metadata"]["uid"] = json!("uid-2");
+    let plan = road.pass("web");
+    assert!(matches!(plan.effects.as_slice(), [Effect::Event(_), Effect::Retry]), "{plan:?}");
+}
+
+#[test]
+fn a_status_write_of_the_object_costs_nothing() {
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &["conf"], json!({}));
+    road.config("conf");
+    let _first = road.pass("web");
+    merge(&mut road.objects[0], &json!({"metadata": {"resourceVersion": "6"}, "status": {"x": 1}}));
+    assert!(road.pass("web").is_quiet());
+    merge(&mut road.objects[0], &json!({"metadata": {"resourceVersion": "7"}, "data": {"x": "1"}}));
+    assert!(matches!(road.pass("web").effects.as_slice(), [Effect::Patch { .. }]));
+}
+
+#[test]
+fn selection() {
+    let dependency = |json: Value| -> Dependency { serde_json::from_value(json).unwrap() };
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"namespace": "shop", "name": "s", "labels": {"a": "b"}}});
+    let slice = Identity::of(&slice);
+    for (name, json, want) in [
+        ("by name", json!({"name": "s"}), true),
+        ("another name", json!({"name": "t"}), false),
+        ("by label", json!({"labelSelector": {"matchLabels": {"a": "b"}}}), true),
+        ("another label", json!({"labelSelector": {"matchLabels": {"a": "c"}}}), false),
+        ("another namespace", json!({"name": "s", "namespace": "x"}), false),
+        ("another kind", json!({"name": "s", "kind": "X"}), false),
+        ("neither name nor label", json!({}), false),
+    ] {
+        let mut full = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "namespace": "shop"});
+        merge(&mut full, &json);
+        assert_eq!(selects(&dependency(full), &slice), want, "{name}");
+    }
+}
+
+#[test]
+fn a_template_that_cannot_be_read_is_told() {
+    let mut road = Road::default();
+    road.workload("web", &["m1"], &[], json!({}));
+    road.independent[0].1["spec"]["template"]["spec"]["volumes"] = json!("x");
+    let plan = road.pass("web");
+    assert_eq!(
+        events(&plan),
+        ["GetDependenciesFailed Deployment shop/web: /spec/template/spec/volumes must be a list"]
+    );
+}

@@ -9,7 +9,7 @@ use ironclad_runtime::{Indexer, Informer, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
-    batch::v1::Job,
+    batch::v1::{CronJob, Job},
     core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount},
 };
 use kube::{Api, Client, Resource};
@@ -40,6 +40,7 @@ struct Kinds {
     daemon_sets: Lazy<DaemonSet>,
     revisions: Lazy<ControllerRevision>,
     jobs: Lazy<Job>,
+    cron_jobs: Lazy<CronJob>,
 }
 
 struct Lazy<K> {
@@ -98,6 +99,7 @@ impl Default for Caches {
             stateful_sets: Lazy::new("statefulsets", &[]),
             daemon_sets: Lazy::new("daemonsets", &[]),
             revisions: Lazy::new("controllerrevisions", &[(BY_CONTROLLER, index_by_controller)]),
+            cron_jobs: Lazy::new("cronjobs", &[]),
             jobs: Lazy::new("jobs", &[(BY_CONTROLLER, index_by_controller)]),
         }))
     }
@@ -152,6 +154,10 @@ impl Caches {
         self.0.jobs.want()
     }
 
+    pub(crate) fn cron_jobs(&self) -> Informer<CronJob> {
+        self.0.cron_jobs.want()
+    }
+
     /// Starts the watches of all kinds that were asked for, as tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.pods.start(client, seam);
@@ -165,5 +171,6 @@ impl Caches {
         self.0.daemon_sets.start(client, seam);
         self.0.revisions.start(client, seam);
         self.0.jobs.start(client, seam);
+        self.0.cron_jobs.start(client, seam);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod affinity;
 mod caches;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod gc;

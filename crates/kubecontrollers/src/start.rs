@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Cluster, daemonset, deployment, gc, job, namespace, replicaset, statefulset};
+use crate::{Cluster, cronjob, daemonset, deployment, gc, job, namespace, replicaset, statefulset};
 
 /// A built-in controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +25,13 @@ pub enum Controller {
     DaemonSet,
     /// Pods that run to an end.
     Job,
+    /// Jobs at the times of a schedule.
+    CronJob,
 }
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -39,6 +41,7 @@ impl Controller {
         Self::StatefulSet,
         Self::DaemonSet,
         Self::Job,
+        Self::CronJob,
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
@@ -57,6 +60,7 @@ impl Controller {
             Self::StatefulSet => "statefulset-controller",
             Self::DaemonSet => "daemonset-controller",
             Self::Job => "job-controller",
+            Self::CronJob => "cronjob-controller",
         }
     }
 }
@@ -94,6 +98,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::StatefulSet => statefulset::start(cluster),
             Controller::DaemonSet => daemonset::start(cluster),
             Controller::Job => job::start(cluster),
+            Controller::CronJob => cronjob::start(cluster),
         }
     }
 }

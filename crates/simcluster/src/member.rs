@@ -1,6 +1,6 @@
 //! A simulated member: the embedded server, nodes, a pod scheduler, kubelets and the controllers of a cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
 use ironclad_apiserver::{Identity, OpenError, Options, Server};
 use ironclad_kubecontrollers::{Caches, Cluster, Controller};
@@ -47,6 +47,16 @@ struct State {
     /// Whose turn it is in a flapping member; up in any other.
     turn: Turn,
     turns: Option<Tasks>,
+    front: Option<Front>,
+}
+
+/// Where the member is served to users, over TLS.
+struct Front {
+    /// It keeps the port while the member is down.
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    /// Accepts and connections, while it is up.
+    tasks: Option<Tasks>,
 }
 
 struct Inside {
@@ -63,7 +73,15 @@ impl Member {
         let server_options = Options { name: options.name.clone(), ..Options::default() };
         let server = Server::open(server_options, store, seam.clone()).await?;
         let link = Link::new(seam.clock.clone());
-        let state = State { options, faults: Faults::default(), inside: None, starts: 0, turn: Turn::Up, turns: None };
+        let state = State {
+            options,
+            faults: Faults::default(),
+            inside: None,
+            starts: 0,
+            turn: Turn::Up,
+            turns: None,
+            front: None,
+        };
         let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), state: Mutex::new(state) }));
         member.0.start_inside();
         Ok(member)
@@ -91,6 +109,20 @@ impl Member {
     #[must_use]
     pub fn faulted_service(&self, identity: Identity) -> Faulted {
         Faulted::new(self.0.server.in_process(identity), self.0.link.clone())
+    }
+
+    /// Serves the member to users over TLS on this listener from now on. While the member is down, its connections are cut
+    /// and new ones get no answer; the port stays its own. Other faults are between it and the control plane, not here.
+    ///
+    /// # Errors
+    /// The listener can't be used.
+    pub fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let mut state = self.0.state.lock();
+        if let Some(Front { tasks: Some(former), .. }) = state.front.replace(Front { listener, tls, tasks: None }) {
+            former.kill();
+        }
+        if state.inside.is_some() { self.0.open_front(&mut state) } else { Ok(()) }
     }
 
     /// The requests of everything that moves in the member.
@@ -193,12 +225,35 @@ impl Inner {
             (down, way, !down && state.inside.is_none())
         };
         self.link.set(way);
-        if down && let Some(inside) = self.state.lock().inside.take() {
-            inside.tasks.kill();
+        if down {
+            let mut state = self.state.lock();
+            if let Some(inside) = state.inside.take() {
+                inside.tasks.kill();
+            }
+            if let Some(tasks) = state.front.as_mut().and_then(|f| f.tasks.take()) {
+                tasks.kill();
+            }
         }
         if starts {
             self.start_inside();
+            if let Err(error) = self.open_front(&mut self.state.lock()) {
+                tracing::error!(%error, "the member is not served over TLS");
+            }
         }
+    }
+
+    fn open_front(&self, state: &mut State) -> io::Result<()> {
+        let Some(front) = &mut state.front else { return Ok(()) };
+        let listener = tokio::net::TcpListener::from_std(front.listener.try_clone()?)?;
+        let tasks = self.seam.tasks.child("front");
+        let (server, group, tls) = (self.server.clone(), tasks.clone(), front.tls.clone());
+        tasks.spawn("serve", async move {
+            if let Err(error) = server.serve_in(&group, listener, tls).await {
+                tracing::error!(%error, "the member is no longer served over TLS");
+            }
+        });
+        front.tasks = Some(tasks);
+        Ok(())
     }
 
     fn start_inside(&self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ironclad_simcluster::Shape;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, StatefulSet},
-    batch::v1::Job,
+    batch::v1::{CronJob, Job},
     core::v1::{PersistentVolumeClaim, Pod},
 };
 use kube::{
@@ -154,4 +154,24 @@ async fn a_job_whose_pods_fail_gives_up() {
     assert_eq!((status.failed, status.succeeded), (Some(3), None));
     w.quiet().await;
     assert_eq!(w.list::<Pod>().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_runs_at_its_times_and_keeps_its_history_short() {
+    let w = World::new(1, options()).await;
+    let crons: Api<CronJob> = Api::namespaced(w.client.clone(), "default");
+    let mut template = template("i:1");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let cron = serde_json::from_value(json!({
+        "metadata": {"name": "c"},
+        "spec": {"schedule": "*/10 * * * *", "jobTemplate": {"spec": {"template": template}}},
+    }))
+    .unwrap();
+    crons.create(&PostParams::default(), &cron).await.unwrap();
+    w.seam.clock.sleep(Duration::from_secs(3_700)).await;
+    let jobs: Vec<Job> = w.list().await;
+    assert_eq!(jobs.len(), 3, "the last three");
+    let last = crons.get("c").await.unwrap().status.unwrap().last_schedule_time.unwrap().0;
+    let now = w.seam.clock.wall();
+    assert!(now.duration_since(last).as_secs() < 600 && last.as_second() % 600 == 0, "{last}");
 }

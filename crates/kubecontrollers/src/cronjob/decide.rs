@@ -1,0 +1,199 @@
+//! When a CronJob makes its next Job, and which old ones go.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{
+        batch::v1::{CronJob, CronJobStatus, Job},
+        core::v1::ObjectReference,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::ResourceExt as _;
+
+use super::schedule::Schedule;
+use crate::job::{is_finished, is_successful};
+
+/// Finished Jobs that are kept if the user says nothing.
+const SUCCESSFUL_KEPT: i32 = 3;
+const FAILED_KEPT: i32 = 1;
+
+/// What the caches say of one CronJob.
+pub(crate) struct Seen {
+    pub(crate) cron: Arc<CronJob>,
+    /// The Jobs that are its own.
+    pub(crate) jobs: Vec<Arc<Job>>,
+}
+
+/// What to do.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Plan {
+    /// The time whose Job is to be made.
+    pub(crate) create: Option<Timestamp>,
+    pub(crate) delete: Vec<Arc<Job>>,
+    pub(crate) status: CronJobStatus,
+    pub(crate) look_again: Option<Timestamp>,
+}
+
+/// The name of the Job of a time: the same for each try.
+pub(crate) fn job_name(cron: &str, time: Timestamp) -> String {
+    format!("{cron}-{}", time.as_second() / 60)
+}
+
+fn completed_at(job: &Job) -> Option<Timestamp> {
+    job.status.as_ref()?.completion_time.as_ref().map(|t| t.0)
+}
+
+/// One pass over the CronJob.
+pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
+    let cron = &*seen.cron;
+    let spec = &cron.spec;
+    let mut plan = Plan { status: cron.status.clone().unwrap_or_default(), ..Plan::default() };
+    let active: Vec<&Arc<Job>> = seen.jobs.iter().filter(|j| !is_finished(j)).collect();
+    let references = active.iter().map(|job| ObjectReference {
+        api_version: Some("batch/v1".into()),
+        kind: Some("Job".into()),
+        namespace: job.metadata.namespace.clone(),
+        name: job.metadata.name.clone(),
+        uid: job.metadata.uid.clone(),
+        resource_version: None,
+        field_path: None,
+    });
+    plan.status.active = Some(references.collect()).filter(|list: &Vec<_>| !list.is_empty());
+    let succeeded = seen.jobs.iter().filter(|j| is_successful(j)).filter_map(|j| completed_at(j)).max();
+    let before = plan.status.last_successful_time.as_ref().map(|t| t.0);
+    plan.status.last_successful_time = succeeded.max(before).map(Time);
+    if cron.metadata.deletion_timestamp.is_some() {
+        return plan;
+    }
+    let kept = |limit: Option<i32>, or: i32| usize::try_from(limit.unwrap_or(or)).unwrap_or(0);
+    let finished =
+        |successful: bool| seen.jobs.iter().filter(move |j| is_finished(j) && is_successful(j) == successful);
+    plan.delete.extend(beyond(finished(true), kept(spec.successful_jobs_history_limit, SUCCESSFUL_KEPT)));
+    plan.delete.extend(beyond(finished(false), kept(spec.failed_jobs_history_limit, FAILED_KEPT)));
+    if spec.suspend == Some(true) {
+        return plan;
+    }
+    let Some(schedule) = Schedule::parse(&spec.schedule, spec.time_zone.as_deref()) else { return plan };
+    plan.look_again = schedule.next(now);
+    let born = cron.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
+    let from = plan.status.last_schedule_time.as_ref().map_or(born, |t| t.0);
+    let Some(due) = schedule.last(now).filter(|due| *due > from) else { return plan };
+    let too_late = |seconds: i64| due.checked_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| until < now);
+    if spec.starting_deadline_seconds.is_some_and(too_late) {
+        return plan;
+    }
+    match spec.concurrency_policy.as_deref() {
+        Some("Forbid") if !active.is_empty() => return plan,
+        Some("Replace") => plan.delete.extend(active.into_iter().cloned()),
+        _ => {}
+    }
+    plan.create = Some(due);
+    plan.status.last_schedule_time = Some(Time(due));
+    plan
+}
+
+/// The oldest of these beyond a number.
+fn beyond<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, keep: usize) -> Vec<Arc<Job>> {
+    let mut jobs: Vec<_> = jobs.cloned().collect();
+    jobs.sort_by_key(|j| (j.status.as_ref().and_then(|s| s.start_time.clone()), j.name_any()));
+    let surplus = jobs.len().saturating_sub(keep);
+    jobs.truncate(surplus);
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::batch::v1::{CronJobSpec, JobCondition, JobStatus};
+
+    use super::*;
+    use crate::testkit::{at, meta};
+
+    fn cron(change: impl FnOnce(&mut CronJobSpec)) -> CronJob {
+        let mut spec = CronJobSpec { schedule: "* * * * *".into(), ..CronJobSpec::default() };
+        change(&mut spec);
+        CronJob { metadata: meta("c"), spec, status: None }
+    }
+
+    fn job(name: &str, over: &str) -> Arc<Job> {
+        let mut job = Job { metadata: meta(name), ..Job::default() };
+        if !over.is_empty() {
+            let over = JobCondition { type_: over.into(), status: "True".into(), ..JobCondition::default() };
+            job.status = Some(JobStatus {
+                completion_time: (over.type_ == "Complete").then(|| Time(at(5))),
+                conditions: Some(vec![over]),
+                ..JobStatus::default()
+            });
+        }
+        Arc::new(job)
+    }
+
+    #[test]
+    fn passes() {
+        let scheduled = |mut c: CronJob, last: i64| {
+            c.status = Some(CronJobStatus { last_schedule_time: Some(Time(at(last))), ..CronJobStatus::default() });
+            c
+        };
+        let done = |n: usize| (0..n).map(|i| job(&format!("d{i}"), "Complete")).collect::<Vec<_>>();
+        for (name, cron, jobs, now, create, delete) in [
+            ("a second before its time", cron(|_| {}), vec![], 59, None, vec![]),
+            ("at its time", cron(|_| {}), vec![], 60, Some(60), vec![]),
+            ("once for each time", scheduled(cron(|_| {}), 60), vec![], 119, None, vec![]),
+            ("of many missed ones the last", cron(|_| {}), vec![], 100_000, Some(99_960), vec![]),
+            ("suspended", cron(|s| s.suspend = Some(true)), vec![], 60, None, vec![]),
+            ("too late", cron(|s| s.starting_deadline_seconds = Some(10)), vec![], 71, None, vec![]),
+            ("exactly not too late", cron(|s| s.starting_deadline_seconds = Some(10)), vec![], 70, Some(60), vec![]),
+            ("allowed beside another", cron(|_| {}), vec![job("a", "")], 60, Some(60), vec![]),
+            (
+                "forbidden beside another",
+                cron(|s| s.concurrency_policy = Some("Forbid".into())),
+                vec![job("a", "")],
+                60,
+                None,
+                vec![],
+            ),
+            (
+                "or in its place",
+                cron(|s| s.concurrency_policy = Some("Replace".into())),
+                vec![job("a", "")],
+                60,
+                Some(60),
+                vec!["a"],
+            ),
+            ("three successes are kept", scheduled(cron(|_| {}), 60), done(4), 61, None, vec!["d0"]),
+            (
+                "and one failure",
+                scheduled(cron(|_| {}), 60),
+                vec![job("f1", "Failed"), job("f2", "Failed")],
+                61,
+                None,
+                vec!["f1"],
+            ),
+            (
+                "a schedule that can't be read makes nothing",
+                cron(|s| s.schedule = "bad".into()),
+                vec![],
+                60,
+                None,
+                vec![],
+            ),
+        ] {
+            let plan = decide(&Seen { cron: Arc::new(cron), jobs }, at(now));
+            assert_eq!(plan.create, create.map(at), "{name}");
+            assert_eq!(plan.delete.iter().map(|j| j.name_any()).collect::<Vec<_>>(), delete, "{name}");
+        }
+    }
+
+    #[test]
+    fn statuses() {
+        let seen = Seen { cron: Arc::new(cron(|_| {})), jobs: vec![job("a", ""), job("b", "Complete")] };
+        let plan = decide(&seen, at(60));
+        assert_eq!(plan.status.active.unwrap()[0].name.as_deref(), Some("a"));
+        assert_eq!(plan.status.last_successful_time, Some(Time(at(5))));
+        assert_eq!(plan.status.last_schedule_time, Some(Time(at(60))));
+        assert_eq!(plan.look_again, Some(at(120)));
+        assert_eq!(job_name("c", at(120)), "c-2");
+    }
+}

@@ -241,8 +241,13 @@ fn discovery_group(group: &Group) -> Value {
 
 fn discovery_resource(resource: &Arc<Resource>) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // Those of CRDs are spelled out, those of built-in groups go without saying.
+    let (group, version) = match resource.custom() {
+        Some(_) => (resource.group.as_str(), resource.version.as_str()),
+        None => ("", ""),
+    };
     let mut out = json!({
-        "resource": resource.plural, "responseKind": kind("", "", &resource.kind),
+        "resource": resource.plural, "responseKind": kind(group, version, &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular, "verbs": resource.verbs,
     });
@@ -253,9 +258,10 @@ fn discovery_resource(resource: &Arc<Resource>) -> Value {
         out["categories"] = json!(resource.categories);
     }
     if !resource.subresources.is_empty() {
-        let subs = resource.subresources.iter().map(
-            |s| json!({"subresource": s.name, "responseKind": kind(s.group, s.version, &s.kind), "verbs": s.verbs}),
-        );
+        let subs = resource.subresources.iter().map(|s| {
+            let (group, version) = if s.version.is_empty() { (group, version) } else { (s.group, s.version) };
+            json!({"subresource": s.name, "responseKind": kind(group, version, &s.kind), "verbs": s.verbs})
+        });
         out["subresources"] = subs.collect();
     }
     out

@@ -219,7 +219,7 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> 
         if was.get(key) != is.get(key) {
             let cause =
                 Cause::invalid(format!("metadata.{key}"), is.get(key).unwrap_or(&Value::Null), "field is immutable");
-            causes.push(cause);
+            causes.extend([cause.clone(), cause]);
         }
     }
     validate_both(resource, is, &mut causes);

@@ -70,11 +70,14 @@ pub(crate) fn accept(header: Option<&str>) -> Result<Accept, ApiError> {
         };
         return Ok(Accept { shape, format });
     }
-    Err(ApiError::not_acceptable(if saw_known_media {
-        format!("only the following media types are accepted: {AVAILABLE}")
-    } else {
-        format!("406: Not Acceptable\n\nAvailable representations: {AVAILABLE}")
-    }))
+    if saw_known_media {
+        return Err(ApiError::not_acceptable(format!("only the following media types are accepted: {AVAILABLE}")));
+    }
+    let text = format!(
+        "406: Not Acceptable\n\nAvailable representations: {AVAILABLE}, application/json;stream=watch, \
+         application/vnd.kubernetes.protobuf;stream=watch"
+    );
+    Err(ApiError::not_acceptable(text).empty_details())
 }
 
 /// How a body is encoded.
@@ -122,7 +125,7 @@ pub(crate) fn patch_format(content_type: Option<&str>, custom: bool) -> Result<P
             "the body of the request was in an unknown format - accepted media types include: \
              application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
         )),
-        _ => Err(ApiError::unsupported_media_type("415: Unsupported Media Type")),
+        _ => Err(ApiError::unsupported_media_type("415: Unsupported Media Type").empty_details()),
     }
 }
 

@@ -329,6 +329,7 @@ impl Server {
         identity: Identity,
     ) -> Result<(Reply, Vec<String>), ApiError> {
         let (parts, body) = request.into_parts();
+        let identity = auth::impersonated(self, identity, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let Some(address) = request::parse_path(path) else {

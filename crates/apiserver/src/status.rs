@@ -127,7 +127,7 @@ impl ApiError {
         self
     }
 
-    fn empty_details(mut self) -> Self {
+    pub(crate) fn empty_details(mut self) -> Self {
         self.details = Some(Box::default());
         self
     }
@@ -180,7 +180,7 @@ impl ApiError {
 
     /// 406.
     pub fn not_acceptable(message: impl Into<String>) -> Self {
-        Self::new(406, "NotAcceptable", message).empty_details()
+        Self::new(406, "NotAcceptable", message)
     }
 
     /// 409: something of this name exists.
@@ -215,12 +215,18 @@ impl ApiError {
 
     /// 415.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
-        Self::new(415, "UnsupportedMediaType", message).empty_details()
+        Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 422 with causes.
     pub fn invalid(kind: &str, group: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let texts: Vec<String> = causes.iter().map(Cause::text).collect();
+        // Kubernetes checks some fields twice: clients see the cause twice and the text once.
+        let mut texts: Vec<String> = Vec::new();
+        for text in causes.iter().map(Cause::text) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let list = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

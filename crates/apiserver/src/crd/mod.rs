@@ -25,7 +25,7 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 pub(crate) struct CustomVersion {
     /// The CRD's name.
     pub(crate) crd: String,
-    /// The CRD's uid and revision: a change of either ends watches.
+    /// The CRD's uid and generation: a change of either ends watches.
     pub(crate) identity: String,
     /// The version that objects are stored in.
     pub(crate) storage_version: String,
@@ -269,7 +269,7 @@ fn resource(crd: &Value, version: &Value) -> Option<Resource> {
     });
     let custom = CustomVersion {
         crd: object::meta_str(crd, "name").to_owned(),
-        identity: format!("{}/{}", object::meta_str(crd, "uid"), object::meta_str(crd, "generation")),
+        identity: format!("{}/{}", object::meta_str(crd, "uid"), crd["metadata"]["generation"]),
         storage_version: storage_version(crd).to_owned(),
         schema,
         open_api,

@@ -64,14 +64,23 @@ pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) 
     }
 }
 
-/// Fills in defaults; `old` is there for updates.
-pub(crate) fn default(cx: &Cx, object: &mut Value, old: Option<&Value>) {
+/// Which defaults are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defaults {
+    /// Those of every object of the kind.
+    Plain,
+    /// And what the server generates for a new one.
+    Creating,
+}
+
+/// Fills in defaults.
+pub(crate) fn default(cx: &Cx, object: &mut Value, which: Defaults) {
     let resource = &*cx.resource;
     if let Some(custom) = resource.custom() {
         custom.schema.default(object);
         return;
     }
-    defaults::apply(&resource.group, &resource.kind, object, old.is_none());
+    defaults::apply(&resource.group, &resource.kind, object, which == Defaults::Creating);
     schema::complete(resource, object);
 }
 

@@ -50,12 +50,17 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
     }
     let now = server.now();
     meta::prepare_create(resource, &mut value, cx.namespace(), server.uid(), &now, || server.suffix())?;
+    // Who made the object owns what it said and its defaults, and not what admission and the server add.
+    strategy::default(cx, &mut value, strategy::Defaults::Plain);
+    if !options.applied {
+        cx.track(None, &mut value);
+    }
     strategy::prepare_create(resource, &mut value);
     for warning in meta::dedup_owners(&mut value) {
         cx.warn(warning);
     }
     admission::create(cx, &mut value)?;
-    strategy::default(cx, &mut value, None);
+    strategy::default(cx, &mut value, strategy::Defaults::Creating);
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
@@ -63,9 +68,6 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
     }
     hooks::before_create(cx, &mut value)?;
     server.allocate(resource, None, &mut value)?;
-    if !options.applied {
-        cx.track(None, &mut value);
-    }
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);
     let exists = |entry: &ironclad_store::Entry| {
         let terminating = object::decode(&entry.value, entry.modified).is_ok_and(|o| object::terminating(&o));

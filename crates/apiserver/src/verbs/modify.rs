@@ -139,7 +139,7 @@ fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: V
     }
     strategy::prepare_update(resource, old, &mut new);
     admission::update(cx, old, &mut new)?;
-    strategy::default(cx, &mut new, Some(old));
+    strategy::default(cx, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
     }

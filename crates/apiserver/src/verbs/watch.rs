@@ -27,6 +27,9 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Without a timeout in the request, a watch lives 30 to 60 minutes.
 const DEFAULT_LIFE_SECONDS: u64 = 1_800;
 
+/// Watches shorter than this get no last bookmark.
+const SHORT: Duration = Duration::from_secs(10);
+
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What the request asks for besides the changes.
@@ -202,7 +205,8 @@ impl Run {
         let clock = cx.server.seam.clock.clone();
         let mut next_bookmark = clock.mono() + BOOKMARK_EVERY;
         let last_bookmark = end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(end);
-        let mut last_sent = false;
+        // A short watch has nothing to gain from it.
+        let mut last_sent = plan.life < SHORT;
         let registry = cx.server.registry_changed.clone();
         loop {
             let changed = registry.notified();

@@ -221,3 +221,19 @@ async fn any_served_version_reads_any_object() {
     let group = world.get("/apis/t.io").await.expect(200);
     assert_eq!(group.at("/preferredVersion/version"), "v1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_definition_ends_its_watches() {
+    let world = World::new().await;
+    world.post(CRDS, crd()).await.expect(201);
+    let mut events = world.watch(&format!("{FOOS}?watch=1"), "application/json").await;
+    world
+        .patch(&format!("{CRDS}/foos.t.io"), "merge-patch+json", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .expect(200);
+    world.post(FOOS, foo("a", json!({}))).await.expect(201);
+    assert_eq!(events.brief().await, "ADDED a");
+    let columns = json!([{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]);
+    world.patch(&format!("{CRDS}/foos.t.io"), "json-patch+json", columns).await.expect(200);
+    assert_eq!(events.next().await, None);
+}

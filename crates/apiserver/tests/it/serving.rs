@@ -245,3 +245,19 @@ async fn events_and_autoscalers_are_one_object_in_two_versions() {
     let v1 = world.get("/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/h").await.expect(200);
     assert_eq!(v1.at("/spec/targetCPUUtilizationPercentage"), &json!(60));
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_who_may_acts_as_another() {
+    let world = World::new().await;
+    let me = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let act = [("impersonate-user", "alice"), ("impersonate-group", "devs")];
+    let alice = world.send(Method::POST, me, &act, "{}").await.expect(201);
+    assert_eq!(alice.at("/status/userInfo"), &json!({"username": "alice", "groups": ["devs", "system:authenticated"]}));
+    let refused = world.send_as(Identity::user("bob", &[]), Method::GET, MAPS, &act, "").await.expect(403);
+    assert_eq!(
+        refused.message(),
+        "users \"alice\" is forbidden: User \"bob\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
+    );
+    let nobody = world.send(Method::GET, MAPS, &[("impersonate-group", "devs")], "").await;
+    assert_eq!(nobody.code, 400);
+}

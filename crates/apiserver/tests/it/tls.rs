@@ -111,7 +111,20 @@ async fn certificates_are_kept_and_private() {
 /// The real kubectl, if there is one.
 fn kubectl_binary() -> Option<PathBuf> {
     let given = std::env::var_os("IRONCLAD_KUBECTL").map(PathBuf::from);
-    given.into_iter().chain([PathBuf::from("/tmp/kbuild/kubectl")]).find(|p| p.exists())
+    let built = std::env::var_os("IRONCLAD_KUBERNETES_BIN").map(|dir| PathBuf::from(dir).join("kubectl"));
+    given.into_iter().chain(built).find(|p| p.exists())
+}
+
+/// Says by name that a test did nothing; where everything is there to be had, that is a failure.
+fn skip() {
+    use std::io::Write;
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    assert!(std::env::var_os("CI").is_none(), "{test}: no kubectl");
+    eprintln!("skipped: {test}: no kubectl");
+    if let Some(file) = std::env::var_os("IRONCLAD_SKIPPED") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
+        writeln!(file, "{test}: no kubectl").unwrap();
+    }
 }
 
 /// Runs kubectl against a server.
@@ -124,7 +137,7 @@ pub(crate) struct Kubectl {
 impl Kubectl {
     pub(crate) fn of(served: &Served) -> Option<Self> {
         let Some(binary) = kubectl_binary() else {
-            eprintln!("skipped: kubectl is neither at $IRONCLAD_KUBECTL nor built");
+            skip();
             return None;
         };
         Some(Self { binary, kubeconfig: served.kubeconfig.clone(), home: served.dir.path().into() })
@@ -316,6 +329,7 @@ async fn kubectl_imperative_commands_send_protobuf() {
         ("delete pod p -n shop --now", "pod \"p\" deleted"),
         ("diff -f -", ""),
         ("auth whoami", "ironclad-admin"),
+        ("auth whoami --as alice --as-group devs", "alice"),
     ] {
         let got = kubectl.run(arguments, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
         assert!(got.contains(want), "kubectl {arguments}: {got}");

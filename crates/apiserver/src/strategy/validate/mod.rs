@@ -184,7 +184,7 @@ mod tests {
             (
                 "autoscaling",
                 "HorizontalPodAutoscaler",
-                json!({"spec": {"minReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "d"}}}),
+                json!({"spec": {"minReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "a/v1"}}}),
                 "spec.maxReplicas: Required value: must be set and greater than 0",
             ),
             (

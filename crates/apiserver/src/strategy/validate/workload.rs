@@ -144,6 +144,12 @@ pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {
             out.push(Cause::required(format!("spec.scaleTargetRef.{field}"), ""));
         }
     }
+    let version = text(object, "/spec/scaleTargetRef/apiVersion");
+    // What a core kind is scaled by is in no group.
+    if version.is_empty() && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController" {
+        let message = "apiVersion must specify API group";
+        out.push(Cause::invalid("spec.scaleTargetRef.apiVersion", &json!(version), message));
+    }
 }
 
 pub(super) fn budget(object: &Value, out: &mut Vec<Cause>) {

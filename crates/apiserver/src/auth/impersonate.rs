@@ -1,0 +1,88 @@
+//! Acting as somebody else, for those who may (apiserver.md 20).
+
+use http::HeaderMap;
+use percent_encoding::percent_decode_str;
+
+use crate::{AUTHENTICATED, Identity, Server, UNAUTHENTICATED, status::ApiError};
+
+use super::{Attributes, rbac};
+
+const EXTRA: &str = "impersonate-extra-";
+
+/// The user that a request is to be taken as coming from: its own, or the one that its headers name.
+pub(crate) fn impersonated(server: &Server, asking: Identity, headers: &HeaderMap) -> Result<Identity, ApiError> {
+    let get = |name: &str| headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
+    let user = get("impersonate-user").next().unwrap_or_default();
+    let mut groups: Vec<String> = get("impersonate-group").collect();
+    let uid = get("impersonate-uid").next().unwrap_or_default();
+    let extras = headers.keys().filter(|name| name.as_str().starts_with(EXTRA));
+    if user.is_empty() {
+        if groups.is_empty() && uid.is_empty() && extras.count() == 0 {
+            return Ok(asking);
+        }
+        let what = format!("requested [{}] without impersonating a user name", groups.join(" "));
+        return Err(ApiError::bad_request(what));
+    }
+    let mut out = Identity { user, uid, ..Identity::default() };
+    for header in extras {
+        let key = percent_decode_str(&header.as_str()[EXTRA.len()..]).decode_utf8_lossy().into_owned();
+        out.extra.entry(key).or_default().extend(get(header.as_str()));
+    }
+    may(server, &asking, &out, &groups)?;
+    if let Some((namespace, _)) = service_account(&out.user)
+        && groups.is_empty()
+    {
+        groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    }
+    let marked = groups.iter().any(|g| g == AUTHENTICATED || g == UNAUTHENTICATED);
+    if out.user == "system:anonymous" {
+        if !marked {
+            groups.push(UNAUTHENTICATED.to_owned());
+        }
+    } else if !marked {
+        groups.push(AUTHENTICATED.to_owned());
+    }
+    out.groups = groups;
+    Ok(out)
+}
+
+/// Namespace and name of a ServiceAccount's user name.
+fn service_account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+}
+
+/// Whoever acts as another needs the verb `impersonate` on all that he takes on.
+fn may(server: &Server, asking: &Identity, wanted: &Identity, groups: &[String]) -> Result<(), ApiError> {
+    if asking.is_master() {
+        return Ok(());
+    }
+    const AUTHENTICATION: &str = "authentication.k8s.io";
+    let mut needed: Vec<(&str, &str, &str, &str)> = Vec::new();
+    match service_account(&wanted.user) {
+        Some((namespace, name)) => needed.push(("", "serviceaccounts", namespace, name)),
+        None => needed.push(("", "users", "", &wanted.user)),
+    }
+    needed.extend(groups.iter().map(|g| ("", "groups", "", g.as_str())));
+    if !wanted.uid.is_empty() {
+        needed.push((AUTHENTICATION, "uids", "", &wanted.uid));
+    }
+    let extras = wanted.extra.values().flatten();
+    needed.extend(extras.map(|value| (AUTHENTICATION, "userextras", "", value.as_str())));
+    for (group, resource, namespace, name) in needed {
+        let attributes =
+            Attributes { verb: "impersonate", group, resource, subresource: "", namespace, name, path: "" };
+        if rbac::allowed(server, asking, &attributes).is_none() {
+            let scope = if namespace.is_empty() {
+                "at the cluster scope".to_owned()
+            } else {
+                format!("in the namespace {namespace:?}")
+            };
+            let why = format!(
+                "User {:?} cannot impersonate resource {resource:?} in API group {group:?} {scope}",
+                asking.user
+            );
+            return Err(ApiError::forbidden(resource, group, name, &why));
+        }
+    }
+    Ok(())
+}

@@ -1,56 +1,8 @@
 //! The grammar of names, label keys and values, with the messages of apimachinery (apiserver.md 7).
 
-fn regex_error(message: &str, expression: &str, examples: &[&str]) -> String {
-    let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
-    format!("{message} (e.g. {}regex used for validation is '{expression}')", examples.join(" or "))
-}
-
-fn max_len(max: usize) -> String {
-    format!("must be no more than {max} bytes")
-}
-
-fn is_label(text: &str) -> bool {
-    let edge = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let bytes = text.as_bytes();
-    matches!((bytes.first(), bytes.last()), (Some(a), Some(z)) if edge(*a) && edge(*z))
-        && bytes.iter().all(|b| edge(*b) || *b == b'-')
-}
-
-/// What is wrong with a DNS-1123 label.
-pub(crate) fn dns_label(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    if text.len() > 63 {
-        out.push(max_len(63));
-    }
-    if !is_label(text) {
-        if text.contains('.') && text.split('.').all(is_label) {
-            out.push("must not contain dots".into());
-        } else {
-            out.push(regex_error(
-                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
-                "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
-                &["my-name", "123-abc"],
-            ));
-        }
-    }
-    out
-}
-
-/// What is wrong with a DNS-1123 subdomain.
-pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    if text.len() > 253 {
-        out.push(max_len(253));
-    }
-    if !text.split('.').all(is_label) {
-        out.push(regex_error(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
-            "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-            &["example.com"],
-        ));
-    }
-    out
-}
+pub(crate) use ironclad_patch::names::{
+    dns1123_label as dns_label, dns1123_subdomain as dns_subdomain, label_key as qualified_name, label_value,
+};
 
 /// What is wrong with a segment of a path, as RBAC names are.
 pub(crate) fn path_segment(text: &str) -> Vec<String> {
@@ -60,75 +12,17 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-fn is_qualified_part(text: &str) -> bool {
-    let edge = |b: u8| b.is_ascii_alphanumeric();
-    let bytes = text.as_bytes();
-    matches!((bytes.first(), bytes.last()), (Some(a), Some(z)) if edge(*a) && edge(*z))
-        && bytes.iter().all(|b| edge(*b) || matches!(b, b'-' | b'_' | b'.'))
-}
-
-/// What is wrong with a label key, annotation key or finalizer.
-pub(crate) fn qualified_name(text: &str) -> Vec<String> {
-    const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-    const EXPRESSION: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-    let rule = || regex_error(RULE, EXPRESSION, &["MyName", "my.name", "123-abc"]);
-    let mut out = Vec::new();
-    let name = match text.split('/').collect::<Vec<_>>().as_slice() {
-        [name] => *name,
-        [prefix, name] => {
-            if prefix.is_empty() {
-                out.push("prefix part must be non-empty".into());
-            } else {
-                out.extend(dns_subdomain(prefix).into_iter().map(|m| format!("prefix part {m}")));
-            }
-            *name
-        }
-        _ => {
-            return vec![format!(
-                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-                rule()
-            )];
-        }
-    };
-    if name.is_empty() {
-        out.push("name part must be non-empty".into());
-    } else if name.len() > 63 {
-        out.push(format!("name part {}", max_len(63)));
-    }
-    if !is_qualified_part(name) {
-        out.push(format!("name part {}", rule()));
-    }
-    out
-}
-
-/// What is wrong with a label value.
-pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    if text.len() > 63 {
-        out.push(max_len(63));
-    }
-    if !text.is_empty() && !is_qualified_part(text) {
-        out.push(regex_error(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-            "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
-            &["MyValue", "my_value", "12345"],
-        ));
-    }
-    out
-}
-
 /// What is wrong with a key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     if text.len() > 253 {
-        out.push(max_len(253));
+        out.push("must be no more than 253 bytes".into());
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
-        out.push(regex_error(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-            "[-._a-zA-Z0-9]+",
-            &["key.name", "KEY_NAME", "key-name"],
-        ));
+        out.push(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+                .into(),
+        );
     } else if text == "." || text == ".." {
         out.push(format!("must not be '{text}'"));
     } else if text.starts_with("..") {

@@ -1,12 +1,11 @@
 //! Selectors of lists and watches: by labels and by fields (apiserver.md 10).
 
 mod field;
-mod label;
 
 use serde_json::Value;
 
 pub(crate) use field::FieldSelector;
-pub(crate) use label::LabelSelector;
+pub(crate) use ironclad_patch::selector::LabelSelector;
 
 use crate::{registry::Resource, request::Query, status::ApiError};
 
@@ -21,18 +20,41 @@ impl Selector {
     /// Reads both from the query.
     pub(crate) fn of(resource: &Resource, query: &Query) -> Result<Self, ApiError> {
         Ok(Self {
-            labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())?,
+            labels: LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+                .map_err(|e| ApiError::bad_request(e.to_string()))?,
             fields: FieldSelector::parse(resource, query.get("fieldSelector").unwrap_or_default())?,
         })
     }
 
     /// True when nothing is selected away.
     pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_empty() && self.fields.is_everything()
     }
 
     /// True for an object that both select.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.labels.matches(object) && self.fields.matches(object)
+        self.labels.matches_object(object) && self.fields.matches(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses() {
+        for (text, want) in [
+            ("i>=3", "unable to parse requirement: found '=', expected: identifier"),
+            ("i in 1", "unable to parse requirement: found '1' expected: '('"),
+            (",", "found ',', expected: !, identifier, or 'end of string'"),
+            ("i=a b", "found 'b', expected: ',' or 'end of string'"),
+            ("bad key", "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt"),
+            (
+                "i>a",
+                "unable to parse requirement: values[0]: Invalid value: \"a\": for 'Gt', 'Lt' operators, the value must be an integer",
+            ),
+        ] {
+            assert_eq!(LabelSelector::parse(text).unwrap_err().to_string(), want, "{text}");
+        }
     }
 }

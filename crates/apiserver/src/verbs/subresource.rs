@@ -255,7 +255,7 @@ async fn spend_budget(cx: &Cx, pod: &Value) -> Result<(), ApiError> {
         for (key, entry) in range.entries {
             let budget = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
             let text = selector_text(&budget).unwrap_or_default();
-            if crate::select::LabelSelector::parse(&text).is_ok_and(|s| s.matches(pod)) {
+            if crate::select::LabelSelector::parse(&text).is_ok_and(|s| s.matches_object(pod)) {
                 budgets.push((key, entry, budget));
             }
         }

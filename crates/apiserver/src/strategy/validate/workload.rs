@@ -15,7 +15,7 @@ fn selected_template(object: &Value, out: &mut Vec<Cause>) {
         out.push(Cause::required("spec.selector", ""));
     }
     let parsed = LabelSelector::parse(&selector_text(object).unwrap_or_default());
-    let matches = parsed.is_ok_and(|s| s.matches(at(object, "/spec/template")));
+    let matches = parsed.is_ok_and(|s| s.matches_object(at(object, "/spec/template")));
     if empty || !matches {
         out.push(Cause::invalid(
             "spec.template.metadata.labels",

@@ -320,6 +320,19 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_recorded_from_kube_scheduler() {
+        // v1.36.3, three nodes: one full, one tainted, one cordoned.
+        let mut world = nodes(3);
+        world.0[0].2 = amounts(900, 0, 10);
+        world.0[1].0 = node("n2", &[], &[("dedicated", "NoSchedule")]);
+        world.0[2].0.spec.as_mut().unwrap().unschedulable = Some(true);
+        let want = "0/3 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) had untolerated taint(s), \
+                    1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 1 No \
+                    preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling.";
+        assert_eq!(world.place(&pod(|_| {}), &amounts(500, 0, 1)), want);
+    }
+
+    #[test]
     fn preferences() {
         let demand = amounts(100, 100, 1);
         let plain = pod(|_| {});

@@ -4,6 +4,7 @@
 
 mod cascade;
 mod faults;
+mod front;
 mod history;
 mod rollout;
 mod scheduling;

@@ -311,7 +311,18 @@ fn or_else(name: &str, fields: &[(u64, Wire<'_>)], depth: usize) -> Option<Value
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(raw in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3usize) {
+            let _ = decode(&raw);
+            let (version, kind) = [("v1", "Pod"), ("apps/v1", "Deployment"), ("apiextensions.k8s.io/v1", "CustomResourceDefinition")][kind];
+            let _ = decode(&envelope(version, kind, &raw));
+        }
+    }
 
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()

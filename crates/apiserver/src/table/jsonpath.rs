@@ -62,7 +62,13 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// The longest path that is read: filters nest as deep as it is long.
+pub(crate) const PATH_BYTES_MAX: usize = 1_024;
+
 fn parse(path: &str) -> Option<Vec<Step>> {
+    if path.len() > PATH_BYTES_MAX {
+        return None;
+    }
     let mut steps = Vec::new();
     let mut rest = path.trim().strip_prefix('{').and_then(|p| p.strip_suffix('}')).unwrap_or(path.trim());
     rest = rest.strip_prefix('$').unwrap_or(rest);
@@ -142,7 +148,22 @@ fn unquote(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_path_panics(path in r#"[.\[\]@?()=*'"a1\\-]{0,60}"#) {
+            let _ = select(&json!({"a": [{"a": 1}, "1"]}), &path);
+        }
+    }
+
+    #[test]
+    fn deeply_nested_filters_are_bounded() {
+        let path = format!(".a{}", "[?(@.a".repeat(100_000));
+        assert!(select(&json!({"a": [1]}), &path).is_empty());
+    }
 
     #[test]
     fn selects() {

@@ -131,6 +131,10 @@ async fn bodies_are_bounded_in_size_and_depth() {
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\n\
                 e: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g]\n";
     assert_eq!(world.send(Method::POST, MAPS, &[("content-type", "application/yaml")], bomb).await.code, 400);
+    let deep = format!("data: {}1{}", "[".repeat(20_000), "]".repeat(20_000));
+    assert_eq!(world.send(Method::POST, MAPS, &[("content-type", "application/yaml")], deep.clone()).await.code, 400);
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    assert_eq!(world.send(Method::PATCH, &format!("{MAPS}/a?fieldManager=m"), &apply, deep).await.code, 400);
     let odd = world.send(Method::POST, MAPS, &[("content-type", "text/plain")], "x").await.expect(415);
     assert!(odd.message().starts_with("the body of the request was in an unknown format"));
 }

@@ -23,11 +23,16 @@ use crate::{
 };
 
 /// The body of an answer: bytes at once, or the frames of a watch as they come.
-#[derive(Debug)]
 pub struct ResponseBody(Inner);
 
-#[derive(Debug)]
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResponseBody").field("bytes", &self.bytes().map(Bytes::len)).finish_non_exhaustive()
+    }
+}
+
 enum Inner {
+    Boxed(Pin<Box<dyn Body<Data = Bytes, Error = io::Error> + Send>>),
     Full(Bytes),
     Stream { frames: mpsc::Receiver<StreamFrame>, ended: bool },
 }
@@ -47,6 +52,15 @@ impl ResponseBody {
         Self(Inner::Full(bytes.into()))
     }
 
+    /// A body that comes from elsewhere, for routes.
+    pub fn boxed<B>(body: B) -> Self
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self(Inner::Boxed(Box::pin(http_body_util::BodyExt::map_err(body, io::Error::other))))
+    }
+
     pub(crate) fn stream(frames: mpsc::Receiver<StreamFrame>) -> Self {
         Self(Inner::Stream { frames, ended: false })
     }
@@ -56,7 +70,7 @@ impl ResponseBody {
     pub fn bytes(&self) -> Option<&Bytes> {
         match &self.0 {
             Inner::Full(bytes) => Some(bytes),
-            Inner::Stream { .. } => None,
+            Inner::Boxed(_) | Inner::Stream { .. } => None,
         }
     }
 }
@@ -67,6 +81,7 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut self.0 {
+            Inner::Boxed(body) => body.as_mut().poll_frame(cx),
             Inner::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Inner::Stream { ended: true, .. } => Poll::Ready(None),
@@ -86,6 +101,7 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
+            Inner::Boxed(body) => body.is_end_stream(),
             Inner::Full(bytes) => bytes.is_empty(),
             Inner::Stream { ended, .. } => *ended,
         }
@@ -93,6 +109,7 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
+            Inner::Boxed(body) => body.size_hint(),
             Inner::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Stream { .. } => SizeHint::default(),
         }

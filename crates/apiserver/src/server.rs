@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ironclad_seam::Seam;
 use ironclad_store::{Compare, Op, Revision, Store, StoreError, TxnResult};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -23,6 +23,7 @@ use crate::{
     registry::{Found, Registry, Resource},
     request::{self, Query, ResourcePath, Verb},
     respond::{self, Reply},
+    route::Route,
     status::ApiError,
     verbs::{create, delete, modify::Part, patch, read, subresource, update, watch},
 };
@@ -113,6 +114,7 @@ pub struct Server {
     pub(crate) refreshing: Mutex<()>,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
+    pub(crate) routes: RwLock<Vec<Arc<dyn Route>>>,
     pub(crate) me: Weak<Server>,
 }
 
@@ -137,6 +139,7 @@ impl Server {
             refreshing: Mutex::new(()),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
+            routes: RwLock::default(),
             me: me.clone(),
         });
         let name = || server.options.name.clone();
@@ -279,14 +282,15 @@ impl Server {
 
     async fn answer(self: Arc<Self>, request: Request<Bytes>, identity: Identity) -> Reply {
         let headers = request.headers().clone();
-        let watching = Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET;
+        let unlimited = self.route_of(request.uri().path()).is_some()
+            || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
         let answered = async {
             match self.route(request, identity).await {
                 Ok(done) => done,
                 Err(error) => (respond::error(&error), vec![]),
             }
         };
-        let (reply, warnings) = if watching {
+        let (reply, warnings) = if unlimited {
             answered.await
         } else {
             match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
@@ -332,12 +336,19 @@ impl Server {
         let identity = auth::impersonated(self, identity, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
+        let route = self.route_of(path);
         let Some(address) = request::parse_path(path) else {
             auth::authorize_path(&identity, path, &parts.method)?;
+            if let Some(route) = route {
+                return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
+            }
             return Ok((self.other_path(&parts, path, &query), vec![]));
         };
         let verb = request::verb(&parts.method, &address, &query);
         auth::authorize(self, &identity, &address, verb, &query)?;
+        if let Some(route) = route {
+            return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
+        }
         let resource = match self.registry.find(&address.group, &address.version, &address.resource) {
             Found::Resource(resource) => resource,
             Found::NoResource => return Err(ApiError::no_resource()),

@@ -265,3 +265,32 @@ async fn only_who_may_acts_as_another() {
     let nobody = world.send(Method::GET, MAPS, &[("impersonate-group", "devs")], "").await;
     assert_eq!(nobody.code, 400);
 }
+
+/// Answers what is below one object of a kind.
+struct Echo;
+
+impl ironclad_apiserver::Route for Echo {
+    fn takes(&self, path: &str) -> bool {
+        path.starts_with("/apis/t.io/v1/foos/a/proxy")
+    }
+
+    fn call(&self, request: http::Request<bytes::Bytes>, identity: Identity) -> ironclad_apiserver::RouteFuture {
+        let text = format!("{} {} {}", identity.user, request.uri().path(), request.body().len());
+        Box::pin(async move {
+            http::Response::new(ironclad_apiserver::ResponseBody::boxed(http_body_util::Full::<bytes::Bytes>::from(
+                text,
+            )))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_answer_in_front_of_the_server_for_those_who_may() {
+    let world = World::new().await;
+    world.server.mount(std::sync::Arc::new(Echo));
+    let path = "/apis/t.io/v1/foos/a/proxy/api/v1/pods";
+    let answer = world.send(Method::POST, path, &[], "12345").await.expect(200);
+    assert_eq!(&answer.bytes[..], b"tester /apis/t.io/v1/foos/a/proxy/api/v1/pods 5");
+    assert_eq!(world.send_as(Identity::user("bob", &[]), Method::GET, path, &[], "").await.code, 403);
+    world.get("/apis/t.io/v1/foos/b/proxy").await.expect(404);
+}

@@ -39,7 +39,8 @@ fn no_fault_at_any_write_changes_where_the_road_ends() -> anyhow::Result<()> {
             let outcome = road::run(MATRIX, Some(disturbance))?;
             struck += u64::from(outcome.struck);
             for (at, (is, want)) in outcome.states.iter().zip(&undisturbed.states).enumerate() {
-                ensure!(is == want, "{disturbance:?}: at rest {at} the world is\n{is}\ninstead of\n{want}");
+                let differs = is.lines().zip(want.lines()).find(|(is, want)| is != want);
+                ensure!(is == want, "{disturbance:?}: at rest {at} the world differs, first here: {differs:#?}");
             }
         }
     }

@@ -23,6 +23,8 @@ use crate::{
 
 /// Requests that go out at once for one workload. The first failure stops those that follow.
 const AT_ONCE: usize = 16;
+/// Begins the places of pods that are as good as any other.
+const ANY: char = '#';
 /// Letters that are drawn for the name of a pod.
 const DRAWN: usize = 5;
 
@@ -56,8 +58,8 @@ struct Memory {
 
 /// A pod to be made.
 pub(crate) struct Wanted {
-    /// The place that it is for, among the workload's pods: a number, a node, an index.
-    pub(crate) place: String,
+    /// The place that it is for, among the workload's pods: a node, an index. `None` if any is as good as another.
+    pub(crate) place: Option<String>,
     /// Without a name one is drawn.
     pub(crate) pod: Pod,
 }
@@ -120,20 +122,35 @@ impl PodControl {
 
     async fn create_all(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Result<(), Failure> {
         let api = self.api(owner);
-        let mut wanted = wanted.into_iter();
+        let mut wanted = self.placed(owner, wanted).into_iter();
         loop {
-            let batch: Vec<_> = wanted.by_ref().take(AT_ONCE).collect();
+            let batch: Vec<_> =
+                wanted.by_ref().take(AT_ONCE).map(|(place, pod)| self.named(owner, place, pod)).collect();
             if batch.is_empty() {
                 return Ok(());
             }
-            let batch: Vec<_> = batch.into_iter().map(|w| self.named(owner, w)).collect();
             let answers = join_all(batch.iter().map(|(place, pod)| self.create_one(owner, &api, place, pod))).await;
             answers.into_iter().collect::<Result<Vec<()>, Failure>>()?;
         }
     }
 
-    fn named(&self, owner: &ObjectMeta, wanted: Wanted) -> (String, Pod) {
-        let Wanted { place, mut pod } = wanted;
+    /// Each pod with its place. Pods that are as good as any other take the places whose answers were lost first.
+    fn placed(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Vec<(String, Pod)> {
+        let open: Vec<String> = {
+            let mut memory = self.memory.lock();
+            let names = &mut memory.entry(uid(owner).to_owned()).or_default().names;
+            let namespace = owner.namespace.as_deref().unwrap_or("");
+            // The cache shows it by now: it is counted already, and a pod to be made is another.
+            names.retain(|_, name| self.pods.get(namespace, name).is_none());
+            names.keys().filter(|place| place.starts_with(ANY)).cloned().collect()
+        };
+        let fresh = (0u64..).map(|n| format!("{ANY}{n}")).filter(|place| !open.contains(place));
+        let mut any = open.iter().cloned().chain(fresh);
+        let place = |w: Wanted| (w.place.or_else(|| any.next()).unwrap_or_default(), w.pod);
+        wanted.into_iter().map(place).collect()
+    }
+
+    fn named(&self, owner: &ObjectMeta, place: String, mut pod: Pod) -> (String, Pod) {
         if pod.metadata.name.is_none() {
             let base = match pod.metadata.generate_name.take() {
                 Some(base) => base,
@@ -149,23 +166,31 @@ impl PodControl {
     }
 
     async fn create_one(&self, owner: &ObjectMeta, api: &Api<Pod>, place: &str, pod: &Pod) -> Result<(), Failure> {
-        match self.writer.create(api, Some(&self.pods), pod).await {
-            Ok(_) => {}
-            Err(Failure::AlreadyExists(message)) => {
-                // Ours, from a try whose answer was lost, or a stranger's: in either case a drawn name is used up.
-                let found = api.get_opt(&pod.name_any()).await?;
-                match found.filter(|f| controller_of(&f.metadata).is_some_and(|r| r.uid == uid(owner))) {
-                    Some(ours) => self.pods.written(None, ours),
-                    None if pod.metadata.generate_name.is_none() => return Err(Failure::AlreadyExists(message)),
-                    None => {}
+        let created = self.writer.create(api, Some(&self.pods), pod).await.map(|_| ());
+        if let Err(Failure::AlreadyExists(message)) = &created {
+            // Ours, from a try whose answer was lost, or a stranger's. In either case a drawn name is used up, and the next
+            // pass counts anew.
+            let found = api.get_opt(&pod.name_any()).await?;
+            let ours = found.filter(|f| controller_of(&f.metadata).is_some_and(|r| r.uid == uid(owner)));
+            let drawn = pod.metadata.generate_name.is_some();
+            if ours.is_some() || drawn {
+                if let Some(ours) = ours {
+                    self.pods.written(None, ours);
                 }
+                self.used_up(owner, place);
+                return Err(Failure::Conflict(message.clone()));
             }
-            Err(failure) => return Err(failure),
         }
+        if created.is_ok() {
+            self.used_up(owner, place);
+        }
+        created
+    }
+
+    fn used_up(&self, owner: &ObjectMeta, place: &str) {
         if let Some(memory) = self.memory.lock().get_mut(uid(owner)) {
             memory.names.remove(place);
         }
-        Ok(())
     }
 
     /// Deletes these pods of the workload.

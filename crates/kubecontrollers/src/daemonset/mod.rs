@@ -121,5 +121,5 @@ fn pod(set: &DaemonSet, node: &str, hash: &str) -> Wanted {
             *required = Some(NodeSelector { node_selector_terms: vec![term] });
         }
     }
-    Wanted { place: node.to_owned(), pod }
+    Wanted { place: Some(node.to_owned()), pod }
 }

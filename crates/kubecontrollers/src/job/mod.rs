@@ -96,5 +96,5 @@ fn pod(job: &Job, place: i32) -> Wanted {
             container.env.get_or_insert_default().push(variable.clone());
         }
     }
-    Wanted { place: place.to_string(), pod }
+    Wanted { place: is_indexed(job).then(|| place.to_string()), pod }
 }

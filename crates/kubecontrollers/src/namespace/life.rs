@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use ironclad_runtime::{Failure, Informer, Next, Queue, Writer, run_workers};
@@ -26,8 +27,22 @@ const MANAGER: &str = "ironclad-namespace-controller";
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// The kinds that still had objects in a namespace after the last pass.
-type Remaining = Mutex<BTreeMap<Arc<str>, BTreeSet<(String, String)>>>;
+/// The first wait for what is still there, doubled after each pass ...
+const WAIT_BASE: Duration = Duration::from_millis(20);
+/// ... up to this: nobody tells when the last finalizer goes.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// What the last pass over a namespace left.
+#[derive(Debug, Default, Clone)]
+struct Pass {
+    /// The kinds that still had objects.
+    kinds: BTreeSet<(String, String)>,
+    /// How many passes there were.
+    count: u32,
+}
+
+/// The passes over each namespace that is being emptied.
+type Remaining = Mutex<BTreeMap<Arc<str>, Pass>>;
 
 /// Empties namespaces that are being deleted.
 pub(crate) fn start(cluster: &Cluster) {
@@ -70,22 +85,19 @@ impl Worker {
             return Ok(Next::Forget);
         };
         let kinds = discover(&self.cluster.client).await?;
-        let only = self.remaining.lock().get(name).cloned();
-        let (left, kinds_left) = self.empty(name, &kinds, only.as_ref()).await?;
+        let before = self.remaining.lock().get(name).cloned().unwrap_or_default();
+        // Once the kinds that had objects are empty, one pass over all kinds proves that nothing slipped in.
+        let only = Some(&before.kinds).filter(|kinds| !kinds.is_empty());
+        let (left, kinds) = self.empty(name, &kinds, only).await?;
         if left.is_empty() && only.is_none() {
             return self.finalize(&namespace).await;
         }
-        // Once the kinds that had objects are empty, one pass over all kinds proves that nothing slipped in.
-        let first = only.is_none();
-        if left.is_empty() {
-            self.remaining.lock().remove(name);
-        } else {
-            self.remaining.lock().insert(name.clone(), kinds_left);
-        }
-        if !first && !left.is_empty() {
+        let pass = Pass { kinds, count: before.count.saturating_add(1) };
+        self.remaining.lock().insert(name.clone(), pass);
+        if only.is_some() && !left.is_empty() {
             self.tell(&namespace, &left).await?;
         }
-        Ok(Next::Retry)
+        Ok(Next::After(WAIT_BASE.saturating_mul(1 << before.count.min(10)).min(WAIT_MAX)))
     }
 
     /// Deletes what is there. Says what is left: on a pass over all kinds, what was there.

@@ -46,7 +46,7 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     let wait = sets.tell(key, set, &plan.status, plan.settled).await?;
     sets.settle_claims(set, &seen.pods).await?;
     if plan.create > 0 {
-        sets.control.create(&set.metadata, (0..plan.create).map(|place| pod(set, place)).collect()).await?;
+        sets.control.create(&set.metadata, (0..plan.create).map(|_| pod(set)).collect()).await?;
     }
     if !plan.delete.is_empty() {
         sets.control.delete(&set.metadata, &plan.delete).await?;
@@ -54,9 +54,9 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     Ok(next(wait, plan.look_again, now))
 }
 
-fn pod(set: &ReplicaSet, place: usize) -> Wanted {
+fn pod(set: &ReplicaSet) -> Wanted {
     let template = set.spec.as_ref().and_then(|s| s.template.as_ref());
     let mut pod = from_template(template, &set.metadata);
     pod.metadata.owner_references = Some(vec![Workload::reference(set)]);
-    Wanted { place: place.to_string(), pod }
+    Wanted { place: None, pod }
 }

@@ -157,5 +157,5 @@ fn pod(set: &StatefulSet, spec: &StatefulSetSpec, template: &PodTemplateSpec, or
             ..Volume::default()
         });
     }
-    Wanted { place: ordinal.to_string(), pod }
+    Wanted { place: Some(ordinal.to_string()), pod }
 }

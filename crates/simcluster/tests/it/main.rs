@@ -6,6 +6,7 @@ mod cascade;
 mod faults;
 mod front;
 mod history;
+mod lossy;
 mod rollout;
 mod scheduling;
 mod workloads;

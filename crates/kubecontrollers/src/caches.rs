@@ -5,12 +5,14 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ironclad_runtime::{Indexer, Informer, WatchScope};
+use ironclad_runtime::{Indexer, Informer, Key, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount},
+    core::v1::{
+        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+    },
 };
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -22,6 +24,17 @@ use crate::{
 
 /// The index of pods by the node that they run on.
 pub const BY_NODE: &str = "node";
+
+/// The index of volumes by `NAMESPACE/NAME` of the claim that they are for.
+pub const BY_CLAIM: &str = "claim";
+
+fn index_by_claim(volume: &PersistentVolume) -> Vec<String> {
+    let claim = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
+    let key = |r: &ObjectReference| {
+        Key::new(r.namespace.as_deref().unwrap_or(""), r.name.as_deref().unwrap_or("")).to_string()
+    };
+    claim.map(key).into_iter().collect()
+}
 
 /// The informers of one cluster. Cheap to clone. Whoever needs a kind takes its informer, adds handlers, and only then
 /// [`Caches::start`] is called: no event is missed.
@@ -41,6 +54,8 @@ struct Kinds {
     revisions: Lazy<ControllerRevision>,
     jobs: Lazy<Job>,
     cron_jobs: Lazy<CronJob>,
+    claims: Lazy<PersistentVolumeClaim>,
+    volumes: Lazy<PersistentVolume>,
 }
 
 struct Lazy<K> {
@@ -100,6 +115,8 @@ impl Default for Caches {
             daemon_sets: Lazy::new("daemonsets", &[]),
             revisions: Lazy::new("controllerrevisions", &[(BY_CONTROLLER, index_by_controller)]),
             cron_jobs: Lazy::new("cronjobs", &[]),
+            claims: Lazy::new("persistentvolumeclaims", &[]),
+            volumes: Lazy::new("persistentvolumes", &[(BY_CLAIM, index_by_claim)]),
             jobs: Lazy::new("jobs", &[(BY_CONTROLLER, index_by_controller)]),
         }))
     }
@@ -116,6 +133,18 @@ impl Caches {
     #[must_use]
     pub fn nodes(&self) -> Informer<Node> {
         self.0.nodes.want()
+    }
+
+    /// Claims for storage.
+    #[must_use]
+    pub fn claims(&self) -> Informer<PersistentVolumeClaim> {
+        self.0.claims.want()
+    }
+
+    /// Volumes, also [`BY_CLAIM`].
+    #[must_use]
+    pub fn volumes(&self) -> Informer<PersistentVolume> {
+        self.0.volumes.want()
     }
 
     pub(crate) fn namespaces(&self) -> Informer<Namespace> {
@@ -172,5 +201,7 @@ impl Caches {
         self.0.revisions.start(client, seam);
         self.0.jobs.start(client, seam);
         self.0.cron_jobs.start(client, seam);
+        self.0.claims.start(client, seam);
+        self.0.volumes.start(client, seam);
     }
 }

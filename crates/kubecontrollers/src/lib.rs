@@ -17,6 +17,7 @@ pub mod owner;
 mod pace;
 mod pod_control;
 pub mod pods;
+mod protection;
 mod replicaset;
 mod rounding;
 mod start;
@@ -29,7 +30,7 @@ mod workload;
 use ironclad_seam::Seam;
 use kube::Client;
 
-pub use caches::{BY_NODE, Caches};
+pub use caches::{BY_CLAIM, BY_NODE, Caches};
 pub use start::{Controller, Options, start};
 
 /// One cluster as its controllers see it. Cheap to clone.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Cluster, cronjob, daemonset, deployment, gc, job, namespace, replicaset, statefulset};
+use crate::{Cluster, cronjob, daemonset, deployment, gc, job, namespace, protection, replicaset, statefulset};
 
 /// A built-in controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,10 @@ pub enum Controller {
     ServiceAccount,
     /// Keeps the root certificate in each namespace.
     RootCertificate,
+    /// Lets claims go that no pod uses.
+    ClaimProtection,
+    /// Lets volumes go whose claims are gone.
+    VolumeProtection,
     /// ReplicaSets for Deployments.
     Deployment,
     /// Pods for ReplicaSets.
@@ -31,11 +35,13 @@ pub enum Controller {
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
         Self::RootCertificate,
+        Self::ClaimProtection,
+        Self::VolumeProtection,
         Self::Deployment,
         Self::ReplicaSet,
         Self::StatefulSet,
@@ -45,7 +51,14 @@ impl Controller {
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
-    pub const PLANE: [Self; 4] = [Self::GarbageCollector, Self::Namespace, Self::ServiceAccount, Self::RootCertificate];
+    pub const PLANE: [Self; 6] = [
+        Self::GarbageCollector,
+        Self::Namespace,
+        Self::ServiceAccount,
+        Self::RootCertificate,
+        Self::ClaimProtection,
+        Self::VolumeProtection,
+    ];
 
     /// The name in kube-controller-manager's `--controllers`.
     #[must_use]
@@ -55,6 +68,8 @@ impl Controller {
             Self::Namespace => "namespace-controller",
             Self::ServiceAccount => "serviceaccount-controller",
             Self::RootCertificate => "root-ca-certificate-publisher-controller",
+            Self::ClaimProtection => "persistentvolumeclaim-protection-controller",
+            Self::VolumeProtection => "persistentvolume-protection-controller",
             Self::Deployment => "deployment-controller",
             Self::ReplicaSet => "replicaset-controller",
             Self::StatefulSet => "statefulset-controller",
@@ -93,6 +108,8 @@ pub fn start(cluster: &Cluster, options: &Options) {
                     namespace::start_root_ca(cluster, certificate);
                 }
             }
+            Controller::ClaimProtection => protection::start_claims(cluster),
+            Controller::VolumeProtection => protection::start_volumes(cluster),
             Controller::Deployment => deployment::start(cluster),
             Controller::ReplicaSet => replicaset::start(cluster),
             Controller::StatefulSet => statefulset::start(cluster),

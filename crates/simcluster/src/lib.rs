@@ -11,6 +11,7 @@ mod nodes;
 mod options;
 mod quantity;
 mod scheduler;
+mod volumes;
 
 pub use faults::{FaultError, Faulted};
 pub use member::Member;

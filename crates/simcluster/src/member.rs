@@ -15,7 +15,7 @@ use crate::{
     kubelet::{self, Times},
     nodes::Nodes,
     options::{Faults, Flap, MemberOptions, Shape},
-    scheduler,
+    scheduler, volumes,
 };
 
 /// Who the member's own controllers are.
@@ -270,6 +270,7 @@ impl Inner {
         };
         ironclad_kubecontrollers::start(&cluster, &controllers);
         scheduler::start(&cluster);
+        volumes::start(&cluster);
         let times = Times {
             startup_delay: options.startup_delay,
             termination_delay: options.termination_delay,

@@ -6,7 +6,7 @@ use ironclad_simcluster::Shape;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::{PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use kube::{
     Api, ResourceExt as _,
@@ -57,6 +57,8 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
     let claims: Vec<PersistentVolumeClaim> = w.list().await;
     assert_eq!(claims.iter().map(|c| c.name_any()).collect::<Vec<_>>(), ["data-s-0", "data-s-1", "data-s-2"]);
 
+    assert!(claims.iter().all(|c| c.status.clone().unwrap().phase.as_deref() == Some("Bound")));
+
     let update = Patch::Merge(json!({"spec": {"template": template("i:2")}}));
     sets.patch("s", &PatchParams::default(), &update).await.unwrap();
     let mut watch = w.store.watch("", w.store.revision()).unwrap();
@@ -79,6 +81,13 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
     sets.delete("s", &DeleteParams::foreground()).await.unwrap();
     w.quiet().await;
     assert!(w.list::<Pod>().await.is_empty() && w.list::<ControllerRevision>().await.is_empty());
+
+    let volumes: Api<PersistentVolume> = Api::all(w.client.clone());
+    assert_eq!(volumes.list(&Default::default()).await.unwrap().items.len(), 3);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(w.client.clone(), "default");
+    claims.delete("data-s-0", &DeleteParams::default()).await.unwrap();
+    w.quiet().await;
+    assert_eq!(volumes.list(&Default::default()).await.unwrap().items.len(), 2, "a volume goes with its claim");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,113 @@
+//! Storage in use is held by a finalizer, which goes when nobody uses it any more.
+
+mod decide;
+
+use std::fmt::Debug;
+
+use ironclad_runtime::{Failure, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, Resource, api::ObjectMeta};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use self::decide::{OF_CLAIMS, OF_VOLUMES, claim_is_used, claims_of, volume_is_used, without};
+use crate::Cluster;
+
+/// Requests under way at once.
+const WORKERS: usize = 2;
+
+fn queue(cluster: &Cluster, name: &str) -> Queue<Key> {
+    Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream(&format!("queue/{name}")))
+}
+
+/// Lets claims go that no pod uses.
+pub(crate) fn start_claims(cluster: &Cluster) {
+    let (claims, pods) = (cluster.caches.claims(), cluster.caches.pods());
+    let queue = queue(cluster, "claim-protection");
+    let to = queue.clone();
+    claims.on_change(move |change| {
+        if let Some(claim) = change.new.as_ref().filter(|c| c.metadata.deletion_timestamp.is_some()) {
+            to.add(Key::of(&**claim));
+        }
+    });
+    let to = queue.clone();
+    pods.on_change(move |change| {
+        for pod in change.old.iter().chain(&change.new) {
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+            claims_of(pod).iter().for_each(|name| to.add(Key::new(namespace, name)));
+        }
+    });
+    let (client, writer) = (cluster.client.clone(), Writer::new("persistentvolumeclaim-protection-controller"));
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("claim-protection-start", async move {
+        claims.synced().await;
+        pods.synced().await;
+        run_workers("claim-protection", &tasks, &queue, WORKERS, move |key| {
+            let (client, claims, pods, writer) = (client.clone(), claims.clone(), pods.clone(), writer.clone());
+            async move {
+                let Some(claim) = claims.get_key(&key) else { return Ok(Next::Forget) };
+                let Some(rest) = without(&claim.metadata, OF_CLAIMS) else { return Ok(Next::Forget) };
+                if claim_is_used(&claim, pods.namespace(&key.namespace).iter().map(|p| &**p)) {
+                    return Ok(Next::Forget);
+                }
+                let api: Api<PersistentVolumeClaim> = Api::namespaced(client, &key.namespace);
+                release(&writer, &api, &claim, rest).await
+            }
+        });
+    });
+}
+
+/// Lets volumes go whose claims are gone.
+pub(crate) fn start_volumes(cluster: &Cluster) {
+    let (claims, volumes) = (cluster.caches.claims(), cluster.caches.volumes());
+    let queue = queue(cluster, "volume-protection");
+    let to = queue.clone();
+    volumes.on_change(move |change| {
+        if let Some(volume) = change.new.as_ref().filter(|v| v.metadata.deletion_timestamp.is_some()) {
+            to.add(Key::of(&**volume));
+        }
+    });
+    let (to, of) = (queue.clone(), volumes.clone());
+    claims.on_change(move |change| {
+        if let (Some(claim), None) = (&change.old, &change.new) {
+            let volumes = of.by_index(crate::BY_CLAIM, &Key::of(&**claim).to_string());
+            volumes.iter().for_each(|volume| to.add(Key::of(&**volume)));
+        }
+    });
+    let (client, writer) = (cluster.client.clone(), Writer::new("persistentvolume-protection-controller"));
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("volume-protection-start", async move {
+        claims.synced().await;
+        volumes.synced().await;
+        run_workers("volume-protection", &tasks, &queue, WORKERS, move |key| {
+            let (client, claims, volumes, writer) = (client.clone(), claims.clone(), volumes.clone(), writer.clone());
+            async move {
+                let Some(volume) = volumes.get_key(&key) else { return Ok(Next::Forget) };
+                let Some(rest) = without(&volume.metadata, OF_VOLUMES) else { return Ok(Next::Forget) };
+                let of = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref());
+                let text = |t: &Option<String>| t.clone().unwrap_or_default();
+                let claim = of.and_then(|r| claims.get(&text(&r.namespace), &text(&r.name)));
+                if volume_is_used(&volume, claim.as_deref()) {
+                    return Ok(Next::Forget);
+                }
+                release(&writer, &Api::<PersistentVolume>::all(client), &volume, rest).await
+            }
+        });
+    });
+}
+
+async fn release<K>(writer: &Writer, api: &Api<K>, object: &K, finalizers: Vec<String>) -> Result<Next, Failure>
+where
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let finalizers = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
+    let ObjectMeta { uid, .. } = object.meta();
+    // The answer is the object for the last time: the watch tells that it is gone.
+    match writer.patch(api, None, object, json!({"metadata": {"uid": uid, "finalizers": finalizers}})).await {
+        Ok(_) | Err(Failure::NotFound(_)) => {
+            tracing::debug!(key = %Key::of(object), "no longer in use");
+            Ok(Next::Forget)
+        }
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,94 @@
+//! Storage: claims are bound at once, and their volumes go with them.
+
+mod decide;
+
+use std::sync::Arc;
+
+use ironclad_kubecontrollers::Cluster;
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use serde_json::json;
+
+use self::decide::{Step, decide, is_left_over, volume_name};
+
+/// Requests under way at once.
+const WORKERS: usize = 4;
+
+struct Volumes {
+    cluster: Cluster,
+    claims: Informer<PersistentVolumeClaim>,
+    volumes: Informer<PersistentVolume>,
+    writer: Writer,
+}
+
+/// Binds claims as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let (claims, volumes) = (cluster.caches.claims(), cluster.caches.volumes());
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/volumes"));
+    let to = queue.clone();
+    claims.on_change(move |change| {
+        if let Some(claim) = change.new.as_ref().or(change.old.as_ref()) {
+            to.add(Key::of(&**claim));
+        }
+    });
+    let to = queue.clone();
+    volumes.on_change(move |change| {
+        let Some(volume) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        if let Some(claim) = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()) {
+            to.add(Key::new(claim.namespace.as_deref().unwrap_or(""), claim.name.as_deref().unwrap_or("")));
+        }
+    });
+    let writer = Writer::new("volumes");
+    let this = Arc::new(Volumes { cluster: cluster.clone(), claims, volumes, writer });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("volumes-start", async move {
+        this.claims.synced().await;
+        this.volumes.synced().await;
+        run_workers("volumes", &tasks, &queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    });
+}
+
+impl Volumes {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let claim = self.claims.get_key(key);
+        self.sweep(key, claim.as_deref()).await?;
+        let Some(claim) = claim else { return Ok(Next::Forget) };
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
+        match decide(&claim, self.volumes.get("", &volume_name(&claim)).as_deref()) {
+            Step::Leave => {}
+            Step::Provision(volume) => match self.writer.create(&self.api(), Some(&self.volumes), &volume).await {
+                Ok(_) | Err(Failure::AlreadyExists(_)) => {}
+                Err(failure) => return Err(failure),
+            },
+            Step::Name(volume) => {
+                let patch = json!({"spec": {"volumeName": volume}});
+                self.writer.patch(&api, Some(&self.claims), &claim, patch).await?;
+            }
+            Step::Tell(status) => {
+                let version = claim.resource_version().unwrap_or_default();
+                self.writer.patch_status(&api, Some(&self.claims), &key.name, &version, json!(status)).await?;
+            }
+        }
+        Ok(Next::Forget)
+    }
+
+    /// Deletes the volumes of former claims of this name.
+    async fn sweep(&self, key: &Key, claim: Option<&PersistentVolumeClaim>) -> Result<(), Failure> {
+        let uid = claim.and_then(|c| c.metadata.uid.as_deref());
+        for volume in self.volumes.by_index(ironclad_kubecontrollers::BY_CLAIM, &key.to_string()) {
+            if is_left_over(&volume, uid) {
+                let background = PropagationPolicy::Background;
+                self.writer.delete(&self.api(), Some(&self.volumes), &volume, background).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn api(&self) -> Api<PersistentVolume> {
+        Api::all(self.cluster.client.clone())
+    }
+}

@@ -44,6 +44,10 @@ where
         StatusPart::patch(current, parts)
     }
 
+    fn combine(&self, earlier: &StatusPart, later: &StatusPart) -> StatusPart {
+        earlier.followed_by(later)
+    }
+
     fn write(
         &self,
         key: &Key,
@@ -79,6 +83,10 @@ impl StatusTarget for Templates {
 
     fn merge(&self, current: &Value, parts: &[&StatusPart]) -> Option<Value> {
         StatusPart::patch(current, parts)
+    }
+
+    fn combine(&self, earlier: &StatusPart, later: &StatusPart) -> StatusPart {
+        earlier.followed_by(later)
     }
 
     fn write(

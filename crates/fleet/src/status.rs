@@ -38,6 +38,21 @@ impl StatusPart {
         Self { fields, conditions: Vec::new() }
     }
 
+    /// What this part and a later one of the same writer want together. The later one was decided over a status that
+    /// already showed this one, so it may say only what differs from it.
+    #[must_use]
+    pub fn followed_by(&self, later: &Self) -> Self {
+        let mut both = self.clone();
+        both.fields.extend(later.fields.iter().map(|(field, value)| (field.clone(), value.clone())));
+        for condition in &later.conditions {
+            match both.conditions.iter_mut().find(|standing| standing.type_ == condition.type_) {
+                Some(standing) => *standing = condition.clone(),
+                None => both.conditions.push(condition.clone()),
+            }
+        }
+        both
+    }
+
     /// True if it wants nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -108,6 +123,21 @@ mod tests {
 
     fn part(fields: Value, conditions: &[Condition]) -> StatusPart {
         StatusPart { fields: fields.as_object().unwrap().clone(), conditions: conditions.to_vec() }
+    }
+
+    #[test]
+    fn a_later_part_keeps_what_an_earlier_one_wants() {
+        let part = |text: &str, conditions: Vec<Condition>| {
+            let Ok(Value::Object(fields)) = serde_json::from_str(text) else { panic!("not an object: {text}") };
+            StatusPart { fields, conditions }
+        };
+        let condition = |type_: &str, status: &str| ironclad_api::conditions::condition(type_, status, "Because", "");
+        let first = part(r#"{"replicas": 6, "ready": 2}"#, vec![condition("A", "False"), condition("B", "True")]);
+        let later = part(r#"{"ready": 6, "gone": null}"#, vec![condition("A", "True"), condition("C", "True")]);
+        let both = first.followed_by(&later);
+        assert_eq!(json!(both.fields), json!({"replicas": 6, "ready": 6, "gone": null}));
+        let types: Vec<_> = both.conditions.iter().map(|c| (c.type_.as_str(), c.status.as_str())).collect();
+        assert_eq!(types, [("A", "True"), ("B", "True"), ("C", "True")]);
     }
 
     #[test]

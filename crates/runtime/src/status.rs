@@ -50,6 +50,10 @@ pub trait StatusTarget: Send + Sync + 'static {
     /// The merge patch of the status that these parts make of it, `None` if nothing changes. Pure.
     fn merge(&self, current: &Value, parts: &[&Self::Part]) -> Option<Value>;
 
+    /// What an earlier part and a later one of the same contributor want together. The later one was decided over a
+    /// status that already showed the earlier one, so it may say only what differs. Pure.
+    fn combine(&self, earlier: &Self::Part, later: &Self::Part) -> Self::Part;
+
     /// Sends the merge patch, conditional on the version.
     fn write(
         &self,
@@ -109,7 +113,7 @@ impl<T: StatusTarget> StatusWriter<T> {
         self.make_noise(key);
     }
 
-    /// This contributor wants this of the status of the object with this uid, in place of what it wanted before.
+    /// This contributor wants this of the status of the object with this uid, on top of what it wanted before.
     pub fn want(&self, key: &T::Key, uid: &str, contributor: &'static str, part: T::Part, urgent: bool) {
         let now = self.0.seam.clock.mono();
         let Some(current) = self.0.target.current(key) else { return };
@@ -124,16 +128,17 @@ impl<T: StatusTarget> StatusWriter<T> {
                 return;
             }
             let last_noise = self.0.noise.lock().get(key).copied();
-            let fresh =
-                || Wanted { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, due: now, urgent: false };
+            let fresh = || Wanted { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, due: now, urgent: false };
             let entry = wanted.entry(key.clone()).or_insert_with(fresh);
             if entry.uid != uid {
                 *entry = fresh();
             }
-            let again = entry.parts.insert(contributor, part.clone());
-            if again.as_ref() == Some(&part) && !urgent {
+            let before = entry.parts.get(contributor);
+            let part = before.map_or_else(|| part.clone(), |before| self.0.target.combine(before, &part));
+            if before == Some(&part) && !urgent {
                 return;
             }
+            entry.parts.insert(contributor, part);
             entry.urgent |= urgent;
             let quiet_since = if entry.first == now { last_noise } else { Some(now) };
             let quiet = quiet_since.map_or(now, |at| (at + QUIET).min(entry.first + LATEST));
@@ -275,6 +280,10 @@ mod tests {
             (wanted != *current).then_some(wanted)
         }
 
+        fn combine(&self, earlier: &Value, later: &Value) -> Value {
+            merged(earlier.clone(), later)
+        }
+
         fn write(
             &self,
             _: &String,
@@ -323,13 +332,15 @@ mod tests {
         let (fake, writer) = writer();
         want(&writer, "x", json!({"x": 1}), false);
         pass(10).await;
-        want(&writer, "x", json!({"x": 2}), false);
+        want(&writer, "x", json!({"x": 2, "z": 1}), false);
+        // Decided over the status as it will stand, so it says only what is new.
+        want(&writer, "x", json!({"x": 3}), false);
         pass(100).await;
         want(&writer, "y", json!({"y": 1}), false);
-        assert_eq!(writer.read(&"a".into(), "u", || json!({"x": 1})), Some(json!({"x": 2, "y": 1})));
+        assert_eq!(writer.read(&"a".into(), "u", || json!({"x": 1})), Some(json!({"x": 3, "y": 1, "z": 1})));
         pass(2_000).await;
         assert_eq!(times(&fake), [0, 610], "one write for both, 500 ms after the last of them");
-        assert_eq!(fake.0.lock().status, json!({"x": 2, "y": 1}));
+        assert_eq!(fake.0.lock().status, json!({"x": 3, "y": 1, "z": 1}));
         assert!(writer.is_quiet());
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_fleet::{BindingKey, Plan, because::propagation::PolicyKey};
 use ironclad_propagation::claim::Effect;
-use ironclad_runtime::{Failure, Key, Next, Writer};
+use ironclad_runtime::{Failure, Next, Writer};
 use kube::Api;
 use serde_json::Value;
 

@@ -17,6 +17,9 @@ use serde_json::json;
 
 use super::{Fault, World, WorldOptions};
 
+/// So many lines of history come with a failure; `--history` prints the whole.
+const HISTORY_SHOWN: usize = 60;
+
 /// How one run is disturbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disturbance {
@@ -54,12 +57,18 @@ pub fn run(options: WorldOptions, disturbance: Option<Disturbance>) -> anyhow::R
         if let Some(disturbance) = disturbance {
             world.faults.on_write(disturbance.write, disturbance.fault);
         }
-        let outcome = drive(&mut world).await;
-        outcome.map_err(|error| {
-            let lines = world.history.lines();
-            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
-            error.context(format!("{disturbance:?} at seed {}, the history ends with\n{tail}", options.seed))
-        })
+        match drive(&mut world).await {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => {
+                let lines = world.history.lines();
+                let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
+                let state = world.state().await.unwrap_or_else(|e| format!("the state can't be read: {e:#}"));
+                let seed = options.seed;
+                Err(error.context(format!(
+                    "{disturbance:?} at seed {seed}, the history ends with\n{tail}\nand the state is\n{state}"
+                )))
+            }
+        }
     })
 }
 

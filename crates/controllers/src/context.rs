@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 use crate::{
     binding_status::binding_of,
     bindings::json,
+    detector::WaitingTemplates,
     mapper::Mapper,
     members::{Connector, Members},
     objects::Objects,
@@ -70,6 +71,8 @@ pub struct Context {
     pub namespaces: Informer<Namespace>,
     /// Templates of the kinds that some policy or binding names.
     pub templates: Arc<Objects>,
+    /// The templates that wait for a policy.
+    pub waiting: WaitingTemplates,
     /// The members that can be reached.
     pub members: Members,
 
@@ -229,6 +232,7 @@ impl Context {
             secrets: Informer::new(&[]),
             namespaces: Informer::new(&[]),
             templates,
+            waiting: WaitingTemplates::default(),
             members: Members::default(),
             binding_status,
             cluster_binding_status,

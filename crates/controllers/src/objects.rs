@@ -3,12 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_runtime::{Change, Failure, Informer, Key, WatchScope};
+use ironclad_runtime::{Change, Failure, Indexer, Informer, Key, WatchScope};
 use ironclad_seam::{Seam, Tasks};
 use kube::{Client, api::DynamicObject};
 use parking_lot::RwLock;
 
-use crate::mapper::{Mapper, Served};
+use crate::{
+    context::{BY_POLICY, policy_ids},
+    mapper::{Mapper, Served},
+};
 
 /// Hears of every change of every kind.
 pub(crate) type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
@@ -57,7 +60,8 @@ impl Objects {
         if let Some(kind) = kinds.get(gvk) {
             return Ok(Some(kind.informer.clone()));
         }
-        let informer = Informer::new(&[]);
+        let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
+        let informer = Informer::new(&[by_policy]);
         let (on_change, of_kind) = (self.on_change.clone(), gvk.clone());
         informer.on_change(move |change| on_change(&of_kind, change));
         informer.start("objects", &self.seam, &self.tasks, served.api(&self.client, ""), &self.scope);

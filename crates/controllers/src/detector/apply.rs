@@ -2,24 +2,16 @@
 
 use std::sync::Arc;
 
-use ironclad_fleet::{BindingKey, Plan, because::propagation::PolicyKey};
+use ironclad_fleet::{BindingKey, Plan};
 use ironclad_propagation::claim::Effect;
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::Api;
 use serde_json::Value;
 
-use super::{
-    WaitingTemplates,
-    observe::{AnyPolicy, Observed},
-};
+use super::observe::Observed;
 use crate::Context;
 
-pub(super) async fn apply(
-    cx: &Arc<Context>,
-    waiting: &WaitingTemplates,
-    seen: &Observed,
-    plan: Plan<Effect>,
-) -> Result<Next, Failure> {
+pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
     let writer = Writer::new("detector");
     for because in &plan.because {
         tracing::debug!(template = %seen.key, %because, "detected");
@@ -27,7 +19,11 @@ pub(super) async fn apply(
     let mut next = Next::Forget;
     for effect in plan.effects {
         match effect {
-            Effect::PatchPolicy { policy, patch } => patch_policy(cx, &writer, seen, &policy, patch).await?,
+            Effect::PatchPolicy { policy, patch } => {
+                if let Some(policy) = seen.policies.iter().find(|seen| seen.view().key() == policy) {
+                    policy.patch(cx, &writer, patch).await?;
+                }
+            }
             Effect::PatchTemplate { patch } => patch_template(cx, &writer, seen, patch).await?,
             Effect::CreateBinding(binding) => {
                 let namespace = binding.metadata.namespace.clone().unwrap_or_default();
@@ -40,36 +36,16 @@ pub(super) async fn apply(
             }
             Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
             Effect::Wait(what) => {
-                waiting.0.lock().insert(seen.key.clone(), what);
+                cx.waiting.0.lock().insert(seen.key.clone(), what);
             }
             Effect::StopWaiting => {
-                waiting.0.lock().remove(&seen.key);
+                cx.waiting.0.lock().remove(&seen.key);
             }
             Effect::Retry => next = Next::Retry,
             Effect::Event(event) => cx.emit(&event),
         }
     }
     Ok(next)
-}
-
-async fn patch_policy(
-    cx: &Context,
-    writer: &Writer,
-    seen: &Observed,
-    key: &PolicyKey,
-    patch: Value,
-) -> Result<(), Failure> {
-    match seen.policies.iter().find(|policy| policy.view().key() == *key) {
-        Some(AnyPolicy::Namespaced(policy)) => {
-            let api = Api::namespaced(cx.plane.clone(), &key.namespace);
-            writer.patch(&api, Some(&cx.policies), &**policy, patch).await.map(drop)
-        }
-        Some(AnyPolicy::Cluster(policy)) => {
-            let api = Api::all(cx.plane.clone());
-            writer.patch(&api, Some(&cx.cluster_policies), &**policy, patch).await.map(drop)
-        }
-        None => Ok(()),
-    }
 }
 
 async fn patch_template(cx: &Context, writer: &Writer, seen: &Observed, patch: Value) -> Result<(), Failure> {

@@ -3,7 +3,10 @@
 mod apply;
 mod observe;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{
@@ -14,6 +17,8 @@ use ironclad_runtime::{Change, Failure, Next, run_workers};
 use kube::api::DynamicObject;
 use parking_lot::Mutex;
 
+pub(crate) use self::observe::AnyPolicy;
+
 use crate::{Context, context::Queues, objects::OnChange, objects::object_key};
 
 /// `--concurrent-resource-template-syncs`.
@@ -21,25 +26,31 @@ const WORKERS: usize = 5;
 
 /// What templates wait for; in memory only, made anew by the first listing (5.2).
 #[derive(Default)]
-pub(crate) struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
+pub struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
+
+impl WaitingTemplates {
+    /// The waiting templates of these kinds.
+    pub(crate) fn of_kinds(&self, kinds: &BTreeSet<Gvk>) -> Vec<ObjectKey> {
+        self.0.lock().keys().filter(|key| kinds.contains(&key.gvk)).cloned().collect()
+    }
+}
 
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
-    let waiting = Arc::new(WaitingTemplates::default());
     run_workers("detector", &cx.seam.tasks, &cx.queues.detector, WORKERS, move |key| {
-        let (cx, waiting) = (worker.clone(), waiting.clone());
-        async move { reconcile(&cx, &waiting, key).await }
+        let cx = worker.clone();
+        async move { reconcile(&cx, key).await }
     });
 }
 
-async fn reconcile(cx: &Arc<Context>, waiting: &WaitingTemplates, key: ObjectKey) -> Result<Next, Failure> {
-    let Some(observed) = observe::observe(cx, waiting, &key).await? else {
-        waiting.0.lock().remove(&key);
+async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
+    let Some(observed) = observe::observe(cx, &key).await? else {
+        cx.waiting.0.lock().remove(&key);
         return Ok(Next::Forget);
     };
     let rng = cx.seam.rng.clone();
     let plan = observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
-    apply::apply(cx, waiting, &observed, plan).await
+    apply::apply(cx, &observed, plan).await
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.

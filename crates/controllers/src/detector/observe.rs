@@ -13,11 +13,10 @@ use ironclad_propagation::{
     choose::Policy,
     claim::{Seen, Waiting},
 };
-use ironclad_runtime::{Failure, Key};
-use kube::api::DynamicObject;
+use ironclad_runtime::{Failure, Key, Writer};
+use kube::{Api, ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
-use super::WaitingTemplates;
 use crate::{
     AnyBinding, Context,
     context::{BY_TEMPLATE, template_name},
@@ -37,21 +36,37 @@ pub(super) struct Observed {
     waiting: Option<Waiting>,
     interpreter: Interpreter,
     overrides: BTreeSet<String>,
+    cluster_overrides: BTreeSet<String>,
     options: Options,
 }
 
 /// A cached policy of either kind.
 #[derive(Clone)]
-pub(super) enum AnyPolicy {
+pub(crate) enum AnyPolicy {
     Namespaced(Arc<PropagationPolicy>),
     Cluster(Arc<ClusterPropagationPolicy>),
 }
 
 impl AnyPolicy {
-    pub(super) fn view(&self) -> Policy<'_> {
+    pub(crate) fn view(&self) -> Policy<'_> {
         match self {
             Self::Namespaced(policy) => Policy::Namespaced(policy),
             Self::Cluster(policy) => Policy::Cluster(policy),
+        }
+    }
+
+    /// Merge-patches it, provided that it is still the version seen.
+    pub(crate) async fn patch(&self, cx: &Context, writer: &Writer, patch: Value) -> Result<(), Failure> {
+        match self {
+            Self::Namespaced(policy) => {
+                let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+                let api = Api::namespaced(cx.plane.clone(), namespace);
+                writer.patch(&api, Some(&cx.policies), &**policy, patch).await.map(drop)
+            }
+            Self::Cluster(policy) => {
+                let api = Api::all(cx.plane.clone());
+                writer.patch(&api, Some(&cx.cluster_policies), &**policy, patch).await.map(drop)
+            }
         }
     }
 }
@@ -72,7 +87,7 @@ impl Observed {
             named: self.named.as_ref().map(AnyBinding::view),
             waiting: self.waiting,
             overrides: &self.overrides,
-            cluster_overrides: &self.overrides,
+            cluster_overrides: &self.cluster_overrides,
             schedule_priority: None,
             interpreter: &self.interpreter,
             options: &self.options,
@@ -80,11 +95,7 @@ impl Observed {
     }
 }
 
-pub(super) async fn observe(
-    cx: &Context,
-    waiting: &WaitingTemplates,
-    key: &ObjectKey,
-) -> Result<Option<Observed>, Failure> {
+pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
     let Some(informer) = cx.templates.informer(&key.gvk).await? else { return Ok(None) };
     let Some(template) = informer.get(&key.namespace, &key.name) else { return Ok(None) };
     let json = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
@@ -98,9 +109,10 @@ pub(super) async fn observe(
         binding: cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next(),
         json,
         named: cx.binding(&Key::new(&key.namespace, &first_name)),
-        waiting: waiting.0.lock().get(key).copied(),
+        waiting: cx.waiting.0.lock().get(key).copied(),
         interpreter: cx.interpreter.clone(),
-        overrides: BTreeSet::new(),
+        overrides: cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect(),
+        cluster_overrides: cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect(),
         options: Options::default(),
     }))
 }

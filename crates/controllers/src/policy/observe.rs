@@ -1,0 +1,128 @@
+//! What is seen of one policy: what carries its id, and what waits for one like it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_propagation::policy::{Claimed, Seen, Template};
+use ironclad_runtime::{Failure, Key};
+use kube::{ResourceExt as _, api::DynamicObject};
+use serde_json::Value;
+
+use crate::{
+    AnyBinding, Context,
+    context::{BY_POLICY, BY_TEMPLATE, policy_ids, template_name},
+    detector::AnyPolicy,
+    objects::object_key,
+};
+
+/// The snapshot.
+pub(super) struct Observed {
+    /// The policy; its version is the one to write over.
+    pub(super) policy: AnyPolicy,
+    /// The bindings that carry its id, each with its template.
+    pub(super) claimed: Vec<(AnyBinding, Option<Held>)>,
+    /// The templates that carry its id, each with its binding.
+    pub(super) templates: Vec<(Held, Option<AnyBinding>)>,
+    /// True if it selects a kind that nobody serves.
+    pub(super) lacks_kinds: bool,
+    waiting: Vec<Value>,
+    overrides: BTreeSet<String>,
+}
+
+/// A cached template.
+pub(super) struct Held {
+    pub(super) key: ObjectKey,
+    pub(super) object: Arc<DynamicObject>,
+    json: Value,
+}
+
+impl Held {
+    fn new(key: ObjectKey, object: Arc<DynamicObject>) -> Result<Self, Failure> {
+        let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
+        Ok(Self { key, object, json })
+    }
+}
+
+impl Observed {
+    /// Decides over the snapshot.
+    pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
+        let claimed: Vec<Claimed<'_>> = self
+            .claimed
+            .iter()
+            .map(|(binding, held)| Claimed { binding: binding.view(), template: held.as_ref().map(|h| &h.json) })
+            .collect();
+        let templates: Vec<Template<'_>> = self
+            .templates
+            .iter()
+            .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(AnyBinding::view) })
+            .collect();
+        let waiting: Vec<&Value> = self.waiting.iter().collect();
+        decide(&Seen {
+            policy: self.policy.view(),
+            claimed: &claimed,
+            templates: &templates,
+            waiting: &waiting,
+            overrides: &self.overrides,
+            preemption: None,
+        })
+    }
+
+    /// The templates that were seen.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.templates.iter().map(|(held, _)| held).chain(self.claimed.iter().filter_map(|(_, held)| held.as_ref()))
+    }
+
+    /// The bindings that were seen.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = &AnyBinding> {
+        self.claimed.iter().map(|(binding, _)| binding).chain(self.templates.iter().filter_map(|(_, b)| b.as_ref()))
+    }
+}
+
+pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
+    let policy = if key.namespace.is_empty() {
+        cx.cluster_policies.get_key(key).map(AnyPolicy::Cluster)
+    } else {
+        cx.policies.get_key(key).map(AnyPolicy::Namespaced)
+    };
+    let Some(policy) = policy else { return Ok(None) };
+    let ids = match &policy {
+        AnyPolicy::Namespaced(policy) => policy_ids(&**policy),
+        AnyPolicy::Cluster(policy) => policy_ids(&**policy),
+    };
+    let kinds: BTreeSet<Gvk> =
+        policy.view().spec().resource_selectors.iter().map(|s| Gvk::from_manifest(&s.api_version, &s.kind)).collect();
+    let (mut templates, mut lacks_kinds) = (Vec::new(), false);
+    for gvk in &kinds {
+        let Some(informer) = cx.templates.informer(gvk).await? else {
+            lacks_kinds = true;
+            continue;
+        };
+        informer.synced().await;
+        for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
+            let held = Held::new(object_key(gvk, &object), object)?;
+            let binding = cx.bindings_by(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
+            templates.push((held, binding));
+        }
+    }
+    let mut claimed = Vec::new();
+    for binding in ids.iter().flat_map(|id| cx.bindings_by(BY_POLICY, id)) {
+        let key = binding.template();
+        if let Some(informer) = cx.templates.informer(&key.gvk).await? {
+            informer.synced().await;
+        }
+        let held = cx.templates.get(&key).map(|object| Held::new(key, object)).transpose()?;
+        claimed.push((binding, held));
+    }
+    let mut waiting = Vec::new();
+    for key in cx.waiting.of_kinds(&kinds) {
+        if let Some(object) = cx.templates.get(&key) {
+            waiting.push(Held::new(key, object)?.json);
+        }
+    }
+    let overrides = if key.namespace.is_empty() {
+        cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect()
+    } else {
+        cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect()
+    };
+    Ok(Some(Observed { policy, claimed, templates, lacks_kinds, waiting, overrides }))
+}

@@ -6,7 +6,7 @@ mod run;
 mod signals;
 mod up;
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use ironclad_cli::{completion, crds, join, report, unjoin, version};
@@ -118,7 +118,10 @@ fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
             "--log-filter {filter:?} can't be used\n  because {error}\n  try: info,ironclad_controllers=debug"
         ))
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match log.log_format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),

@@ -31,6 +31,10 @@ pub(crate) fn holder_of(address: SocketAddr) -> Option<String> {
     let wanted = PathBuf::from(format!("socket:[{inode}]"));
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let path = process.path();
+        // `self` and `thread-self` name processes that have a number of their own.
+        if !process.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
         if holds(&path, &wanted) {
             let name = fs::read_to_string(path.join("comm")).ok()?;
             return Some(format!("{} (pid {})", name.trim(), process.file_name().to_string_lossy()));

@@ -50,21 +50,29 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
     }
 
     plane.run(["scale", "deployment", "web", "--replicas=3"]).await?;
-    everywhere(members, "web", |d| Ok(ensure!(d["spec"]["replicas"] == 3, "replicas {}", d["spec"]["replicas"])))
-        .await?;
+    everywhere(members, "web", |d| {
+        ensure!(d["spec"]["replicas"] == 3, "replicas {}", d["spec"]["replicas"]);
+        Ok(())
+    })
+    .await?;
     settled(plane, "web", 3 * count).await?;
 
     plane.run(["set", "image", "deployment/web", "web=registry.example/web:2"]).await?;
     everywhere(members, "web", |d| {
         let image = &d["spec"]["template"]["spec"]["containers"][0]["image"];
-        Ok(ensure!(*image == "registry.example/web:2", "image {image}"))
+        ensure!(*image == "registry.example/web:2", "image {image}");
+        Ok(())
     })
     .await?;
     settled(plane, "web", 3 * count).await?;
 
     // What is deleted in a member behind our back comes back.
     members[0].run(["delete", "deployment", "web", "--wait=true"]).await?;
-    everywhere(members, "web", |d| Ok(ensure!(d["status"]["readyReplicas"] == 3, "status {}", d["status"]))).await?;
+    everywhere(members, "web", |d| {
+        ensure!(d["status"]["readyReplicas"] == 3, "status {}", d["status"]);
+        Ok(())
+    })
+    .await?;
     settled(plane, "web", 3 * count).await?;
 
     plane.run(["delete", "deployment", "web", "--wait=true"]).await?;
@@ -85,7 +93,8 @@ async fn weighted(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     for (member, want) in members.iter().zip([4, 2]) {
         until("each member has its share", DEADLINE, async || {
             let replicas = get(member, "deployment", "split").await?["spec"]["replicas"].clone();
-            Ok(ensure!(replicas == want, "{replicas} replicas instead of {want}"))
+            ensure!(replicas == want, "{replicas} replicas instead of {want}");
+            Ok(())
         })
         .await?;
     }

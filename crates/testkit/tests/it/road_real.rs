@@ -37,7 +37,7 @@ async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
-    road::walk(&kubectl, &members).await?;
+    road::walk(kubectl, &members).await?;
 
     for name in ["member1", "member2"] {
         ironclad(["unjoin", name, "--kubeconfig", &plane, "--yes"]).await?.success()?;

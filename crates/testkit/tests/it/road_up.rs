@@ -41,7 +41,8 @@ async fn the_road_through_up() -> anyhow::Result<()> {
     plane.apply(&road::policy("kept", "clusterAffinity: {clusterNames: [member2]}")).await?;
     until("kept runs in member2", DEADLINE, async || {
         let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
-        Ok(ensure!(ready == "1", "readyReplicas {ready:?}"))
+        ensure!(ready == "1", "readyReplicas {ready:?}");
+        Ok(())
     })
     .await?;
     product.stop().await?;
@@ -49,7 +50,8 @@ async fn the_road_through_up() -> anyhow::Result<()> {
     plane.run(["scale", "deployment", "kept", "--replicas=2"]).await?;
     until("kept is scaled in member2 after the restart", DEADLINE, async || {
         let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
-        Ok(ensure!(ready == "2", "readyReplicas {ready:?}"))
+        ensure!(ready == "2", "readyReplicas {ready:?}");
+        Ok(())
     })
     .await?;
     product.stop().await
@@ -160,7 +162,8 @@ async fn condition(plane: &Kubectl, object: &str, type_: &str, status: &str, say
 async fn says(plane: &Kubectl, object: &str, text: &str) -> anyhow::Result<()> {
     until(&format!("an event of {object}"), DEADLINE, async || {
         let events = plane.run(["events", "--for", object]).await?;
-        Ok(ensure!(events.contains(text), "{events}"))
+        ensure!(events.contains(text), "{events}");
+        Ok(())
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::Arc,
     time::Duration,
@@ -64,6 +64,9 @@ struct Seen {
     settled: Option<Instant>,
 }
 
+/// When a stage was reached.
+type When = fn(&Seen) -> Option<Instant>;
+
 type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 
 /// Measures and prints.
@@ -123,7 +126,7 @@ fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (
         if args.real { "real kube-apiservers" } else { "ironclad up" }
     );
     println!("{:<22} {:>10} {:>10}", "from create to", "p50 ms", "p99 ms");
-    let rows: [(&str, fn(&Seen) -> Option<Instant>); 4] = [
+    let rows: [(&str, When); 4] = [
         ("scheduled", |s| s.scheduled),
         ("Works", |s| s.all_works),
         ("present everywhere", |s| s.present),
@@ -226,7 +229,7 @@ fn verb(binary: &Path, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn client(kubeconfig: &PathBuf, context: Option<&str>) -> anyhow::Result<Client> {
+async fn client(kubeconfig: &Path, context: Option<&str>) -> anyhow::Result<Client> {
     let config = kubeconfig_client_config(kubeconfig, context).await?;
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }

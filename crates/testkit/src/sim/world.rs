@@ -313,6 +313,10 @@ fn mask(value: &mut Value) {
                     *field = Value::from("id");
                 }
                 mask(field);
+                // So is the order in which conditions first came.
+                if let (true, Value::Array(list)) = (name == "conditions", field) {
+                    list.sort_by_key(|condition| condition["type"].to_string());
+                }
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask),

@@ -127,7 +127,11 @@ async fn drive(world: &mut World) -> anyhow::Result<Outcome> {
     })
 }
 
-async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas: i32) -> anyhow::Result<()> {
+/// Waits until the scenario's template reports so many ready replicas for its own generation.
+///
+/// # Errors
+/// If it never does.
+pub async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas: i32) -> anyhow::Result<()> {
     world
         .until(&format!("the template reports {replicas} ready replicas"), async || {
             let template = deployments.get("web").await?;
@@ -139,7 +143,11 @@ async fn settled(world: &mut World, deployments: &Api<Deployment>, replicas: i32
         .await
 }
 
-fn deployment() -> anyhow::Result<Deployment> {
+/// The scenario's template.
+///
+/// # Errors
+/// None: it is a constant.
+pub fn deployment() -> anyhow::Result<Deployment> {
     let labels = BTreeMap::from([("app", "web")]);
     Ok(serde_json::from_value(json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -151,7 +159,11 @@ fn deployment() -> anyhow::Result<Deployment> {
     }))?)
 }
 
-fn policy() -> anyhow::Result<PropagationPolicy> {
+/// The scenario's policy: all clusters, Duplicated.
+///
+/// # Errors
+/// None: it is a constant.
+pub fn policy() -> anyhow::Result<PropagationPolicy> {
     Ok(serde_json::from_value(json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
         "metadata": {"name": "web", "namespace": "default"},

@@ -7,10 +7,12 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     crds::crds,
+    policy::PropagationPolicy,
     work::{ResourceBinding, Work},
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Connector, Context};
+use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
@@ -182,6 +184,9 @@ impl World {
     ) -> anyhow::Result<()> {
         let began = self.seam.clock.mono();
         while !holds().await? {
+            let violations = check(&self.observe().await?);
+            let broken: Vec<Violation> = violations.into_iter().filter(|v| !v.is_passing()).collect();
+            ensure!(broken.is_empty(), "waiting for {what}: {}", told(&broken));
             ensure!(self.seam.clock.mono() - began < PATIENCE, "{what}: not so after {PATIENCE:?} of virtual time");
             self.pass().await;
         }
@@ -204,10 +209,41 @@ impl World {
             }
             if now - since >= QUIET {
                 self.history.log("quiet");
+                let violations = check(&self.observe().await?);
+                ensure!(violations.is_empty(), "at rest, and yet: {}", told(&violations));
                 return Ok(());
             }
             ensure!(now - began < PATIENCE, "never quiet: {} writes so far", self.faults.writes());
         }
+    }
+
+    /// The fleet as the invariants see it, read past all faults.
+    ///
+    /// # Errors
+    /// If a server does not answer.
+    pub async fn observe(&self) -> anyhow::Result<Fleet> {
+        let (mut fleet, plane) = (Fleet::default(), self.user());
+        for cluster in all::<Cluster>(&plane).await? {
+            fleet.insert_cluster(cluster);
+        }
+        for policy in all::<PropagationPolicy>(&plane).await? {
+            fleet.insert_policy(policy);
+        }
+        for template in all::<Deployment>(&plane).await? {
+            fleet.insert_template(serde_json::to_value(template)?);
+        }
+        for binding in all::<ResourceBinding>(&plane).await? {
+            fleet.insert_binding(binding);
+        }
+        for work in all::<Work>(&plane).await? {
+            fleet.insert_work(work);
+        }
+        for (name, member) in self.members.iter() {
+            for object in all::<Deployment>(&member.client()).await? {
+                fleet.insert_member(name.as_str().into(), serde_json::to_value(object)?);
+            }
+        }
+        Ok(fleet)
     }
 
     async fn pass(&mut self) {
@@ -244,6 +280,17 @@ impl Drop for World {
     fn drop(&mut self) {
         self.seam.tasks.kill();
     }
+}
+
+fn told(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    Ok(Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items)
 }
 
 fn client_of(server: &Arc<Server>) -> Client {

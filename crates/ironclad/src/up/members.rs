@@ -130,12 +130,7 @@ async fn start_one(
         member_seam.clone(),
     )
     .await?;
-    let (server, tls) = (member.server().clone(), pki.server_config()?);
-    member_seam.tasks.spawn("serve", async move {
-        if let Err(error) = server.serve(listener, tls).await {
-            tracing::error!(%error, "the listener of a simulated member ended");
-        }
-    });
+    member.serve(listener.into_std()?, pki.server_config()?)?;
     tell(admin, simulated, &endpoint).await?;
     Ok(SimulatedMember { name, endpoint, pki, member })
 }

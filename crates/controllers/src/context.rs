@@ -1,6 +1,6 @@
 //! What every reconciler of one process shares: caches, writers of status, members and queues.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
     cluster::Cluster,
@@ -11,7 +11,8 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
 use ironclad_interpreter::Interpreter;
 use ironclad_runtime::{
-    EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope, Writer,
+    Change, EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope,
+    Writer,
 };
 use ironclad_scheduling::Clusters;
 use ironclad_seam::Seam;
@@ -92,6 +93,7 @@ pub struct Context {
     /// Who waits for what.
     pub queues: Queues,
     clusters_by_name: RwLock<Arc<Clusters>>,
+    leaving: RwLock<BTreeSet<ClusterName>>,
 }
 
 /// The queues of the control plane's reconcilers; those of members are in [`Members`].
@@ -241,6 +243,7 @@ impl Context {
             template_status,
             queues,
             clusters_by_name: RwLock::default(),
+            leaving: RwLock::default(),
         })
     }
 
@@ -292,9 +295,28 @@ impl Context {
         self.clusters_by_name.read().clone()
     }
 
-    pub(crate) fn refresh_clusters(&self) {
-        let all = self.clusters.list().into_iter().map(|c| (ClusterName::from(c.name_any().as_str()), c)).collect();
-        *self.clusters_by_name.write() = Arc::new(all);
+    /// Takes one changed cluster into the snapshot; the map is copied only while a decision still reads the one before.
+    pub(crate) fn refresh_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let name = ClusterName::from(cluster.name_any().as_str());
+        let leaves = change.new.as_ref().is_some_and(|c| c.metadata.deletion_timestamp.is_some());
+        let mut leaving = self.leaving.write();
+        if leaves {
+            leaving.insert(name.clone())
+        } else {
+            leaving.remove(&name)
+        };
+        let mut all = self.clusters_by_name.write();
+        let all = Arc::make_mut(&mut all);
+        match &change.new {
+            Some(new) => all.insert(name, new.clone()),
+            None => all.remove(&name),
+        };
+    }
+
+    /// The clusters that are being deleted.
+    pub(crate) fn leaving_clusters(&self) -> BTreeSet<ClusterName> {
+        self.leaving.read().clone()
     }
 
     /// The Work with its status as it will stand once what is held back is written.

@@ -41,7 +41,7 @@ async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure
 }
 
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    cx.refresh_clusters();
+    cx.refresh_cluster(change);
     if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
         cx.queues.cluster.add(cluster.name_any().as_str().into());
     }
@@ -69,9 +69,7 @@ pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
 
 /// What keeps a leaving cluster from leaving may have gone.
 pub(crate) fn wake_leaving(cx: &Context) {
-    for (name, cluster) in cx.all_clusters().iter() {
-        if cluster.metadata.deletion_timestamp.is_some() {
-            cx.queues.cluster.add(name.clone());
-        }
+    for name in cx.leaving_clusters() {
+        cx.queues.cluster.add(name);
     }
 }

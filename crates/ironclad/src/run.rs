@@ -9,7 +9,7 @@ use ironclad_seam::Seam;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Api, Client, api::ListParams, discovery};
 
-use crate::{ops::Ops, signals};
+use crate::{ops::Ops, signals::Stop};
 
 /// Run the controllers against an existing kube-apiserver.
 ///
@@ -37,6 +37,7 @@ pub(crate) struct RunArgs {
 /// # Errors
 /// If the control plane can't be reached or lacks our CRDs, or the ops address is taken.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
+    let mut stop = Stop::install()?;
     let seam = Seam::system("ironclad");
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     eprintln!("controllers start against {server}");
     ironclad_controllers::start(&context).await;
     println!("ready: controllers run against {server}");
-    signals::stopped().await;
+    stop.wanted().await;
     eprintln!("stopping");
     seam.tasks.stop();
     seam.tasks.kill();

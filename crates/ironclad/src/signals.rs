@@ -1,16 +1,27 @@
 //! Signals that end the process.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::io;
 
-/// Resolves at the first SIGTERM or ctrl-c; a second one ends the process at once.
-pub(crate) async fn stopped() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-        // Without handlers the signals keep their default action, which ends the process.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        biased;
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The handlers of SIGTERM and ctrl-c. Installed first of all: a signal during the start is remembered, not lost.
+pub(crate) struct Stop {
+    term: Signal,
+    int: Signal,
+}
+
+impl Stop {
+    /// Installs the handlers.
+    pub(crate) fn install() -> io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+
+    /// Resolves at the first of these signals.
+    pub(crate) async fn wanted(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
     }
 }

@@ -22,7 +22,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::net::TcpListener;
 
-use crate::{demo, ops::Ops, signals};
+use crate::{demo, ops::Ops, signals::Stop};
 use members::SimulatedMembers;
 
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
@@ -60,6 +60,7 @@ pub(crate) struct UpArgs {
 /// # Errors
 /// If the data directory can't be used, an address is taken, or a part does not start.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let mut stop = Stop::install()?;
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
@@ -114,7 +115,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         }
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
     }
-    signals::stopped().await;
+    stop.wanted().await;
     eprintln!("stopping");
     // Controllers first, so that nothing of ours fails against a server that is going.
     controllers.tasks.kill();

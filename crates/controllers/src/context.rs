@@ -26,7 +26,9 @@ use crate::{
     detector::WaitingTemplates,
     mapper::Mapper,
     members::{Connector, Members},
+    metrics::Metrics,
     objects::Objects,
+    settings::Settings,
     targets::{Templates, Typed},
 };
 
@@ -90,6 +92,11 @@ pub struct Context {
     /// Writes events.
     pub recorder: Recorder,
 
+    /// What the flags say.
+    pub settings: Arc<Settings>,
+    /// What is counted and measured.
+    pub metrics: Metrics,
+
     /// Who waits for what.
     pub queues: Queues,
     clusters_by_name: RwLock<Arc<Clusters>>,
@@ -147,7 +154,7 @@ impl Queues {
 impl Context {
     /// Makes caches and writers; watches run from [`Context::start_informers`] on.
     #[must_use]
-    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>) -> Arc<Self> {
+    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let queues = Queues::new(&seam);
         let template_events = crate::detector::on_template(queues.clone());
@@ -241,6 +248,8 @@ impl Context {
             work_status,
             cluster_status,
             template_status,
+            settings: Arc::new(settings),
+            metrics: Metrics::new(),
             queues,
             clusters_by_name: RwLock::default(),
             leaving: RwLock::default(),

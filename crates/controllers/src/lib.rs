@@ -11,9 +11,11 @@ mod detector;
 mod execution;
 mod mapper;
 mod members;
+pub mod metrics;
 mod objects;
 mod policy;
 mod scheduler;
+mod settings;
 mod targets;
 mod work_status;
 
@@ -25,6 +27,7 @@ pub use context::{Context, Queues};
 pub use mapper::{Mapper, Served};
 pub use members::{Connector, Member, Members};
 pub use objects::Objects;
+pub use settings::{CONTROLLERS, ControllerList, Settings, UnknownController};
 
 /// Wires changes to queues, fills the caches, and starts all reconcilers as tasks of the context.
 ///

@@ -8,6 +8,7 @@ pub mod because;
 mod check;
 pub mod divide;
 mod event;
+pub mod gates;
 mod key;
 mod patch;
 mod plan;

@@ -1,6 +1,7 @@
 //! The one binary: flags, wiring and signals; it decides nothing.
 
 mod demo;
+mod flags;
 mod ops;
 mod run;
 mod signals;

@@ -10,7 +10,10 @@ use ironclad_runtime::Traffic;
 use ironclad_seam::Tasks;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
+    encoding::{
+        DescriptorEncoder, EncodeMetric,
+        text::{encode_eof, encode_registry},
+    },
     metrics::{MetricType, counter::ConstCounter},
     registry::Registry,
 };
@@ -19,19 +22,20 @@ use std::sync::atomic::Ordering;
 /// What the listener shows.
 #[derive(Clone)]
 pub(crate) struct Ops {
-    registry: Arc<Registry>,
+    registries: [Arc<Registry>; 2],
     ready: Arc<dyn Fn() -> Vec<(&'static str, bool)> + Send + Sync>,
 }
 
 impl Ops {
-    /// Shows these clients' traffic, and readiness by these named checks.
+    /// Shows the controllers' metrics, these clients' traffic, and readiness by these named checks.
     pub(crate) fn new(
+        controllers: Arc<Registry>,
         traffic: Vec<(&'static str, Arc<Traffic>)>,
         ready: impl Fn() -> Vec<(&'static str, bool)> + Send + Sync + 'static,
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Requests(traffic)));
-        Self { registry: Arc::new(registry), ready: Arc::new(ready) }
+        Self { registries: [controllers, Arc::new(registry)], ready: Arc::new(ready) }
     }
 
     /// Listens until the tasks are stopped. The address `0` switches it off.
@@ -71,7 +75,11 @@ impl Ops {
 
 async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
     let mut text = String::new();
-    match encode(&mut text, &ops.registry) {
+    let [controllers, traffic] = &ops.registries;
+    let encoded = encode_registry(&mut text, controllers)
+        .and_then(|()| encode_registry(&mut text, traffic))
+        .and_then(|()| encode_eof(&mut text));
+    match encoded {
         Ok(()) => {
             (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
         }

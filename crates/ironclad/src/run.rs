@@ -9,7 +9,7 @@ use ironclad_seam::Seam;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{Api, Client, api::ListParams, discovery};
 
-use crate::{ops::Ops, signals::Stop};
+use crate::{flags::ControllerFlags, ops::Ops, signals::Stop};
 
 /// Run the controllers against an existing kube-apiserver.
 ///
@@ -30,6 +30,8 @@ pub(crate) struct RunArgs {
     /// Where health and metrics are served, 0 for nowhere
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    #[command(flatten)]
+    pub controllers: ControllerFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c.
@@ -38,6 +40,7 @@ pub(crate) struct RunArgs {
 /// If the control plane can't be reached or lacks our CRDs, or the ops address is taken.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
+    let settings = args.controllers.settings()?;
     let seam = Seam::system("ironclad");
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
@@ -47,11 +50,13 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     warn_of_started_templates(&client).await;
 
     let connector = Arc::new(NetworkConnector::new(members.clone()));
-    let context = Context::new(client, seam.clone(), connector);
+    let context = Context::new(client, seam.clone(), connector, settings);
     let checked = context.clone();
-    Ops::new(vec![("plane", plane), ("members", members)], move || vec![("caches", checked.is_synced())])
-        .start(&args.metrics_bind_address, &seam.tasks)
-        .await?;
+    Ops::new(context.metrics.registry(), vec![("plane", plane), ("members", members)], move || {
+        vec![("caches", checked.is_synced())]
+    })
+    .start(&args.metrics_bind_address, &seam.tasks)
+    .await?;
     eprintln!("controllers start against {server}");
     ironclad_controllers::start(&context).await;
     println!("ready: controllers run against {server}");

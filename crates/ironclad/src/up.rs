@@ -22,7 +22,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::net::TcpListener;
 
-use crate::{demo, ops::Ops, signals::Stop};
+use crate::{demo, flags::ControllerFlags, ops::Ops, signals::Stop};
 use members::SimulatedMembers;
 
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
@@ -53,6 +53,8 @@ pub(crate) struct UpArgs {
     /// Where health and metrics are served, 0 for nowhere
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    #[command(flatten)]
+    pub controllers: ControllerFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c.
@@ -61,6 +63,7 @@ pub(crate) struct UpArgs {
 /// If the data directory can't be used, an address is taken, or a part does not start.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
+    let settings = args.controllers.settings()?;
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
@@ -101,11 +104,13 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");
-    let context = Context::new(client, controllers.clone(), connector);
+    let context = Context::new(client, controllers.clone(), connector, settings);
     let checked = context.clone();
-    Ops::new(vec![("plane", to_plane), ("members", to_members)], move || vec![("caches", checked.is_synced())])
-        .start(&args.metrics_bind_address, &seam.tasks)
-        .await?;
+    Ops::new(context.metrics.registry(), vec![("plane", to_plane), ("members", to_members)], move || {
+        vec![("caches", checked.is_synced())]
+    })
+    .start(&args.metrics_bind_address, &seam.tasks)
+    .await?;
     ironclad_controllers::start(&context).await;
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 

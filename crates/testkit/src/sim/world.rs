@@ -11,7 +11,7 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
-use ironclad_controllers::{Connector, Context};
+use ironclad_controllers::{Connector, Context, Settings};
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
@@ -160,7 +160,7 @@ impl World {
             history: self.history.clone(),
         };
         let plane = in_process_client(link, Arc::new(Traffic::default()));
-        let context = Context::new(plane, seam.clone(), Arc::new(connector));
+        let context = Context::new(plane, seam.clone(), Arc::new(connector), Settings::default());
         self.controllers = Some((seam.tasks.clone(), context.clone()));
         seam.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
     }

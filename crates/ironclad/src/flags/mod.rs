@@ -1,0 +1,33 @@
+//! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
+
+use ironclad_cli::report::Misused;
+use ironclad_controllers::{ControllerList, Settings};
+use ironclad_fleet::gates::Gates;
+
+/// Which controllers and features run.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Controllers")]
+pub(crate) struct ControllerFlags {
+    /// Which controllers run: `*` all that are on by default, `name` this one, `-name` not this one
+    #[arg(long, env = "IRONCLAD_CONTROLLERS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
+    controllers: String,
+    /// Features to switch on or off, as `Failover=true,PropagateDeps=false`
+    #[arg(long, env = "IRONCLAD_FEATURE_GATES", default_value = "", hide_default_value = true, value_name = "GATES")]
+    feature_gates: String,
+}
+
+impl ControllerFlags {
+    /// What the flags say, with a warning for each that says nothing any more.
+    ///
+    /// # Errors
+    /// If a flag has a value that it can't have.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let misused = |error: String| Misused(format!("{error}\n  see: --help"));
+        let (gates, warnings) = Gates::parse(&self.feature_gates).map_err(|error| misused(error.to_string()))?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
+        Ok(Settings { gates, controllers })
+    }
+}

@@ -1,75 +1,8 @@
-//! Feature gates (operations.md 8.6): what is off until somebody asks for it.
+//! Which feature gates are on (operations.md 8.6): what is off until somebody asks for it.
 
 use std::collections::BTreeMap;
 
-macro_rules! gates {
-    ($($name:ident $stage:ident $default:literal $doc:literal;)+) => {
-        /// A feature that can be switched on or off with `--feature-gates`.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Gate {
-            $(#[doc = $doc] $name,)+
-        }
-
-        impl Gate {
-            /// All gates, in the order of the reference.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// As it is written in `--feature-gates`.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)+ }
-            }
-
-            /// Whether it is on if nobody says anything.
-            #[must_use]
-            pub fn default_on(self) -> bool {
-                match self { $(Self::$name => $default,)+ }
-            }
-
-            /// How far it is.
-            #[must_use]
-            pub fn stage(self) -> Stage {
-                match self { $(Self::$name => Stage::$stage,)+ }
-            }
-        }
-    };
-}
-
-gates! {
-    Failover Beta false "Cluster failover: taints by policy, the eviction queue (failover.md).";
-    PropagateDeps Beta true "Dependencies follow their workload (propagation.md 8).";
-    CustomizedClusterResourceModeling Beta true "Resource models of clusters.";
-    PropagationPolicyPreemption Alpha false "A policy of higher priority takes over templates (propagation.md 6.3).";
-    MultiClusterService Alpha false "MultiClusterService (propagation.md 24).";
-    ResourceQuotaEstimate Alpha false "Estimates heed quotas.";
-    StatefulFailoverInjection Alpha false "State is preserved over a failover (failover.md 5.4).";
-    PriorityBasedScheduling Beta true "Bindings are scheduled by priority (scheduling.md 14).";
-    FederatedQuotaEnforcement Alpha false "FederatedResourceQuota limits what is scheduled.";
-    MultiplePodTemplatesScheduling Alpha false "Workloads of several pod templates are scheduled by component.";
-    ControllerPriorityQueue Beta true "Changes by users go before what a restart replays.";
-    WorkloadAffinity Alpha false "Affinity and anti-affinity between workloads.";
-    SchedulingOvercommitProtection Alpha false "What was assigned and is not seen yet is reserved.";
-    PriorityBasedPreemptiveScheduling Alpha false "Bindings of high priority evict those of low priority (scheduling.md 15).";
-    FederatedHPAExternalMetrics Beta true "External metrics for FederatedHPA.";
-    HPAScaleToZero Alpha false "FederatedHPA may scale to zero.";
-}
-
-/// How far a feature is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// `AllAlpha` switches it.
-    Alpha,
-    /// `AllBeta` switches it.
-    Beta,
-}
-
-/// Names that mean nothing here any more, and why: accepted with a warning, so that existing command lines work.
-const WITHOUT_MEANING: [(&str, &str); 4] = [
-    ("GracefulEviction", "it is always on"),
-    ("ContextualLogging", "it is always on"),
-    ("LoggingAlphaOptions", "--log-format and --log-filter always work"),
-    ("LoggingBetaOptions", "--log-format and --log-filter always work"),
-];
+pub use ironclad_api::gates::{Gate, Stage};
 
 /// Which gates are on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,12 +69,14 @@ impl Gates {
             }
         }
         for (name, on) in single {
-            if let Some(gate) = Gate::ALL.iter().find(|gate| gate.name() == name) {
-                gates.0.insert(*gate, on);
-            } else if let Some((_, why)) = WITHOUT_MEANING.iter().find(|(known, _)| *known == name) {
-                warnings.push(format!("feature gate {name} has no effect: {why}"));
-            } else {
-                return Err(GateError::Unknown { nearest: nearest(&name), name });
+            let known = Gate::ALL.iter().find(|gate| gate.name() == name);
+            let gate = *known.ok_or_else(|| GateError::Unknown { nearest: nearest(&name), name })?;
+            gates.0.insert(gate, on);
+            if gate.is_without_meaning() {
+                warnings.push(format!(
+                    "feature gate {} has no effect: it is accepted for existing command lines",
+                    gate.name()
+                ));
             }
         }
         Ok((gates, warnings))
@@ -191,6 +126,9 @@ mod tests {
         assert!(error.contains("neither true nor false"), "{error}");
         assert!(Gates::parse("Failover").is_err(), "a gate without a value");
         let (_, warnings) = Gates::parse("GracefulEviction=false").unwrap();
-        assert_eq!(warnings, ["feature gate GracefulEviction has no effect: it is always on"]);
+        assert_eq!(
+            warnings,
+            ["feature gate GracefulEviction has no effect: it is accepted for existing command lines"]
+        );
     }
 }

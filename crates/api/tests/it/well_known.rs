@@ -1,6 +1,6 @@
 //! Every well-known name of the reference has its constant (api.md 12, 13, 14, 18).
 
-use ironclad_api::gates::{GATES, Stage};
+use ironclad_api::gates::{Gate, Stage};
 
 use crate::reference::{api_md, table_after};
 
@@ -60,9 +60,9 @@ fn gates_are_those_of_the_reference() {
     let Some(text) = api_md("gates_are_those_of_the_reference") else { return };
     let table = table_after(&text, "## 14.");
     let want: Vec<_> = table.rows.iter().map(|row| (row[0].clone(), row[1] == "true")).collect();
-    let got: Vec<_> = GATES.iter().map(|gate| (gate.name.to_owned(), gate.default)).collect();
+    let got: Vec<_> = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), gate.default_on())).collect();
     assert_eq!(got, want);
-    for (gate, row) in GATES.iter().zip(&table.rows) {
+    for (gate, row) in Gate::ALL.iter().zip(&table.rows) {
         // "Alpha 1.13, Beta 1.19": the last one counts.
         let last = ["Alpha", "Beta", "ours"].iter().max_by_key(|stage| row[2].rfind(**stage)).unwrap();
         let want = match *last {
@@ -70,6 +70,6 @@ fn gates_are_those_of_the_reference() {
             "Beta" => Stage::Beta,
             _ => Stage::Ours,
         };
-        assert_eq!(gate.stage, want, "{}", gate.name);
+        assert_eq!(gate.stage(), want, "{}", gate.name());
     }
 }

@@ -1,7 +1,7 @@
 //! Makers for the tests of this crate: they take only what matters to a row.
 
 use ironclad_api::{
-    Time,
+    Taint, Time,
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
     conditions::{self, cluster::READY},
     finalizers::CLUSTER_CONTROLLER,
@@ -33,4 +33,10 @@ pub(crate) fn apis(group_versions: &[&str]) -> Vec<APIEnablement> {
         resources: vec![APIResource { name: "things".into(), kind: "Thing".into() }],
     };
     group_versions.iter().map(one).collect()
+}
+
+/// A taint without a value, added at this second.
+pub(crate) fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
+    let time_added = added.map(|second| Time(at(second)));
+    Taint { key: key.to_owned(), effect: effect.to_owned(), value: None, time_added }
 }

@@ -26,7 +26,7 @@ const CRATES: [(&str, Side, &[&str]); 22] = [
     ("ironclad-interpreter", Core, &["ironclad-fleet"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
-    ("ironclad-failover", Core, &["ironclad-fleet"]),
+    ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-autoscaling", Core, &["ironclad-fleet"]),
     ("ironclad-admission", Core, &["ironclad-fleet"]),
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),

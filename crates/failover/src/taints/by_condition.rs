@@ -40,21 +40,6 @@ pub fn wanted(cluster: &Cluster, by_condition: ByCondition, now: Timestamp) -> O
     (taints != cluster.spec.taints).then_some(taints)
 }
 
-/// What the event says: upstream's text.
-#[must_use]
-pub fn message(taints: &[Taint]) -> String {
-    let one = |taint: &Taint| match taint.value.as_deref().filter(|value| !value.is_empty()) {
-        Some(value) => format!("{{Key:{},Value:{value},Effect:{}}}", taint.key, taint.effect),
-        None => format!("{{Key:{},Effect:{}}}", taint.key, taint.effect),
-    };
-    let all: Vec<String> = taints.iter().map(one).collect();
-    if all.is_empty() {
-        "Taint cluster succeed: cluster now does not have taints.".to_owned()
-    } else {
-        format!("Taint cluster succeed: cluster now has taints([{}]).", all.join(","))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,18 +78,5 @@ mod tests {
             assert_eq!(wanted(&cluster, ByCondition::On, at(1)), want.map(list), "{name}");
             assert_eq!(wanted(&cluster, ByCondition::Off, at(1)), None, "{name}, switched off");
         }
-    }
-
-    #[test]
-    fn texts() {
-        let taint = |value: &str| Taint {
-            key: "k".into(),
-            effect: NO_SCHEDULE.into(),
-            value: Some(value.to_owned()),
-            time_added: None,
-        };
-        assert_eq!(message(&[]), "Taint cluster succeed: cluster now does not have taints.");
-        let text = "Taint cluster succeed: cluster now has taints([{Key:k,Effect:NoSchedule},{Key:k,Value:v,Effect:NoSchedule}]).";
-        assert_eq!(message(&[taint(""), taint("v")]), text);
     }
 }

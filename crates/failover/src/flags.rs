@@ -1,0 +1,212 @@
+//! The flags of failover (failover.md 1.5, 6.10): their defaults, what they may be, and what they warn of.
+//!
+//! Each area has a struct of its own; [`Flags`] joins them. How they are spelled on a command line is the binary's.
+
+use std::time::Duration;
+
+use ironclad_patch::FieldError;
+use serde_json::json;
+
+use crate::{health::Thresholds, taints::ByCondition};
+
+/// All flags of failover.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Flags {
+    /// How the health of clusters is found out.
+    pub health: HealthFlags,
+    /// Whether the Ready condition taints: `--taint-cluster-by-condition`.
+    pub by_condition: ByCondition,
+    /// Whether a ClusterTaintPolicy may add NoExecute: `--allow-no-execute-taint-policy`.
+    pub no_execute_policy: NoExecutePolicy,
+}
+
+impl Flags {
+    /// What is wrong with them: the process must not start.
+    #[must_use]
+    pub fn errors(&self) -> Vec<FieldError> {
+        self.health.errors()
+    }
+
+    /// What is odd about them, for the log.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.health.warnings()
+    }
+}
+
+/// Whether a ClusterTaintPolicy may add taints with effect NoExecute (IR-6).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NoExecutePolicy {
+    /// It may.
+    #[default]
+    Allowed,
+    /// It may not.
+    Forbidden,
+}
+
+/// How the health of clusters is found out (failover.md 1.5).
+#[derive(Debug, Clone, PartialEq)]
+pub struct HealthFlags {
+    /// `--cluster-status-update-frequency`: from one probe to the next.
+    pub status_update_frequency: Duration,
+    /// `--cluster-success-threshold` and `--cluster-failure-threshold`: the debounce.
+    pub thresholds: Thresholds,
+    /// `--cluster-monitor-period`: from one look at the leases to the next.
+    pub monitor_period: Duration,
+    /// `--cluster-monitor-grace-period`: a cluster that is silent for longer is Unknown.
+    pub monitor_grace_period: Duration,
+    /// `--cluster-startup-grace-period`: the same before its first word.
+    pub startup_grace_period: Duration,
+    /// `--cluster-lease-duration`: of the lease that an agent holds.
+    pub lease_duration: Duration,
+    /// `--cluster-lease-renew-interval-fraction`: after which part of that duration it renews.
+    pub lease_renew_interval_fraction: f64,
+    /// `--cluster-cache-sync-timeout`: how long a member's caches may take to fill.
+    pub cache_sync_timeout: Duration,
+}
+
+impl Default for HealthFlags {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            status_update_frequency: seconds(10),
+            thresholds: Thresholds::default(),
+            monitor_period: seconds(5),
+            monitor_grace_period: seconds(40),
+            startup_grace_period: seconds(60),
+            lease_duration: seconds(40),
+            lease_renew_interval_fraction: 0.25,
+            cache_sync_timeout: seconds(120),
+        }
+    }
+}
+
+impl HealthFlags {
+    /// How often an agent renews its lease.
+    #[must_use]
+    pub fn lease_renew_interval(&self) -> Duration {
+        self.lease_duration.mul_f64(self.lease_renew_interval_fraction.clamp(0.0, 1.0))
+    }
+
+    fn errors(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (field, duration) in [
+            ("ClusterStatusUpdateFrequency", self.status_update_frequency),
+            ("ClusterMonitorPeriod", self.monitor_period),
+            ("ClusterMonitorGracePeriod", self.monitor_grace_period),
+            ("ClusterStartupGracePeriod", self.startup_grace_period),
+            ("ClusterLeaseDuration", self.lease_duration),
+        ] {
+            if duration.is_zero() {
+                let value = json!(in_words(duration));
+                errors.push(FieldError::invalid(format!("Options.{field}"), &value, "must be greater than 0"));
+            }
+        }
+        let fraction = self.lease_renew_interval_fraction;
+        if !(fraction > 0.0 && fraction < 1.0) {
+            let value = json!(fraction.to_string());
+            let field = "Options.ClusterLeaseRenewIntervalFraction";
+            errors.push(FieldError::invalid(field, &value, "must be greater than 0 and less than 1"));
+        }
+        errors
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let (period, grace) = (self.monitor_period, self.monitor_grace_period);
+        if period >= grace {
+            warnings.push(format!(
+                "--cluster-monitor-period {} is not less than --cluster-monitor-grace-period {}: silence is noticed late",
+                in_words(period),
+                in_words(grace)
+            ));
+        }
+        if grace < self.status_update_frequency * 2 {
+            warnings.push(format!(
+                "--cluster-monitor-grace-period {} is less than twice --cluster-status-update-frequency {}: one slow \
+                 report makes a cluster Unknown",
+                in_words(grace),
+                in_words(self.status_update_frequency)
+            ));
+        }
+        warnings
+    }
+}
+
+/// A duration as Go prints it, for messages that people know: `1m30s`, `500ms`, `0s`.
+pub(crate) fn in_words(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    if seconds == 0 && millis > 0 {
+        return format!("{millis}ms");
+    }
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let fraction = if millis > 0 { format!(".{millis:03}").trim_end_matches('0').to_owned() } else { String::new() };
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}{fraction}s"),
+        (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn the_defaults_are_sound() {
+        let flags = Flags::default();
+        assert_eq!((flags.errors(), flags.warnings()), (vec![], vec![]));
+        assert_eq!(flags.health.lease_renew_interval(), S(10));
+    }
+
+    #[test]
+    fn errors() {
+        let flags = HealthFlags::default;
+        let zero = Duration::ZERO;
+        for (flags, want) in [
+            (HealthFlags { status_update_frequency: zero, ..flags() }, "ClusterStatusUpdateFrequency"),
+            (HealthFlags { monitor_period: zero, ..flags() }, "ClusterMonitorPeriod"),
+            (HealthFlags { monitor_grace_period: zero, ..flags() }, "ClusterMonitorGracePeriod"),
+            (HealthFlags { startup_grace_period: zero, ..flags() }, "ClusterStartupGracePeriod"),
+            (HealthFlags { lease_duration: zero, ..flags() }, "ClusterLeaseDuration"),
+        ] {
+            let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
+            assert_eq!(got, [format!("Options.{want}: Invalid value: \"0s\": must be greater than 0")]);
+        }
+        for (fraction, sound) in [(0.0, false), (0.001, true), (0.999, true), (1.0, false), (-0.5, false), (f64::NAN, false)] {
+            let flags = HealthFlags { lease_renew_interval_fraction: fraction, ..flags() };
+            assert_eq!(flags.errors().is_empty(), sound, "{fraction}");
+        }
+        let none = Thresholds { success: zero, failure: zero };
+        assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "no debounce at all is a choice");
+    }
+
+    #[test]
+    fn warnings() {
+        let flags = |period, grace, frequency| HealthFlags {
+            monitor_period: S(period),
+            monitor_grace_period: S(grace),
+            status_update_frequency: S(frequency),
+            ..HealthFlags::default()
+        };
+        for (name, flags, want) in [
+            ("as it comes", flags(5, 40, 10), 0),
+            ("the period one less than the grace", flags(39, 40, 10), 0),
+            ("and equal to it", flags(40, 40, 10), 1),
+            ("the grace twice the frequency", flags(5, 20, 10), 0),
+            ("and less", flags(5, 19, 10), 1),
+            ("both", flags(19, 19, 10), 2),
+        ] {
+            assert_eq!(flags.warnings().len(), want, "{name}: {:?}", flags.warnings());
+        }
+    }
+
+    #[test]
+    fn durations_in_words() {
+        for (millis, want) in [(0, "0s"), (500, "500ms"), (1_500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")] {
+            assert_eq!(in_words(Duration::from_millis(millis)), want);
+        }
+    }
+}

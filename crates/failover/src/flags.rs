@@ -175,7 +175,9 @@ mod tests {
             let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
             assert_eq!(got, [format!("Options.{want}: Invalid value: \"0s\": must be greater than 0")]);
         }
-        for (fraction, sound) in [(0.0, false), (0.001, true), (0.999, true), (1.0, false), (-0.5, false), (f64::NAN, false)] {
+        for (fraction, sound) in
+            [(0.0, false), (0.001, true), (0.999, true), (1.0, false), (-0.5, false), (f64::NAN, false)]
+        {
             let flags = HealthFlags { lease_renew_interval_fraction: fraction, ..flags() };
             assert_eq!(flags.errors().is_empty(), sound, "{fraction}");
         }

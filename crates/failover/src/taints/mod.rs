@@ -142,7 +142,12 @@ mod tests {
             ("and PreferNoExecute", none("a", PREFER_NO_EXECUTE), none("b", NO_EXECUTE), Some(new.clone())),
             ("what was said stays", taint("a", NO_EXECUTE, Some(3)), taint("a", NO_EXECUTE, Some(5)), None),
             ("what stood keeps its time", none("a", NO_EXECUTE), taint("a", NO_EXECUTE, Some(5)), Some(old)),
-            ("another effect is another taint", none("a", NO_EXECUTE), taint("a", PREFER_NO_EXECUTE, Some(5)), Some(new)),
+            (
+                "another effect is another taint",
+                none("a", NO_EXECUTE),
+                taint("a", PREFER_NO_EXECUTE, Some(5)),
+                Some(new),
+            ),
         ] {
             let got = stamped(&[written], &[standing], at(9)).map(|taints| taints[0].time_added.clone());
             assert_eq!(got, want, "{name}");

@@ -33,7 +33,8 @@ pub fn validate(taints: &[Taint], path: &str) -> Vec<FieldError> {
 /// What is wrong with key, value and effect of one taint that stands at this path.
 pub(crate) fn validate_parts(key: &str, value: &str, effect: &str, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let invalid = |field: &str, text: &str, why: &String| FieldError::invalid(format!("{path}.{field}"), &json!(text), why);
+    let invalid =
+        |field: &str, text: &str, why: &String| FieldError::invalid(format!("{path}.{field}"), &json!(text), why);
     errors.extend(names::label_key(key).iter().map(|why| invalid("key", key, why)));
     errors.extend(names::label_value(value).iter().map(|why| invalid("value", value, why)));
     if effect.is_empty() {
@@ -61,15 +62,13 @@ mod tests {
             ("all three effects", EFFECTS.map(|effect| taint("a.io/b", effect, None)).to_vec(), vec![]),
             ("no effect", vec![taint("a", "", None)], vec!["spec.taints[0].effect: Required value"]),
             ("PreferNoSchedule is reserved", vec![taint("a", "PreferNoSchedule", None)], vec![unsupported]),
-            (
-                "one key with two effects",
-                vec![taint("a", NO_EXECUTE, None), taint("a", NO_SCHEDULE, None)],
-                vec![],
-            ),
+            ("one key with two effects", vec![taint("a", NO_EXECUTE, None), taint("a", NO_SCHEDULE, None)], vec![]),
             (
                 "twice, the value does not matter",
                 vec![taint("a.io/b", NO_EXECUTE, None), valued("v")],
-                vec![r#"spec.taints[1]: Duplicate value: "a.io/b=v:NoExecute": taints must be unique by key and effect pair"#],
+                vec![
+                    r#"spec.taints[1]: Duplicate value: "a.io/b=v:NoExecute": taints must be unique by key and effect pair"#,
+                ],
             ),
         ] {
             let got: Vec<String> = validate(&taints, "spec.taints").iter().map(ToString::to_string).collect();

@@ -49,8 +49,8 @@ pub struct Context {
     pub mapper: Arc<Mapper>,
     /// Makes clients of members.
     pub connector: Arc<dyn Connector>,
-    /// Answers what a kind's replicas, health and status are.
-    pub interpreter: Interpreter,
+    /// Answers what a kind's replicas, health and status are: read through [`Context::interpreter`].
+    interpreter: RwLock<Interpreter>,
 
     /// All PropagationPolicies.
     pub policies: Informer<PropagationPolicy>,
@@ -229,7 +229,7 @@ impl Context {
             plane,
             mapper,
             connector,
-            interpreter: Interpreter::default(),
+            interpreter: RwLock::default(),
             policies: Informer::new(&[]),
             cluster_policies: Informer::new(&[]),
             overrides: Informer::new(&[]),
@@ -296,6 +296,12 @@ impl Context {
             && self.bindings.is_synced()
             && self.cluster_bindings.is_synced()
             && self.works.is_synced()
+    }
+
+    /// Answers what a kind's replicas, health and status are, for one decision.
+    #[must_use]
+    pub fn interpreter(&self) -> Interpreter {
+        self.interpreter.read().for_a_decision()
     }
 
     /// All clusters by name, as decisions take them: one snapshot, made anew when a cluster changes.

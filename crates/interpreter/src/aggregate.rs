@@ -5,6 +5,7 @@ mod job;
 
 use std::collections::BTreeSet;
 
+use ironclad_api::work::{AggregatedStatusItem, ResourceHealth};
 use ironclad_fleet::ClusterName;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,32 @@ pub struct Item<'a> {
     pub cluster: &'a str,
     /// What it reflected, if anything.
     pub status: Option<&'a Value>,
+    /// Whether the copy is applied there.
+    pub applied: bool,
+    /// Why it is not.
+    pub message: &'a str,
+    /// The verdict on it, if there is one.
+    pub health: Option<ResourceHealth>,
+}
+
+impl<'a> Item<'a> {
+    /// An applied copy's report, which is all that native rules look at.
+    #[must_use]
+    pub fn of(cluster: &'a str, status: Option<&'a Value>) -> Self {
+        Self { cluster, status, applied: true, message: "", health: None }
+    }
+}
+
+impl<'a> From<&'a AggregatedStatusItem> for Item<'a> {
+    fn from(item: &'a AggregatedStatusItem) -> Self {
+        Self {
+            cluster: &item.cluster_name,
+            status: item.status.as_ref(),
+            applied: item.applied,
+            message: &item.applied_message,
+            health: item.health,
+        }
+    }
 }
 
 /// The reports of all clusters that gave one or should have; sorted by name.
@@ -33,7 +60,7 @@ impl<'a> Reports<'a> {
     fn new(items: &[Item<'a>], expected: &'a BTreeSet<ClusterName>) -> Self {
         let mut all: Vec<Item<'a>> = items.to_vec();
         let silent = expected.iter().filter(|e| !items.iter().any(|item| item.cluster == &*e.0));
-        all.extend(silent.map(|cluster| Item { cluster: &cluster.0, status: None }));
+        all.extend(silent.map(|cluster| Item { applied: false, ..Item::of(&cluster.0, None) }));
         all.sort_by_key(|item| item.cluster);
         Self { all, expected }
     }
@@ -276,8 +303,7 @@ mod tests {
     }
 
     pub(super) fn run(template: &Value, items: &[(&str, Option<Value>)], expected: &[&str]) -> Value {
-        let items: Vec<Item<'_>> =
-            items.iter().map(|(cluster, status)| Item { cluster, status: status.as_ref() }).collect();
+        let items: Vec<Item<'_>> = items.iter().map(|(cluster, status)| Item::of(cluster, status.as_ref())).collect();
         let expected = expected.iter().map(|c| ClusterName::from(*c)).collect();
         aggregate(Kind::of(template).unwrap(), template, &items, &expected, NOW).unwrap()
     }
@@ -464,14 +490,8 @@ mod tests {
     fn a_report_that_is_no_number_names_its_cluster() {
         let template = object("apps/v1", "Deployment", json!({}));
         let bad = json!({"replicas": "2"});
-        let error = aggregate(
-            Kind::Deployment,
-            &template,
-            &[Item { cluster: "m2", status: Some(&bad) }],
-            &BTreeSet::new(),
-            NOW,
-        )
-        .unwrap_err();
+        let error =
+            aggregate(Kind::Deployment, &template, &[Item::of("m2", Some(&bad))], &BTreeSet::new(), NOW).unwrap_err();
         assert_eq!(error.to_string(), "Deployment w: /replicas in the report of cluster m2 must be a whole number");
     }
 }

@@ -1,5 +1,8 @@
 //! What an object refers to and what should travel with it (propagation.md 8.3).
 
+use std::collections::BTreeMap;
+
+use ironclad_api::selector;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -39,8 +42,38 @@ impl Dependency {
         }
     }
 
+    /// References as a script or a webhook gives them, sorted and without doubles; one bad one spoils the whole.
+    ///
+    /// # Errors
+    /// If one has no apiVersion or kind, or neither a name nor a good selector.
+    pub fn validated(list: Vec<Value>) -> Result<Vec<Self>, String> {
+        let mut found = Vec::with_capacity(list.len());
+        for (i, value) in list.into_iter().enumerate() {
+            let one: Self = serde_json::from_value(value).map_err(|error| format!("dependency {}: {error}", i + 1))?;
+            let missing = |field: &str| Err(format!("dependency {} has no {field}", i + 1));
+            if one.api_version.is_empty() {
+                return missing("apiVersion");
+            }
+            if one.kind.is_empty() {
+                return missing("kind");
+            }
+            match (&one.label_selector, one.name.is_empty()) {
+                (None, true) => return missing("name and no labelSelector"),
+                (Some(selector), true) => serde_json::from_value(selector.clone())
+                    .map_err(|error| error.to_string())
+                    .and_then(|s| selector::matches(&s, &BTreeMap::new()).map_err(|error| error.to_string()))
+                    .map(drop)
+                    .map_err(|error| format!("dependency {}: {error}", i + 1))?,
+                _ => {}
+            }
+            found.push(one);
+        }
+        Self::sort(&mut found);
+        Ok(found)
+    }
+
     /// Sorts by apiVersion, kind, namespace, name, then selector; drops doubles (row 16 of 31).
-    pub(crate) fn sort(list: &mut Vec<Self>) {
+    pub fn sort(list: &mut Vec<Self>) {
         list.sort_by_cached_key(|d| {
             (
                 d.api_version.clone(),
@@ -90,6 +123,30 @@ pub(crate) fn dependencies(kind: Kind, template: &Value) -> Result<Vec<Dependenc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn references_of_others_are_checked() {
+        for (list, want) in [
+            (
+                json!([{"apiVersion": "v1", "kind": "Secret", "namespace": "n", "name": "b"},
+                    {"apiVersion": "v1", "kind": "Secret", "namespace": "n", "name": "a"},
+                    {"apiVersion": "v1", "kind": "Secret", "namespace": "n", "name": "b"}]),
+                Ok(2),
+            ),
+            (json!([{"apiVersion": "v1", "kind": "Secret", "labelSelector": {"matchLabels": {"a": "b"}}}]), Ok(1)),
+            (json!([{"kind": "Secret", "name": "a"}]), Err("dependency 1: missing field `apiVersion`")),
+            (json!([{"apiVersion": "v1", "kind": "", "name": "a"}]), Err("dependency 1 has no kind")),
+            (json!([{"apiVersion": "v1", "kind": "Secret"}]), Err("dependency 1 has no name and no labelSelector")),
+            (
+                json!([{"apiVersion": "v1", "kind": "Secret", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]),
+                Err("dependency 1: label selector: In of key \"a\" needs at least one value"),
+            ),
+            (json!(["secret"]), Err("dependency 1: invalid type: string \"secret\", expected struct Dependency")),
+        ] {
+            let list = list.as_array().unwrap().clone();
+            assert_eq!(Dependency::validated(list).map(|list| list.len()), want.map_err(str::to_owned));
+        }
+    }
 
     fn of(object: &Value) -> Vec<String> {
         dependencies(Kind::of(object).unwrap(), object)

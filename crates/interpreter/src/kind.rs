@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ironclad_api::config::{CustomizationRules, operations};
 use ironclad_fleet::Gvk;
 use serde_json::Value;
 
@@ -28,9 +29,99 @@ pub enum Operation {
     InterpretDependency,
 }
 
+impl Operation {
+    /// All of them, in the order of the reference.
+    pub const ALL: [Self; 8] = [
+        Self::InterpretReplica,
+        Self::InterpretComponent,
+        Self::ReviseReplica,
+        Self::Retain,
+        Self::InterpretStatus,
+        Self::InterpretHealth,
+        Self::AggregateStatus,
+        Self::InterpretDependency,
+    ];
+
+    /// Its name on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InterpretReplica => operations::INTERPRET_REPLICA,
+            Self::InterpretComponent => operations::INTERPRET_COMPONENT,
+            Self::ReviseReplica => operations::REVISE_REPLICA,
+            Self::Retain => operations::RETAIN,
+            Self::InterpretStatus => operations::INTERPRET_STATUS,
+            Self::InterpretHealth => operations::INTERPRET_HEALTH,
+            Self::AggregateStatus => operations::AGGREGATE_STATUS,
+            Self::InterpretDependency => operations::INTERPRET_DEPENDENCY,
+        }
+    }
+
+    /// The operation of this name, in whatever case.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operation| operation.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The field of a customization that has its script (20.3).
+    #[must_use]
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::InterpretReplica => "replicaResource",
+            Self::InterpretComponent => "componentResource",
+            Self::ReviseReplica => "replicaRevision",
+            Self::Retain => "retention",
+            Self::InterpretStatus => "statusReflection",
+            Self::InterpretHealth => "healthInterpretation",
+            Self::AggregateStatus => "statusAggregation",
+            Self::InterpretDependency => "dependencyInterpretation",
+        }
+    }
+
+    /// The function that its script defines (20.3).
+    #[must_use]
+    pub fn function(self) -> &'static str {
+        match self {
+            Self::InterpretReplica => "GetReplicas",
+            Self::InterpretComponent => "GetComponents",
+            Self::ReviseReplica => "ReviseReplica",
+            Self::Retain => "Retain",
+            Self::InterpretStatus => "ReflectStatus",
+            Self::InterpretHealth => "InterpretHealth",
+            Self::AggregateStatus => "AggregateStatus",
+            Self::InterpretDependency => "GetDependencies",
+        }
+    }
+
+    /// How many arguments the function is called with.
+    #[must_use]
+    pub fn parameters(self) -> u8 {
+        match self {
+            Self::ReviseReplica | Self::Retain | Self::AggregateStatus => 2,
+            _ => 1,
+        }
+    }
+
+    /// The text of its script in a customization.
+    #[must_use]
+    pub fn script(self, rules: &CustomizationRules) -> Option<&str> {
+        let script = match self {
+            Self::InterpretReplica => &rules.replica_resource,
+            Self::InterpretComponent => &rules.component_resource,
+            Self::ReviseReplica => &rules.replica_revision,
+            Self::Retain => &rules.retention,
+            Self::InterpretStatus => &rules.status_reflection,
+            Self::InterpretHealth => &rules.health_interpretation,
+            Self::AggregateStatus => &rules.status_aggregation,
+            Self::InterpretDependency => &rules.dependency_interpretation,
+        };
+        script.as_ref().map(|script| script.lua_script.as_str()).filter(|text| !text.is_empty())
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.write_str(self.name())
     }
 }
 

@@ -1,58 +1,43 @@
-//! What a kind's replicas, health, status and dependencies are (propagation.md 14, 15.3, 17-20; native kinds).
+//! What a kind's replicas, health, status and dependencies are (propagation.md 14, 15.3, 17-20).
 //!
-//! No IO: a question is answered from the objects given, or, where a source needs a call, with what to ask
-//! ([`Step::Ask`]); whoever asked makes the call and comes again with the answer. No source needs a call yet, which
-//! [`Call`] says by having no value: `let Step::Done(x) = step;` holds, and stops compiling when one does.
+//! Four sources, in this order, and the first that has the operation for the kind answers: customizations (scripts), webhooks,
+//! what is shipped for well-known kinds of others, and what is native here. An error of one is the answer: no other is asked.
+//!
+//! No IO: a question to a webhook is noted as open, and whoever runs the decision makes the call and runs it again
+//! ([`Interpreter::for_a_decision`]).
 
 mod aggregate;
 mod dependencies;
+mod error;
 mod health;
 mod kind;
 mod lens;
 pub mod pod;
 mod prune;
+mod question;
 mod replicas;
 mod retain;
 mod status;
+pub mod webhook;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
+use ironclad_api::work::Component;
 use ironclad_fleet::{ClusterName, Gvk};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use crate::{
-    aggregate::Item, dependencies::Dependency, kind::Operation, lens::ShapeError, prune::prune, replicas::Replicas,
+    aggregate::Item,
+    dependencies::Dependency,
+    error::{CheckScript, InterpretError, ScriptError},
+    kind::Operation,
+    lens::ShapeError,
+    prune::prune,
+    question::{Answer, Question, Reply, Source, checked_object},
+    replicas::Replicas,
 };
-
-/// What came of a question.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step<T> {
-    /// The answer.
-    Done(T),
-    /// Ask this first, then come again.
-    Ask(Call),
-}
-
-/// A call that a source needs before it can answer. No source does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Call {}
-
-/// Why a question has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InterpretError {
-    /// The object is not shaped as its kind demands.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    /// Nothing implements the operation for the kind; ask [`Interpreter::implements`] first.
-    #[error("no interpreter implements {operation} for {gvk}: add a ResourceInterpreterCustomization")]
-    NotImplemented {
-        /// What was asked.
-        operation: Operation,
-        /// Of which kind.
-        gvk: Gvk,
-    },
-}
+use crate::{kind::Kind, webhook::Asked};
 
 /// Health of one object in a member (api.md 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,59 +50,122 @@ pub enum Health {
 
 /// Answers questions about objects by the precedence of propagation.md 20.1. Cheap to clone.
 ///
-/// The native rules are the last source and the only one that is linked in.
+/// The default one has the native rules alone.
 #[derive(Debug, Clone, Default)]
-pub struct Interpreter {}
-
-type Answer<T> = Result<Step<T>, InterpretError>;
+pub struct Interpreter {
+    sources: Arc<Vec<Arc<dyn Source>>>,
+    asked: Arc<Asked>,
+}
 
 impl Interpreter {
+    /// With these sources before the native rules, in order of precedence.
+    #[must_use]
+    pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
+        Self { sources: Arc::new(sources), asked: Arc::default() }
+    }
+
+    /// The same sources with nothing asked: for one decision, which is run again as long as [`Self::take_open`] has calls to
+    /// make and [`Self::answer`] what came of them. A clone of it belongs to the same decision.
+    #[must_use]
+    pub fn for_a_decision(&self) -> Self {
+        Self { sources: self.sources.clone(), asked: Arc::default() }
+    }
+
+    /// The calls that the last run of the decision would have needed, each once.
+    #[must_use]
+    pub fn take_open(&self) -> Vec<webhook::Call> {
+        self.asked.take_open()
+    }
+
+    /// What came of a call, for the runs to come.
+    pub fn answer(&self, call: &webhook::Call, called: webhook::Called) {
+        self.asked.answer(call, called);
+    }
+
     /// True if some source implements the operation for the kind. `InterpretStatus` always is implemented.
     #[must_use]
     pub fn implements(&self, gvk: &Gvk, operation: Operation) -> bool {
-        kind::Kind::of_gvk(gvk).is_some_and(|kind| kind.implements(operation))
+        let api_version = gvk.api_version();
+        self.sources.iter().any(|source| source.implements(&api_version, &gvk.kind, operation))
+            || Kind::of_gvk(gvk).is_some_and(|kind| kind.implements(operation))
             || operation == Operation::InterpretStatus
+    }
+
+    /// What the sources before the native rules say; `None` if none has the operation for the kind.
+    fn ask(&self, question: &Question<'_>) -> Result<Option<Reply>, InterpretError> {
+        let (api_version, kind) = question.kind();
+        let operation = question.operation();
+        let Some(source) = self.sources.iter().find(|source| source.implements(api_version, kind, operation)) else {
+            return Ok(None);
+        };
+        match source.answer(question)? {
+            Answer::Is(reply) => Ok(Some(reply)),
+            Answer::Ask(call) => self.asked.reply(*call, question).map(Some),
+        }
     }
 
     /// Desired replicas and what one needs (19, 7.5).
     ///
     /// # Errors
     /// If nothing implements it or the template is misshapen.
-    pub fn replicas(&self, template: &Value) -> Answer<Replicas> {
-        let kind = native(template, Operation::InterpretReplica)?;
-        Ok(Step::Done(replicas::replicas(kind, template)?))
+    pub fn replicas(&self, template: &Value) -> Result<Replicas, InterpretError> {
+        match self.ask(&Question::Replicas { template })? {
+            Some(Reply::Replicas(replicas)) => Ok(replicas),
+            _ => Ok(replicas::replicas(native(template, Operation::InterpretReplica)?, template)?),
+        }
+    }
+
+    /// The pod templates with their replicas and needs (7.4); no native kind has several.
+    ///
+    /// # Errors
+    /// If nothing implements it or the template is misshapen.
+    pub fn components(&self, template: &Value) -> Result<Vec<Component>, InterpretError> {
+        match self.ask(&Question::Components { template })? {
+            Some(Reply::Components(components)) => Ok(components),
+            _ => Err(not_implemented(template, Operation::InterpretComponent)),
+        }
     }
 
     /// The manifest with its replicas set to `replicas`, if it has the field (9.2 step 1).
     ///
     /// # Errors
     /// If nothing implements it or the manifest is misshapen.
-    pub fn revise_replica(&self, manifest: &Value, replicas: i32) -> Answer<Value> {
-        let kind = native(manifest, Operation::ReviseReplica)?;
-        Ok(Step::Done(replicas::revise(kind, manifest, replicas)))
+    pub fn revise_replica(&self, manifest: &Value, replicas: i32) -> Result<Value, InterpretError> {
+        match self.ask(&Question::Revise { manifest, replicas })? {
+            Some(Reply::Object(revised)) => Ok(revised),
+            _ => Ok(replicas::revise(native(manifest, Operation::ReviseReplica)?, manifest, replicas)),
+        }
     }
 
     /// What of a member object's status the Work carries (15.3); `None`: nothing to tell.
     ///
     /// # Errors
     /// If the object is misshapen, or a generation-aware kind has no numeric template generation in its annotations.
-    pub fn reflect_status(&self, object: &Value) -> Answer<Option<Value>> {
-        Ok(Step::Done(status::reflect(kind::Kind::of(object), object)?))
+    pub fn reflect_status(&self, object: &Value) -> Result<Option<Value>, InterpretError> {
+        match self.ask(&Question::Status { object })? {
+            Some(Reply::Status(status)) => Ok(status),
+            _ => Ok(status::reflect(Kind::of(object), object)?),
+        }
     }
 
     /// Whether a member object does what it should (18); `None`: no rule for its kind, which counts as Healthy.
     ///
     /// # Errors
     /// If the object is misshapen.
-    pub fn health(&self, object: &Value) -> Answer<Option<Health>> {
-        let kind = kind::Kind::of(object).filter(|kind| kind.implements(Operation::InterpretHealth));
-        Ok(Step::Done(kind.map(|kind| health::health(kind, object)).transpose()?))
+    pub fn health(&self, object: &Value) -> Result<Option<Health>, InterpretError> {
+        match self.ask(&Question::Health { object })? {
+            Some(Reply::Health(health)) => Ok(Some(health)),
+            _ => {
+                let kind = Kind::of(object).filter(|kind| kind.implements(Operation::InterpretHealth));
+                Ok(kind.map(|kind| health::health(kind, object)).transpose()?)
+            }
+        }
     }
 
     /// The whole `.status` that the members' reports add up to (17); equal to the present one if nothing changes.
     ///
     /// `expected` are the clusters that should report (9.1); `now` is RFC 3339 in whole seconds, for conditions that
-    /// begin here.
+    /// begin here. Scripts and webhooks see the reports that there are; of what they return the status alone counts.
     ///
     /// # Errors
     /// If nothing implements it or a report is misshapen.
@@ -127,34 +175,55 @@ impl Interpreter {
         items: &[Item<'_>],
         expected: &BTreeSet<ClusterName>,
         now: &str,
-    ) -> Answer<Value> {
-        let kind = native(template, Operation::AggregateStatus)?;
-        Ok(Step::Done(aggregate::aggregate(kind, template, items, expected, now)?))
+    ) -> Result<Value, InterpretError> {
+        match self.ask(&Question::Aggregate { template, items })? {
+            Some(Reply::Object(mut object)) => match object.get_mut("status").map(Value::take) {
+                Some(status) if !status.is_null() => Ok(status),
+                _ => Ok(template.get("status").cloned().unwrap_or(Value::Null)),
+            },
+            _ => {
+                let kind = native(template, Operation::AggregateStatus)?;
+                Ok(aggregate::aggregate(kind, template, items, expected, now)?)
+            }
+        }
     }
 
     /// The manifest with what the member owns taken from the member object (14; row 25 of 31).
     ///
-    /// `replicas_path` is the kind's `specReplicasPath` (`.spec.replicas`) where it has a scale subresource.
+    /// `replicas_path` is the kind's `specReplicasPath` (`.spec.replicas`) where it has a scale subresource; a source that
+    /// implements Retain decides alone.
     ///
     /// # Errors
     /// If an object is misshapen, or replicas are to be retained and the member object has none.
-    pub fn retain(&self, desired: &Value, observed: &Value, replicas_path: Option<&str>) -> Answer<Value> {
-        Ok(Step::Done(retain::retain(kind::Kind::of(desired), desired, observed, replicas_path)?))
+    pub fn retain(
+        &self,
+        desired: &Value,
+        observed: &Value,
+        replicas_path: Option<&str>,
+    ) -> Result<Value, InterpretError> {
+        match self.ask(&Question::Retain { desired, observed })? {
+            Some(Reply::Object(retained)) => Ok(retained),
+            _ => Ok(retain::retain(Kind::of(desired), desired, observed, replicas_path)?),
+        }
     }
 
     /// What the template refers to and what should travel with it (8.3), sorted and without doubles.
     ///
     /// # Errors
     /// If nothing implements it or the template is misshapen.
-    pub fn dependencies(&self, template: &Value) -> Answer<Vec<Dependency>> {
-        let kind = native(template, Operation::InterpretDependency)?;
-        Ok(Step::Done(dependencies::dependencies(kind, template)?))
+    pub fn dependencies(&self, template: &Value) -> Result<Vec<Dependency>, InterpretError> {
+        match self.ask(&Question::Dependencies { template })? {
+            Some(Reply::Dependencies(found)) => Ok(found),
+            _ => Ok(dependencies::dependencies(native(template, Operation::InterpretDependency)?, template)?),
+        }
     }
 }
 
-fn native(object: &Value, operation: Operation) -> Result<kind::Kind, InterpretError> {
-    kind::Kind::of(object).filter(|kind| kind.implements(operation)).ok_or_else(|| InterpretError::NotImplemented {
-        operation,
-        gvk: Gvk::from_manifest(lens::text(object, "/apiVersion"), lens::text(object, "/kind")),
-    })
+fn native(object: &Value, operation: Operation) -> Result<Kind, InterpretError> {
+    Kind::of(object).filter(|kind| kind.implements(operation)).ok_or_else(|| not_implemented(object, operation))
+}
+
+fn not_implemented(object: &Value, operation: Operation) -> InterpretError {
+    let gvk = Gvk::from_manifest(lens::text(object, "/apiVersion"), lens::text(object, "/kind"));
+    InterpretError::NotImplemented { operation, gvk }
 }

@@ -8,7 +8,7 @@ use ironclad_api::{
     work::{AggregatedStatusItem, ManifestStatus, ResourceHealth, Work},
 };
 use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
-use ironclad_interpreter::{Interpreter, Item, Operation, Step};
+use ironclad_interpreter::{Interpreter, Item, Operation};
 use serde_json::{Map, Value, json};
 
 pub use crate::works::expected_clusters;
@@ -121,11 +121,10 @@ pub fn template(seen: &SeenTemplate<'_>, now: jiff::Timestamp) -> Plan<Effect> {
         return Plan::nothing(Because::UpToDate);
     }
     let lines = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
-    let items: Vec<Item<'_>> =
-        lines.iter().map(|line| Item { cluster: &line.cluster_name, status: line.status.as_ref() }).collect();
+    let items: Vec<Item<'_>> = lines.iter().map(Item::from).collect();
     let expected = expected_clusters(seen.binding.spec());
     match seen.interpreter.aggregate_status(seen.template, &items, &expected, &now.to_string()) {
-        Ok(Step::Done(status)) => {
+        Ok(status) => {
             let part = StatusPart::replacing(seen.template.get("status").unwrap_or(&Value::Null), &status);
             if part.is_empty() {
                 Plan::nothing(Because::UpToDate)

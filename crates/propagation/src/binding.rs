@@ -14,7 +14,7 @@ use ironclad_api::{
     },
 };
 use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, merge_patch_between};
-use ironclad_interpreter::{InterpretError, Interpreter, Operation, Step};
+use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use crate::{
@@ -383,7 +383,7 @@ impl Draft {
             (self.spec.replicas, self.spec.replica_requirements) = (0, None);
             return Ok(());
         }
-        let Step::Done(found) = seen.interpreter.replicas(seen.template)?;
+        let found = seen.interpreter.replicas(seen.template)?;
         self.spec.replicas = found.replicas;
         self.spec.replica_requirements = found.requirements;
         if let Some(requirements) = &mut self.spec.replica_requirements

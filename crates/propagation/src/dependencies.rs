@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ironclad_api::{annotations, events, finalizers, names, selector, work::ResourceBinding};
 use ironclad_fleet::{Because, BindingKey, Event, Plan, because::propagation::Reason, merge_patch_between};
-use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation, Step};
+use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use self::attached::Attached;
@@ -75,8 +75,7 @@ pub fn needs(
     if !interpreter.implements(&Identity::of(template).gvk(), Operation::InterpretDependency) {
         return Ok(Vec::new());
     }
-    let Step::Done(found) = interpreter.dependencies(template)?;
-    Ok(found)
+    interpreter.dependencies(template)
 }
 
 fn follows(binding: Binding<'_>) -> bool {

@@ -5,7 +5,7 @@ use ironclad_api::{
     work::{ManifestStatus, ResourceHealth, ResourceIdentifier, Work},
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart, because::propagation::Reason};
-use ironclad_interpreter::{Health, Interpreter, Step};
+use ironclad_interpreter::{Health, Interpreter};
 use serde_json::{Map, Value, json};
 
 use crate::template::{self, Identity, annotation};
@@ -56,7 +56,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         return plan;
     };
     let status = match seen.interpreter.reflect_status(object) {
-        Ok(Step::Done(status)) => status,
+        Ok(status) => status,
         Err(error) => {
             let message = error.to_string();
             plan.push(
@@ -67,8 +67,8 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         }
     };
     let health = match seen.interpreter.health(object) {
-        Ok(Step::Done(None | Some(Health::Healthy))) => ResourceHealth::Healthy,
-        Ok(Step::Done(Some(Health::Unhealthy))) => ResourceHealth::Unhealthy,
+        Ok(None | Some(Health::Healthy)) => ResourceHealth::Healthy,
+        Ok(Some(Health::Unhealthy)) => ResourceHealth::Unhealthy,
         Err(error) => {
             let message = error.to_string();
             let event = Event::warning(reference(work), events::INTERPRET_HEALTH_FAILED, message.clone());

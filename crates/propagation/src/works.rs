@@ -16,7 +16,7 @@ use ironclad_api::{
 };
 pub use ironclad_fleet::targets::{Target, expected_clusters, targets};
 use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
-use ironclad_interpreter::{InterpretError, Interpreter, Operation, Step};
+use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use self::manifest::Marks;
@@ -293,8 +293,7 @@ impl Copy<'_> {
         let gvk = Identity::of(self.template).gvk();
         let scalar = spec.is_workload() && spec.components.is_empty();
         let mut manifest = if scalar && self.seen.interpreter.implements(&gvk, Operation::ReviseReplica) {
-            let Step::Done(revised) = self.seen.interpreter.revise_replica(self.template, self.target.replicas)?;
-            revised
+            self.seen.interpreter.revise_replica(self.template, self.target.replicas)?
         } else {
             self.template.clone()
         };

@@ -74,7 +74,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         clusters: cx.all_clusters(),
         cluster_overrides: cx.cluster_overrides.list(),
         overrides: cx.overrides.namespace(&template_key.namespace),
-        interpreter: cx.interpreter.clone(),
+        interpreter: cx.interpreter(),
         options: Options::default(),
         binding,
     }))

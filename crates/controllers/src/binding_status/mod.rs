@@ -73,7 +73,7 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
     if let Some(status) = cx.template_status.read(key, &uid, || standing) {
         object["status"] = status;
     }
-    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &cx.interpreter };
+    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &cx.interpreter() };
     let plan = aggregate::template(&seen, cx.seam.clock.wall_seconds());
     for effect in plan.effects {
         match effect {

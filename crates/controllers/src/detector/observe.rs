@@ -110,7 +110,7 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
         json,
         named: cx.binding(&Key::new(&key.namespace, &first_name)),
         waiting: cx.waiting.0.lock().get(key).copied(),
-        interpreter: cx.interpreter.clone(),
+        interpreter: cx.interpreter(),
         overrides: cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect(),
         cluster_overrides: cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect(),
         options: Options::default(),

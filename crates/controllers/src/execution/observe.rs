@@ -76,7 +76,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         cluster: cx.clusters.get("", &member.name.0),
         place: None,
         object: Known::Unknown,
-        interpreter: cx.interpreter.clone(),
+        interpreter: cx.interpreter(),
         work,
     };
     let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };

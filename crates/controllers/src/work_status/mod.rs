@@ -35,7 +35,7 @@ fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Fai
     let object: Value = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
     let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
     let seen_work = cx.work_as_written(&work);
-    let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter });
+    let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter() });
     for effect in plan.effects {
         match effect {
             Effect::Status(part) => cx.want_work_status(&work, "workStatus", part, false),

@@ -2,7 +2,6 @@
 
 use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
-use ironclad_interpreter::Step;
 use serde_json::Value;
 
 use super::{Effect, Observed, Road, Served, compare, finished, object_key, owner, owner::Owner, report, retention};
@@ -99,7 +98,7 @@ fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest:
     }
     let retained = retention::retain_metadata(manifest, observed);
     let mut desired = match road.seen.interpreter.retain(&retained, observed, road.seen.replicas_path) {
-        Ok(Step::Done(desired)) => desired,
+        Ok(desired) => desired,
         Err(error) => {
             let message = error.to_string();
             report::failure(plan, road, &message);

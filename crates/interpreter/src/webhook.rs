@@ -1,0 +1,264 @@
+//! Interpreter webhooks: who is asked, what is sent, what the answer says (propagation.md 20.2). The call itself is made
+//! by whoever runs the decision.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ironclad_api::config::{
+    GroupVersionKind, JSON_PATCH, ResourceInterpreterContext, ResourceInterpreterRequest, ResourceInterpreterResponse,
+    ResourceInterpreterWebhook, ResourceInterpreterWebhookConfiguration, operations,
+};
+use ironclad_api::work::AggregatedStatusItem;
+use serde_json::Value;
+
+use crate::{
+    Answer, Dependency, Health, InterpretError, Operation, Question, Replicas, Reply, Source, lens,
+    question::checked_object,
+};
+
+/// The version of the context that is sent.
+pub const CONTEXT_VERSION: &str = "v1alpha1";
+
+/// A webhook with where it stands: `<configuration>/<name>`, which is also its place in the order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hook {
+    /// `<configuration>/<name>`.
+    pub key: String,
+    /// The webhook.
+    pub webhook: ResourceInterpreterWebhook,
+}
+
+/// A question to a webhook.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Whom to ask.
+    pub hook: Arc<Hook>,
+    /// What to ask. The `uid` is empty: who makes the call draws it ([`body`], [`decode`]).
+    pub request: ResourceInterpreterRequest,
+}
+
+/// What came of a call: the response, or why there is none.
+pub type Called = Result<ResourceInterpreterResponse, String>;
+
+/// The webhooks of all configurations, in the order of their keys: the first that matches is asked, the others are not.
+#[derive(Debug, Default)]
+pub struct Webhooks(Vec<Arc<Hook>>);
+
+impl Webhooks {
+    /// The table of these configurations. Webhooks that don't speak our version are left out.
+    #[must_use]
+    pub fn new<'a>(configurations: impl IntoIterator<Item = &'a ResourceInterpreterWebhookConfiguration>) -> Self {
+        let mut hooks: Vec<Arc<Hook>> = Vec::new();
+        for configuration in configurations {
+            let owner = configuration.metadata.name.as_deref().unwrap_or_default();
+            for webhook in &configuration.webhooks {
+                if webhook.interpreter_context_versions.iter().any(|version| version == CONTEXT_VERSION) {
+                    let key = format!("{owner}/{}", webhook.name);
+                    hooks.push(Arc::new(Hook { key, webhook: webhook.clone() }));
+                }
+            }
+        }
+        hooks.sort_by(|a, b| a.key.cmp(&b.key));
+        Self(hooks)
+    }
+
+    /// The webhooks in order.
+    pub fn hooks(&self) -> impl Iterator<Item = &Arc<Hook>> {
+        self.0.iter()
+    }
+
+    fn find(&self, api_version: &str, kind: &str, operation: Operation) -> Option<&Arc<Hook>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.0.iter().find(|hook| matches(&hook.webhook, group, version, kind, operation))
+    }
+}
+
+/// Whether a webhook's rules take the operation on the kind. `*` stands for all.
+#[must_use]
+pub fn matches(
+    webhook: &ResourceInterpreterWebhook,
+    group: &str,
+    version: &str,
+    kind: &str,
+    operation: Operation,
+) -> bool {
+    let has = |list: &[String], wanted: &str| list.iter().any(|item| item == operations::ALL || item == wanted);
+    webhook.rules.iter().any(|rule| {
+        has(&rule.operations, operation.name())
+            && has(&rule.api_groups, group)
+            && has(&rule.api_versions, version)
+            && has(&rule.kinds, kind)
+    })
+}
+
+impl Source for Webhooks {
+    fn implements(&self, api_version: &str, kind: &str, operation: Operation) -> bool {
+        self.find(api_version, kind, operation).is_some()
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Result<Answer, InterpretError> {
+        let (api_version, kind) = question.kind();
+        let operation = question.operation();
+        let Some(hook) = self.find(api_version, kind, operation) else {
+            let gvk = ironclad_fleet::Gvk::from_manifest(api_version, kind);
+            return Err(InterpretError::NotImplemented { operation, gvk });
+        };
+        Ok(Answer::Ask(Box::new(Call { hook: hook.clone(), request: request(question) })))
+    }
+}
+
+fn request(question: &Question<'_>) -> ResourceInterpreterRequest {
+    let object = question.object();
+    let (api_version, kind) = question.kind();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let mut request = ResourceInterpreterRequest {
+        kind: GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() },
+        name: lens::text(object, "/metadata/name").into(),
+        namespace: lens::text(object, "/metadata/namespace").into(),
+        operation: question.operation().name().into(),
+        object: object.clone(),
+        ..ResourceInterpreterRequest::default()
+    };
+    match question {
+        Question::Revise { replicas, .. } => request.desired_replicas = Some(*replicas),
+        Question::Retain { observed, .. } => request.observed_object = Some((*observed).clone()),
+        Question::Aggregate { items, .. } => {
+            request.aggregated_status = items
+                .iter()
+                .map(|item| AggregatedStatusItem {
+                    cluster_name: item.cluster.into(),
+                    status: item.status.cloned(),
+                    applied: item.applied,
+                    applied_message: item.message.into(),
+                    health: item.health,
+                })
+                .collect();
+        }
+        _ => {}
+    }
+    request
+}
+
+/// The body of a call: the question under this id.
+#[must_use]
+pub fn body(call: &Call, uid: &str) -> ResourceInterpreterContext {
+    let request = ResourceInterpreterRequest { uid: uid.to_owned(), ..call.request.clone() };
+    ResourceInterpreterContext { request: Some(request), ..ResourceInterpreterContext::default() }
+}
+
+/// The response in the body of an answer to the question of this id.
+///
+/// # Errors
+/// If there is none, or it answers another question.
+pub fn decode(body: &[u8], uid: &str) -> Called {
+    let context: ResourceInterpreterContext = serde_json::from_slice(body)
+        .map_err(|error| format!("its answer is no ResourceInterpreterContext: {error}"))?;
+    let response = context.response.ok_or("its answer has no response")?;
+    if response.uid != uid {
+        return Err(format!("it answered question {:?}, asked was {uid:?}", response.uid));
+    }
+    Ok(response)
+}
+
+/// What a response says to a question; `Err` says why it can't be used.
+///
+/// # Errors
+/// If the webhook refused, or a field that the operation needs is missing or misshapen.
+pub fn read(question: &Question<'_>, response: &ResourceInterpreterResponse) -> Result<Reply, String> {
+    if !response.successful {
+        let Some(status) = &response.status else {
+            return Err("it answered without success and gave no status".into());
+        };
+        return Err(format!("it answered {}: {}", status.code, status.message));
+    }
+    match question {
+        Question::Replicas { .. } => {
+            let replicas = response.replicas.ok_or("its answer has no replicas")?;
+            if replicas < 0 {
+                return Err(format!("its answer has {replicas} replicas"));
+            }
+            Ok(Reply::Replicas(Replicas { replicas, requirements: response.replica_requirements.clone() }))
+        }
+        Question::Components { .. } => Ok(Reply::Components(response.components.clone())),
+        Question::Revise { .. } | Question::Retain { .. } | Question::Aggregate { .. } => {
+            let object = patched(question.object(), response)?;
+            checked_object(question.object(), &object)?;
+            Ok(Reply::Object(object))
+        }
+        Question::Status { .. } => match &response.raw_status {
+            Some(status) => Ok(Reply::Status(Some(status.clone()).filter(|status| !status.is_null()))),
+            None => Err("its answer has no rawStatus".into()),
+        },
+        Question::Health { .. } => match response.healthy {
+            Some(healthy) => Ok(Reply::Health(if healthy { Health::Healthy } else { Health::Unhealthy })),
+            None => Err("its answer has no healthy".into()),
+        },
+        Question::Dependencies { .. } => {
+            let list = response.dependencies.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
+            Dependency::validated(list.map_err(|error| error.to_string())?).map(Reply::Dependencies)
+        }
+    }
+}
+
+fn patched(object: &Value, response: &ResourceInterpreterResponse) -> Result<Value, String> {
+    let patch = match (&response.patch, response.patch_type.as_deref().filter(|t| !t.is_empty())) {
+        (None, None) => return Ok(object.clone()),
+        (Some(patch), Some(JSON_PATCH)) => patch,
+        (Some(_), Some(other)) => return Err(format!("its patchType is {other:?}; only {JSON_PATCH} is known")),
+        (Some(_), None) => return Err("its answer has a patch and no patchType".into()),
+        (None, Some(_)) => return Err("its answer has a patchType and no patch".into()),
+    };
+    let operations: Value =
+        serde_json::from_slice(&patch.0).map_err(|error| format!("its patch is not JSON: {error}"))?;
+    let mut object = object.clone();
+    ironclad_patch::json_patch(&mut object, &operations).map_err(|error| format!("its patch: {error}"))?;
+    Ok(object)
+}
+
+/// What one decision asked of webhooks, and what they answered. It fills while the decision is run again and again, until
+/// nothing is open.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By what was asked.
+    answers: BTreeMap<String, Called>,
+    open: BTreeMap<String, Call>,
+}
+
+impl Asked {
+    pub(crate) fn reply(&self, call: Call, question: &Question<'_>) -> Result<Reply, InterpretError> {
+        let (webhook, operation) = (call.hook.key.clone(), question.operation());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = name(&call);
+        let said = match state.answers.get(&key) {
+            Some(Ok(response)) => read(question, response),
+            Some(Err(message)) => Err(message.clone()),
+            None => {
+                state.open.insert(key, call);
+                return Err(InterpretError::Open { webhook, operation });
+            }
+        };
+        said.map_err(|message| InterpretError::Webhook { webhook, operation, message })
+    }
+
+    pub(crate) fn take_open(&self) -> Vec<Call> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).open).into_values().collect()
+    }
+
+    pub(crate) fn answer(&self, call: &Call, called: Called) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).answers.insert(name(call), called);
+    }
+}
+
+/// A question by its content: the same one is asked once in a decision.
+fn name(call: &Call) -> String {
+    let request = serde_json::to_string(&call.request).unwrap_or_default();
+    format!("{} {request}", call.hook.key)
+}
+
+#[cfg(test)]
+mod tests;

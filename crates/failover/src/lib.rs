@@ -1,11 +1,16 @@
 //! Decisions on the health of clusters, their taints and their coming and going (failover.md).
 //!
 //! [`health`] turns probes into the status of a Cluster, [`membership`] gives a Cluster its execution space, its
-//! finalizer and its automatic taints, and takes them away when it leaves. The crate probes nothing itself.
+//! finalizer and its automatic taints, and takes them away when it leaves. [`depart`] is the one write by which a binding
+//! leaves a cluster, [`graceful`] says when the copy that is left may go. The crate probes nothing itself.
 
+pub mod depart;
 pub mod flags;
+pub mod graceful;
 pub mod health;
 pub mod membership;
+pub mod preserved;
+pub mod purge;
 pub mod taints;
 
 pub use flags::Flags;

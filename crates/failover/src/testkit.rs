@@ -4,7 +4,10 @@ use ironclad_api::{
     Taint, Time,
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
     conditions::{self, cluster::READY},
+    eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED},
     finalizers::CLUSTER_CONTROLLER,
+    policy::PurgeMode,
+    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
 use jiff::Timestamp;
 
@@ -35,8 +38,44 @@ pub(crate) fn apis(group_versions: &[&str]) -> Vec<APIEnablement> {
     group_versions.iter().map(one).collect()
 }
 
+<<<<<<< HEAD
 /// A taint without a value, added at this second.
 pub(crate) fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
     let time_added = added.map(|second| Time(at(second)));
     Taint { key: key.to_owned(), effect: effect.to_owned(), value: None, time_added }
+=======
+/// A binding's spec with this result and these tasks.
+pub(crate) fn spec(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>) -> ResourceBindingSpec {
+    let target = |(name, replicas): &(&str, i32)| TargetCluster {
+        name: (*name).to_owned(),
+        replicas: *replicas,
+        components: Vec::new(),
+    };
+    let clusters: Vec<_> = result.iter().map(target).collect();
+    let replicas = clusters.iter().map(|target| target.replicas).sum();
+    ResourceBindingSpec { clusters, replicas, graceful_eviction_tasks: tasks, ..ResourceBindingSpec::default() }
+}
+
+/// A task that has begun at second 0, caused by a taint.
+pub(crate) fn task(from: &str) -> GracefulEvictionTask {
+    GracefulEvictionTask {
+        from_cluster: from.to_owned(),
+        purge_mode: Some(PurgeMode::Gracefully),
+        reason: TAINT_UNTOLERATED.to_owned(),
+        producer: PRODUCER_TAINT_MANAGER.to_owned(),
+        creation_timestamp: Some(Time(at(0))),
+        ..GracefulEvictionTask::default()
+    }
+}
+
+/// What a cluster tells of its copy: applied, with this health and this many ready replicas.
+pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> AggregatedStatusItem {
+    AggregatedStatusItem {
+        cluster_name: cluster.to_owned(),
+        status: Some(serde_json::json!({ "readyReplicas": ready })),
+        applied: true,
+        applied_message: String::new(),
+        health: Some(health),
+    }
+>>>>>>> 04b1146 (Decide which copies that are left may go, and write down how a cluster is left)
 }

@@ -4,6 +4,7 @@
 //! own enum in a file of its own; [`Because`] joins them.
 
 pub mod health;
+pub mod migration;
 pub mod propagation;
 pub mod schedule;
 
@@ -35,6 +36,8 @@ pub enum Because {
     Schedule(schedule::Reason),
     /// What a cluster's health is, and what follows from it.
     Health(health::Reason),
+    /// What becomes of copies that are left.
+    Migration(migration::Reason),
 }
 
 impl Because {
@@ -48,6 +51,7 @@ impl Because {
             Self::Propagation(reason) => reason.reason(),
             Self::Schedule(reason) => reason.reason(),
             Self::Health(reason) => reason.reason(),
+            Self::Migration(reason) => reason.reason(),
         }
     }
 }
@@ -70,6 +74,12 @@ impl From<health::Reason> for Because {
     }
 }
 
+impl From<migration::Reason> for Because {
+    fn from(reason: migration::Reason) -> Self {
+        Self::Migration(reason)
+    }
+}
+
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,6 +89,7 @@ impl fmt::Display for Because {
             Self::Propagation(reason) => reason.fmt(f),
             Self::Schedule(reason) => reason.fmt(f),
             Self::Health(reason) => reason.fmt(f),
+            Self::Migration(reason) => reason.fmt(f),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! The one write by which a binding leaves clusters: they go out of the schedule result, and a task each stands for what
+//! is still there (failover.md 6.7 step 7, 7.1, 7.7). Who leaves, and when, is decided elsewhere.
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    policy::PurgeMode,
+    work::{GracefulEvictionTask, ResourceBindingSpec},
+};
+use ironclad_fleet::ClusterName;
+use serde_json::{Value, json};
+
+/// Bytes of a task's message that the API takes.
+const MESSAGE_MAX: usize = 1_024;
+
+/// Why and how a cluster is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    /// How the old copy is treated.
+    pub purge_mode: PurgeMode,
+    /// One of `ironclad_api::eviction`, CamelCase and at most 32 characters.
+    pub reason: &'static str,
+    /// Who asks, of `ironclad_api::eviction`.
+    pub producer: &'static str,
+    /// For people; what is longer than 1,024 bytes is cut.
+    pub message: String,
+}
+
+/// The task that stands for a copy that is left. Its `creationTimestamp` is the graceful eviction controller's to set.
+#[must_use]
+pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> GracefulEvictionTask {
+    let replicas = spec.target(&from.0).map(|target| target.replicas).filter(|replicas| *replicas > 0);
+    GracefulEvictionTask {
+        from_cluster: from.to_string(),
+        purge_mode: Some(why.purge_mode),
+        replicas,
+        reason: why.reason.to_owned(),
+        message: cut(&why.message),
+        producer: why.producer.to_owned(),
+        ..GracefulEvictionTask::default()
+    }
+}
+
+/// The merge patch of the binding. A cluster that has a task already leaves the result and gets no second one; clusters
+/// that are in no result are left alone. `None` if nothing would change.
+#[must_use]
+pub fn patch(spec: &ResourceBindingSpec, tasks: &[GracefulEvictionTask]) -> Option<Value> {
+    let left: BTreeSet<&str> = tasks.iter().map(|task| task.from_cluster.as_str()).collect();
+    let stay: Vec<_> = spec.clusters.iter().filter(|target| !left.contains(target.name.as_str())).collect();
+    if stay.len() == spec.clusters.len() {
+        return None;
+    }
+    let mut list: Vec<&GracefulEvictionTask> = spec.graceful_eviction_tasks.iter().collect();
+    for task in tasks.iter().filter(|task| spec.target(&task.from_cluster).is_some()) {
+        if !list.iter().any(|standing| standing.from_cluster == task.from_cluster) {
+            list.push(task);
+        }
+    }
+    let clusters = if stay.is_empty() { Value::Null } else { json!(stay) };
+    Some(json!({ "spec": { "clusters": clusters, "gracefulEvictionTasks": list } }))
+}
+
+/// The merge patch that replaces the task list alone.
+pub(crate) fn tasks_patch(tasks: &[GracefulEvictionTask]) -> Value {
+    let tasks = if tasks.is_empty() { Value::Null } else { json!(tasks) };
+    json!({ "spec": { "gracefulEvictionTasks": tasks } })
+}
+
+fn cut(message: &str) -> String {
+    if message.len() <= MESSAGE_MAX {
+        return message.to_owned();
+    }
+    let end = (0..=MESSAGE_MAX - 3).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED};
+
+    use super::*;
+    use crate::testkit::{spec, task as standing};
+
+    fn why() -> Why {
+        Why {
+            purge_mode: PurgeMode::Gracefully,
+            reason: TAINT_UNTOLERATED,
+            producer: PRODUCER_TAINT_MANAGER,
+            message: "because".into(),
+        }
+    }
+
+    #[test]
+    fn who_leaves_and_what_stands_for_it() {
+        let full = spec(&[("m1", 2), ("m2", 1)], vec![]);
+        let left = task(&full, &"m1".into(), &why());
+        assert_eq!(left.replicas, Some(2), "the replicas that it had");
+        assert_eq!(left.creation_timestamp, None);
+        let patch_of = |spec: &ResourceBindingSpec, names: &[&str]| {
+            let tasks: Vec<_> = names.iter().map(|name| task(spec, &(*name).into(), &why())).collect();
+            let object = json!({ "spec": spec });
+            let mut after = object.clone();
+            let patch = patch(spec, &tasks)?;
+            for (field, value) in patch["spec"].as_object().unwrap() {
+                match value {
+                    Value::Null => drop(after["spec"].as_object_mut().unwrap().remove(field)),
+                    _ => after["spec"][field] = value.clone(),
+                }
+            }
+            let after: ResourceBindingSpec = serde_json::from_value(after["spec"].clone()).unwrap();
+            let names = after.clusters.iter().map(|t| t.name.clone()).collect::<Vec<_>>().join(",");
+            let tasks = after.graceful_eviction_tasks.iter().map(|t| t.from_cluster.clone()).collect::<Vec<_>>();
+            Some((names, tasks.join(","), after.graceful_eviction_tasks))
+        };
+        for (name, before, leaving, want) in [
+            ("one of two leaves", full.clone(), &["m1"][..], Some(("m2", "m1"))),
+            ("both leave in one write, in their order", full.clone(), &["m2", "m1"], Some(("", "m2,m1"))),
+            ("it is not there", full, &["m9"], None),
+            (
+                "a task stands already and the cluster came back: no second one (B56)",
+                spec(&[("m1", 2), ("m2", 1)], vec![standing("m1")]),
+                &["m1"],
+                Some(("m2", "m1")),
+            ),
+            (
+                "tasks keep the order of their creation",
+                spec(&[("m1", 2), ("m2", 1)], vec![standing("m3")]),
+                &["m1"],
+                Some(("m2", "m3,m1")),
+            ),
+        ] {
+            let got = patch_of(&before, leaving);
+            assert_eq!(got.as_ref().map(|(a, b, _)| (a.as_str(), b.as_str())), want, "{name}");
+        }
+        let (_, _, tasks) = patch_of(&spec(&[("m1", 2)], vec![standing("m1")]), &["m1"]).unwrap();
+        assert_eq!(tasks, [standing("m1")], "the standing task is as it was");
+        let none = task(&spec(&[("m1", 0)], vec![]), &"m1".into(), &why());
+        assert_eq!(none.replicas, None, "what has no replicas says nothing of them");
+    }
+
+    #[test]
+    fn messages_fit() {
+        let long = Why { message: "ä".repeat(1_000), ..why() };
+        let task = task(&spec(&[("m1", 1)], vec![]), &"m1".into(), &long);
+        assert!(task.message.len() <= 1_024 && task.message.ends_with("ä..."), "{}", task.message.len());
+    }
+}

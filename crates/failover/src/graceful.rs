@@ -1,0 +1,183 @@
+//! Which copies that are being left may go now, and when to look again (failover.md 7).
+//!
+//! A copy goes when it is a target again, when its replacements are healthy, or when the user's own
+//! `gracePeriodSeconds` ran out. While nothing is placed anywhere it stays, however long: it may be the only one (7.6).
+//! This decides on tasks alone: the Work of a task that ended is an orphan, and goes by the binding's own decision.
+
+mod plugins;
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    Time,
+    eviction::BINDING_PREEMPTED,
+    events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED,
+    work::{AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
+};
+use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin};
+
+use crate::depart;
+
+/// What is seen of one binding.
+#[derive(Debug, Clone)]
+pub struct Seen<'a> {
+    /// The binding, for events.
+    pub about: ObjectReference,
+    /// Its spec.
+    pub spec: &'a ResourceBindingSpec,
+    /// Its generation.
+    pub generation: i64,
+    /// `status.schedulerObservedGeneration`.
+    pub scheduler_observed: i64,
+    /// `status.aggregatedStatus`.
+    pub status: &'a [AggregatedStatusItem],
+    /// The clusters of the result and of the status that are not Ready, or not there.
+    pub not_ready: &'a BTreeSet<ClusterName>,
+    /// `--evict-plugins`.
+    pub plugins: &'a Plugins,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A merge patch of the binding's task list, on the version seen.
+    Tasks {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Tell people.
+    Event(Event),
+}
+
+/// What a turn comes to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a decision that nobody applies changes nothing"]
+pub struct Decision {
+    /// What is written, and for every task why it stays or ends.
+    pub plan: Plan<Effect>,
+    /// The tasks that end, with what let them.
+    pub cleared: Vec<Cleared>,
+    /// When a grace period ends, if one is running.
+    pub next: Option<Timestamp>,
+}
+
+/// A task that ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cleared {
+    /// The task.
+    pub task: GracefulEvictionTask,
+    /// The plugin or rule, as metrics name it.
+    pub by: &'static str,
+}
+
+/// Assesses every task of a binding on its own. `now` is in whole seconds.
+pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
+    let mut decision = Decision { plan: Plan::default(), cleared: Vec::new(), next: None };
+    let mut kept = Vec::new();
+    let mut changed = false;
+    for task in &seen.spec.graceful_eviction_tasks {
+        let from = ClusterName::from(task.from_cluster.as_str());
+        match assess(task, &from, seen, now) {
+            Verdict::Begin => {
+                changed = true;
+                let grace = task.grace_period_seconds.map(|s| deadline(now, s));
+                decision.next = earlier(decision.next, grace);
+                kept.push(GracefulEvictionTask { creation_timestamp: Some(Time(now)), ..task.clone() });
+                decision.plan.note(Reason::TaskBegins { from }.into());
+            }
+            Verdict::Keep { until, because } => {
+                decision.next = earlier(decision.next, until);
+                kept.push(task.clone());
+                decision.plan.note(because.into());
+            }
+            Verdict::Clear { by, because } => {
+                changed = true;
+                decision.cleared.push(Cleared { task: task.clone(), by });
+                decision.plan.note(because.into());
+            }
+        }
+    }
+    if changed {
+        decision.plan.effects.push(Effect::Tasks { patch: depart::tasks_patch(&kept) });
+    }
+    for cleared in &decision.cleared {
+        let message = format!("Evict from cluster {} succeed. Its task ended by {}.", cleared.task.from_cluster, cleared.by);
+        for about in [&seen.about, &seen.spec.resource] {
+            let event = Event::normal(about.clone(), EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone());
+            decision.plan.effects.push(Effect::Event(event));
+        }
+    }
+    decision
+}
+
+enum Verdict {
+    Begin,
+    Keep { until: Option<Timestamp>, because: Reason },
+    Clear { by: &'static str, because: Reason },
+}
+
+/// The steps of 7.3, in order.
+fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now: Timestamp) -> Verdict {
+    let from = || from.clone();
+    let Some(begun) = &task.creation_timestamp else { return Verdict::Begin };
+    let grace = task.grace_period_seconds.map(|seconds| deadline(begun.0, seconds));
+    let grace_over = grace.is_some_and(|until| now >= until);
+    match task.suppress_deletion {
+        Some(true) => return Verdict::Keep { until: None, because: Reason::Suppressed { from: from() } },
+        Some(false) => return Verdict::Clear { by: "suppressDeletion", because: Reason::Released { from: from() } },
+        None => {}
+    }
+    let placement = seen.plugins.iter().filter(|plugin| !plugin.needs_current_result());
+    if let Some(by) = passing(placement, task, seen) {
+        return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
+    }
+    // Its Work is gone already, so no copy is at stake.
+    if task.reason == BINDING_PREEMPTED && grace_over {
+        return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
+    }
+    if seen.scheduler_observed != seen.generation {
+        return Verdict::Keep { until: running(grace, now), because: Reason::SchedulerLags { from: from() } };
+    }
+    if seen.spec.clusters.is_empty() {
+        return Verdict::Keep { until: running(grace, now), because: Reason::ResultEmpty { from: from() } };
+    }
+    let health = seen.plugins.iter().filter(|plugin| plugin.needs_current_result());
+    if let Some(by) = passing(health, task, seen) {
+        return Verdict::Clear { by, because: Reason::Cleared { from: from(), by } };
+    }
+    if grace_over {
+        return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
+    }
+    Verdict::Keep { until: grace, because: Reason::ReplacementNotReady { from: from(), until: grace } }
+}
+
+/// What cleared a task, in metrics and events, if it was its own grace period.
+const GRACE_PERIOD: &str = "gracePeriodSeconds";
+
+fn passing<'a>(
+    mut plugins: impl Iterator<Item = &'a dyn Plugin>,
+    task: &GracefulEvictionTask,
+    seen: &Seen<'_>,
+) -> Option<&'static str> {
+    plugins.find(|plugin| plugin.can_clear(task, seen)).map(Plugin::name)
+}
+
+fn deadline(begun: Timestamp, seconds: i32) -> Timestamp {
+    begun.saturating_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
+}
+
+/// A deadline that is past wakes nobody: an event has to come first.
+fn running(grace: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    grace.filter(|until| *until > now)
+}
+
+fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
+}
+
+#[cfg(test)]
+mod tests;

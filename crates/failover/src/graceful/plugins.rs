@@ -1,0 +1,148 @@
+//! What lets a task end: a small registry, of which `--evict-plugins` chooses (failover.md 7.4).
+
+use ironclad_api::work::{GracefulEvictionTask, ResourceHealth, TargetCluster};
+use ironclad_fleet::ClusterName;
+use serde_json::Value;
+
+use super::Seen;
+
+/// A rule that can let a task end. Pure: it looks at nothing but the task and the binding.
+pub trait Plugin: std::fmt::Debug + Sync {
+    /// Its name in `--evict-plugins`.
+    fn name(&self) -> &'static str;
+
+    /// Whether it judges the result, which then must be a current one that is not empty.
+    fn needs_current_result(&self) -> bool;
+
+    /// Whether the copy that the task stands for may go.
+    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool;
+}
+
+/// Name of the plugin that waits until every new copy is healthy.
+pub const RESOURCE_HEALTH: &str = "ResourceHealth";
+/// Name of the plugin that ends a task whose cluster is a target again.
+pub const CLUSTER_IN_SCHEDULE_RESULT: &str = "ClusterInScheduleResult";
+
+static REGISTRY: [&dyn Plugin; 2] = [&EveryCopyHealthy, &TargetAgain];
+
+/// Which plugins are asked, in the order of the registry. Any one that passes ends a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plugins([bool; REGISTRY.len()]);
+
+/// A name in `--evict-plugins` that no plugin has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown evict plugin {0:?}")]
+pub struct UnknownPlugin(pub String);
+
+impl Default for Plugins {
+    /// `ResourceHealth,ClusterInScheduleResult`.
+    fn default() -> Self {
+        Self([true; REGISTRY.len()])
+    }
+}
+
+impl Plugins {
+    /// Reads the list of the flag: names, `*` for all, and `-Name` to leave one out of what the list names otherwise.
+    ///
+    /// # Errors
+    /// If a name is of no plugin.
+    pub fn parse<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownPlugin> {
+        let mut enabled = [false; REGISTRY.len()];
+        let mut disabled = [false; REGISTRY.len()];
+        for entry in list.into_iter().map(str::trim).filter(|entry| !entry.is_empty()) {
+            let (set, name) = match entry.strip_prefix('-') {
+                Some(name) => (&mut disabled, name),
+                None => (&mut enabled, entry),
+            };
+            if entry == "*" {
+                *set = [true; REGISTRY.len()];
+                continue;
+            }
+            let place = REGISTRY.iter().position(|plugin| plugin.name() == name);
+            set[place.ok_or_else(|| UnknownPlugin(name.to_owned()))?] = true;
+        }
+        Ok(Self(std::array::from_fn(|i| enabled[i] && !disabled[i])))
+    }
+
+    /// The enabled plugins.
+    pub fn iter(&self) -> impl Iterator<Item = &'static dyn Plugin> + use<> {
+        let enabled = self.0;
+        REGISTRY.into_iter().zip(enabled).filter(|(_, enabled)| *enabled).map(|(plugin, _)| plugin)
+    }
+
+    /// Their names, for the line at the start.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.iter().map(Plugin::name).collect()
+    }
+
+    /// What an operator must be told of this choice.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.names().contains(&CLUSTER_IN_SCHEDULE_RESULT) {
+            warnings.push(format!(
+                "--evict-plugins leaves out {CLUSTER_IN_SCHEDULE_RESULT}: a workload that is scheduled back to the \
+                 cluster it left keeps its eviction task until every copy is healthy"
+            ));
+        }
+        if self.names().is_empty() {
+            warnings.push("--evict-plugins is empty: only grace periods and people end evictions".to_owned());
+        }
+        warnings
+    }
+}
+
+/// Every cluster of the result has an applied, healthy copy with as many ready replicas as it was given (IR-29).
+#[derive(Debug)]
+struct EveryCopyHealthy;
+
+impl Plugin for EveryCopyHealthy {
+    fn name(&self) -> &'static str {
+        RESOURCE_HEALTH
+    }
+
+    fn needs_current_result(&self) -> bool {
+        true
+    }
+
+    fn can_clear(&self, _: &GracefulEvictionTask, binding: &Seen<'_>) -> bool {
+        let targets = &binding.spec.clusters;
+        !targets.is_empty() && targets.iter().all(|target| is_healthy(target, binding))
+    }
+}
+
+fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
+    // What a cluster said before it was lost says nothing of now.
+    if binding.not_ready.contains(&ClusterName::from(target.name.as_str())) {
+        return false;
+    }
+    let Some(line) = binding.status.iter().find(|line| line.cluster_name == target.name) else { return false };
+    let ready = line.status.as_ref().and_then(ready_replicas);
+    line.applied
+        && line.health == Some(ResourceHealth::Healthy)
+        && ready.is_none_or(|ready| ready >= i64::from(target.replicas))
+}
+
+/// The ready replicas that a status tells, if its kind counts them.
+fn ready_replicas(status: &Value) -> Option<i64> {
+    status.get("readyReplicas").and_then(Value::as_i64)
+}
+
+/// The cluster that the task leaves is a target again, so its copy is wanted (IR-28).
+#[derive(Debug)]
+struct TargetAgain;
+
+impl Plugin for TargetAgain {
+    fn name(&self) -> &'static str {
+        CLUSTER_IN_SCHEDULE_RESULT
+    }
+
+    fn needs_current_result(&self) -> bool {
+        false
+    }
+
+    fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool {
+        binding.spec.target(&task.from_cluster).is_some()
+    }
+}

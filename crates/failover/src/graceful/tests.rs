@@ -1,0 +1,307 @@
+use ironclad_api::{
+    policy::PurgeMode,
+    work::ResourceHealth::{Healthy, Unhealthy, Unknown},
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testkit::{at, line, spec, task};
+
+/// A binding that the scheduler has looked at.
+struct Case {
+    spec: ResourceBindingSpec,
+    status: Vec<AggregatedStatusItem>,
+    lags: bool,
+    not_ready: BTreeSet<ClusterName>,
+    plugins: Plugins,
+}
+
+fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
+    let (spec, not_ready) = (spec(result, tasks), BTreeSet::new());
+    Case { spec, status, lags: false, not_ready, plugins: Plugins::default() }
+}
+
+impl Case {
+    fn lagging(self) -> Self {
+        Self { lags: true, ..self }
+    }
+
+    fn without(self, cluster: &str) -> Self {
+        Self { not_ready: [cluster.into()].into(), ..self }
+    }
+
+    fn plugins(self, list: &str) -> Self {
+        Self { plugins: Plugins::parse(list.split(',')).unwrap(), ..self }
+    }
+
+    fn decide(&self, now: i64) -> Decision {
+        let about = ObjectReference { kind: "ResourceBinding".into(), ..ObjectReference::default() };
+        let seen = Seen {
+            about,
+            spec: &self.spec,
+            generation: 5,
+            scheduler_observed: if self.lags { 4 } else { 5 },
+            status: &self.status,
+            not_ready: &self.not_ready,
+            plugins: &self.plugins,
+        };
+        decide(&seen, at(now))
+    }
+
+    /// `keep`, `keep until N`, `stamp` or `clear by X`, of the only task.
+    fn verdict(&self, now: i64) -> String {
+        let decision = self.decide(now);
+        let until = decision.next.map_or(String::new(), |at| format!(" until {}", at.as_second()));
+        match decision.cleared.first() {
+            Some(cleared) => format!("clear by {}", cleared.by),
+            None if decision.plan.is_quiet() => format!("keep{until}"),
+            None => format!("stamp{until}"),
+        }
+    }
+}
+
+fn grace(task: GracefulEvictionTask, seconds: i32) -> GracefulEvictionTask {
+    GracefulEvictionTask { grace_period_seconds: Some(seconds), ..task }
+}
+
+fn suppressed(task: GracefulEvictionTask, suppress: bool) -> GracefulEvictionTask {
+    GracefulEvictionTask { suppress_deletion: Some(suppress), ..task }
+}
+
+fn new(task: GracefulEvictionTask) -> GracefulEvictionTask {
+    GracefulEvictionTask { creation_timestamp: None, ..task }
+}
+
+fn preempted(task: GracefulEvictionTask) -> GracefulEvictionTask {
+    let reason = BINDING_PREEMPTED.to_owned();
+    GracefulEvictionTask { reason, purge_mode: Some(PurgeMode::Directly), ..grace(task, 60) }
+}
+
+#[test]
+fn verdicts_in_the_order_of_the_assessment() {
+    let well = || vec![line("m2", Healthy, 2)];
+    let ill = || vec![line("m2", Unhealthy, 0)];
+    let on = |task, status| case(&[("m2", 2)], vec![task], status);
+    let m1 = || task("m1");
+    let applied = |applied| AggregatedStatusItem { applied, ..line("m2", Healthy, 2) };
+    let plain = || AggregatedStatusItem { status: None, ..line("m2", Healthy, 0) };
+    for (name, case, now, want) in [
+        ("1: a new task is stamped first", on(new(m1()), well()), 0, "stamp"),
+        ("1: and wakes at its grace period's end", on(new(grace(m1(), 600)), ill()), 7, "stamp until 607"),
+        ("2: a person keeps it, healthy or not", on(suppressed(m1(), true), well()), 1_000_000, "keep"),
+        ("2: a person lets it go", on(suppressed(m1(), false), ill()), 1, "clear by suppressDeletion"),
+        (
+            "2: even while the result is empty",
+            case(&[], vec![suppressed(m1(), false)], vec![]),
+            1,
+            "clear by suppressDeletion",
+        ),
+        (
+            "3: a target again, whatever its health",
+            case(&[("m1", 2)], vec![m1()], vec![]).lagging(),
+            1,
+            "clear by ClusterInScheduleResult",
+        ),
+        ("3: preempted, one second before", case(&[], vec![preempted(m1())], vec![]), 59, "keep until 60"),
+        (
+            "3: preempted, grace over, empty result",
+            case(&[], vec![preempted(m1())], vec![]),
+            60,
+            "clear by gracePeriodSeconds",
+        ),
+        (
+            "3: preempted, grace over, scheduler behind",
+            case(&[], vec![preempted(m1())], vec![]).lagging(),
+            60,
+            "clear by gracePeriodSeconds",
+        ),
+        ("4: the scheduler is behind: the health is of an older result", on(m1(), well()).lagging(), 1, "keep"),
+        ("4: grace over, the scheduler is behind", on(grace(m1(), 60), ill()).lagging(), 600, "keep"),
+        ("5: nothing is placed: the only copy stays", case(&[], vec![m1()], vec![]), 86_400, "keep"),
+        ("5: all of no clusters are healthy is no health", case(&[], vec![m1()], well()), 1, "keep"),
+        ("5: grace does not end the only copy", case(&[], vec![grace(m1(), 600)], vec![]), 601, "keep"),
+        ("6: every new copy is healthy (B28)", on(m1(), well()), 20, "clear by ResourceHealth"),
+        ("6: not healthy: no time ends it (B29)", on(m1(), ill()), 660, "keep"),
+        ("6: unknown is not healthy", on(m1(), vec![line("m2", Unknown, 2)]), 660, "keep"),
+        ("6: not told of yet", on(m1(), vec![]), 660, "keep"),
+        ("6: told of by others only", on(m1(), vec![line("m1", Healthy, 2)]), 660, "keep"),
+        (
+            "6: all must be healthy",
+            case(&[("m2", 1), ("m3", 1)], vec![m1()], vec![line("m2", Healthy, 1), line("m3", Unhealthy, 0)]),
+            1,
+            "keep",
+        ),
+        ("6: healthy in a cluster that is lost is stale (IR-29)", on(m1(), well()).without("m2"), 1, "keep"),
+        ("6: healthy, but not applied (IR-29)", on(m1(), vec![applied(false)]), 1, "keep"),
+        ("6: fewer ready replicas than assigned (IR-29)", on(m1(), vec![line("m2", Healthy, 1)]), 1, "keep"),
+        ("6: a kind that counts none ends too (#4951)", on(m1(), vec![plain()]), 1, "clear by ResourceHealth"),
+        ("7: grace, one second before", on(grace(m1(), 600), ill()), 599, "keep until 600"),
+        ("7: grace over (B59)", on(grace(m1(), 600), ill()), 600, "clear by gracePeriodSeconds"),
+        ("7: healthy within the grace period", on(grace(m1(), 600), well()), 30, "clear by ResourceHealth"),
+        ("8: no grace of its own: no wake-up", on(m1(), ill()), 86_400, "keep"),
+        ("plugin off: health ends nothing", on(m1(), well()).plugins("ClusterInScheduleResult"), 1, "keep"),
+        (
+            "plugin off: being a target again ends nothing",
+            case(&[("m1", 1)], vec![m1()], vec![line("m1", Unhealthy, 0)]).plugins("ResourceHealth"),
+            1,
+            "keep",
+        ),
+    ] {
+        assert_eq!(case.verdict(now), want, "{name}");
+    }
+}
+
+#[test]
+fn every_task_is_judged_on_its_own() {
+    let ill = vec![line("m4", Unhealthy, 0)];
+    let tasks = vec![grace(task("m1"), 60), task("m2"), grace(task("m3"), 300), suppressed(task("m5"), true)];
+    let case = case(&[("m4", 1)], tasks, ill);
+    let decision = case.decide(100);
+    let cleared: Vec<_> = decision.cleared.iter().map(|c| c.task.from_cluster.as_str()).collect();
+    assert_eq!(cleared, ["m1"], "the grace period of one is not that of the next (#7184)");
+    assert_eq!(decision.next, Some(at(300)));
+    let Effect::Tasks { patch } = &decision.plan.effects[0] else { panic!("{:?}", decision.plan) };
+    let left: Vec<_> =
+        patch["spec"]["gracefulEvictionTasks"].as_array().unwrap().iter().map(|t| &t["fromCluster"]).collect();
+    assert_eq!(left, ["m2", "m3", "m5"], "in the order of their creation");
+    assert_eq!(patch["spec"].as_object().unwrap().len(), 1, "the task list and nothing else");
+}
+
+#[test]
+fn the_end_of_a_task_is_told_on_binding_and_template() {
+    let mut case = case(&[("m2", 1)], vec![task("m1")], vec![line("m2", Healthy, 1)]);
+    case.spec.resource.kind = "Deployment".into();
+    let decision = case.decide(1);
+    let told: Vec<_> = decision
+        .plan
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Event(event) => Some((event.about.kind.as_str(), event.reason, event.message.as_str())),
+            Effect::Tasks { .. } => None,
+        })
+        .collect();
+    let text = "Evict from cluster m1 succeed. Its task ended by ResourceHealth.";
+    assert_eq!(
+        told,
+        [
+            ("ResourceBinding", "EvictWorkloadFromClusterSucceed", text),
+            ("Deployment", "EvictWorkloadFromClusterSucceed", text),
+        ]
+    );
+    assert!(matches!(&decision.plan.effects[0], Effect::Tasks { patch } if patch["spec"]["gracefulEvictionTasks"].is_null()));
+}
+
+#[test]
+fn lists_of_plugins() {
+    let all = ["ResourceHealth", "ClusterInScheduleResult"];
+    for (list, want) in [
+        ("ResourceHealth,ClusterInScheduleResult", Ok(&all[..])),
+        ("*", Ok(&all[..])),
+        ("*,-ResourceHealth", Ok(&all[1..])),
+        ("-ResourceHealth,*", Ok(&all[1..])),
+        ("ResourceHealth", Ok(&all[..1])),
+        (" ResourceHealth , -ResourceHealth", Ok(&[][..])),
+        ("", Ok(&[][..])),
+        ("EndpointSlices", Err("unknown evict plugin \"EndpointSlices\"")),
+        ("*,-Nothing", Err("unknown evict plugin \"Nothing\"")),
+    ] {
+        let got = Plugins::parse(list.split(',')).map(|plugins| plugins.names()).map_err(|error| error.to_string());
+        assert_eq!(got, want.map(<[_]>::to_vec).map_err(ToOwned::to_owned), "{list}");
+    }
+    assert_eq!(Plugins::default().names(), all);
+    assert!(Plugins::default().warnings().is_empty());
+    let off = Plugins::parse(["ResourceHealth"]).unwrap().warnings();
+    assert!(off.len() == 1 && off[0].contains("leaves out ClusterInScheduleResult"), "{off:?}");
+}
+
+fn tasks() -> impl Strategy<Value = Vec<GracefulEvictionTask>> {
+    let one = (
+        prop::sample::select(vec!["m0", "m1", "m2"]),
+        prop::option::of(0_i64..100),
+        prop::option::of(1_i32..100),
+        prop::option::of(any::<bool>()),
+        any::<bool>(),
+    );
+    prop::collection::vec(one, 0..4).prop_map(|rows| {
+        let mut tasks: Vec<GracefulEvictionTask> = Vec::new();
+        for (from, begun, grace, suppress, preempted) in rows {
+            if tasks.iter().all(|t| t.from_cluster != from) {
+                let reason = if preempted { BINDING_PREEMPTED } else { "TaintUntolerated" };
+                tasks.push(GracefulEvictionTask {
+                    creation_timestamp: begun.map(|s| Time(at(s))),
+                    grace_period_seconds: grace.filter(|_| suppress.is_none()),
+                    suppress_deletion: suppress,
+                    reason: reason.into(),
+                    ..task(from)
+                });
+            }
+        }
+        tasks
+    })
+}
+
+fn lines() -> impl Strategy<Value = Vec<AggregatedStatusItem>> {
+    let told = (prop::sample::select(vec![Healthy, Unhealthy, Unknown]), 0_i64..4, any::<bool>());
+    prop::collection::btree_map(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), told, 0..4).prop_map(|rows| {
+        rows.into_iter().map(|(name, (h, n, applied))| AggregatedStatusItem { applied, ..line(name, h, n) }).collect()
+    })
+}
+
+proptest! {
+    /// Invariants 17, 22 and 23, and the idempotence of the decision.
+    #[test]
+    fn no_copy_goes_too_early_and_none_stays_for_ever(
+        tasks in tasks(), status in lines(), lags in any::<bool>(),
+        result in prop::collection::btree_map(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), 0_i32..4, 0..3),
+        lost in prop::collection::btree_set(prop::sample::select(vec!["m0", "m1", "m2", "m3"]), 0..2), now in 100_i64..300,
+    ) {
+        let result: Vec<(&str, i32)> = result.into_iter().collect();
+        let mut case = case(&result, tasks, status);
+        case.lags = lags;
+        case.not_ready = lost.iter().map(|name| ClusterName::from(*name)).collect();
+        let decision = case.decide(now);
+        let every_copy_healthy = !result.is_empty() && !lags && result.iter().all(|(name, replicas)| {
+            let line = case.status.iter().find(|l| l.cluster_name == *name);
+            !lost.contains(name) && line.is_some_and(|l| {
+                l.applied && l.health == Some(Healthy) && l.status.as_ref().unwrap()["readyReplicas"].as_i64() >= Some(i64::from(*replicas))
+            })
+        });
+        for Cleared { task, by } in &decision.cleared {
+            let over = task.grace_period_seconds.is_some_and(|s| task.creation_timestamp.as_ref().unwrap().0.as_second() + i64::from(s) <= now);
+            let back = case.spec.target(&task.from_cluster).is_some();
+            let allowed = task.suppress_deletion == Some(false)
+                || back
+                || (task.reason == BINDING_PREEMPTED && over)
+                || (!result.is_empty() && !lags && (every_copy_healthy || over));
+            prop_assert!(allowed, "{task:?} ended by {by}");
+            prop_assert!(task.creation_timestamp.is_some(), "a task is stamped before it ends");
+        }
+        if every_copy_healthy {
+            for task in &case.spec.graceful_eviction_tasks {
+                let gone = decision.cleared.iter().any(|c| c.task == *task);
+                prop_assert!(gone || task.suppress_deletion == Some(true) || task.creation_timestamp.is_none(), "{task:?} stays");
+            }
+        }
+        let wakes = decision.next.is_none_or(|next| next > at(now));
+        prop_assert!(wakes, "a wake-up that is past would never end");
+
+        let mut after = serde_json::to_value(&case.spec).unwrap();
+        for effect in &decision.plan.effects {
+            if let Effect::Tasks { patch } = effect {
+                after["gracefulEvictionTasks"] = match &patch["spec"]["gracefulEvictionTasks"] {
+                    Value::Null => serde_json::json!([]),
+                    list => list.clone(),
+                };
+            }
+        }
+        case.spec = serde_json::from_value(after).unwrap();
+        let again = case.decide(now);
+        let stamped = decision.plan.because.iter().any(|b| b.reason() == "TaskBegins");
+        prop_assert!(stamped || again.plan.is_quiet(), "{again:?}");
+        if stamped {
+            let more: Vec<_> = again.plan.because.iter().map(ironclad_fleet::Because::reason).collect();
+            prop_assert!(!more.contains(&"TaskBegins"), "stamped once: {more:?}");
+        }
+    }
+}

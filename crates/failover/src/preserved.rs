@@ -1,0 +1,209 @@
+//! The state that a new copy inherits of the one that is left: labels read from its status (failover.md 5.4).
+//!
+//! Collecting happens here, at the eviction; the labels are put on the new copy where Works are made.
+
+mod path;
+
+use ironclad_api::{
+    StringMap,
+    policy::StatePreservation,
+    work::{AggregatedStatusItem, GracefulEvictionTask},
+};
+use ironclad_fleet::ClusterName;
+
+pub use path::{JsonPath, PathError};
+
+/// Bytes of a label's value that the API takes.
+const LABEL_VALUE_MAX: usize = 63;
+
+/// Why the state can't be collected. There is no eviction then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PreserveError {
+    /// The cluster never told.
+    #[error("the application status has not yet been collected from Cluster({cluster})")]
+    NotCollected {
+        /// Which one.
+        cluster: ClusterName,
+    },
+    /// A rule's path can't be read, or leads nowhere in the status.
+    #[error("{path} of label {alias} in the status from Cluster({cluster})")]
+    Path {
+        /// The label.
+        alias: String,
+        /// The path.
+        path: String,
+        /// Whose status.
+        cluster: ClusterName,
+        /// What is wrong.
+        source: PathError,
+    },
+    /// A value that no label can have: the member would refuse the new copy.
+    #[error("the value {value:?} is not a legal value of label {alias}")]
+    NotALabel {
+        /// The label.
+        alias: String,
+        /// The value.
+        value: String,
+    },
+}
+
+/// Reads the rules from the status that `cluster` told last. Where the copy there cannot supply a label, it has the one
+/// that was meant for it: that of the task whose replacement it is, if that task has not ended (IR-19).
+///
+/// # Errors
+/// If a label has no legal value.
+pub fn collect(
+    rules: &StatePreservation,
+    cluster: &ClusterName,
+    status: &[AggregatedStatusItem],
+    previous: Option<&GracefulEvictionTask>,
+) -> Result<StringMap, PreserveError> {
+    let told = status.iter().find(|line| line.cluster_name == *cluster.0).and_then(|line| line.status.as_ref());
+    let inherited = |alias: &str| previous.and_then(|task| task.preserved_label_state.get(alias));
+    let mut state = StringMap::new();
+    for rule in &rules.rules {
+        let alias = &rule.alias_label_name;
+        let own = match told {
+            None => Err(PreserveError::NotCollected { cluster: cluster.clone() }),
+            Some(status) => JsonPath::parse(&rule.json_path).and_then(|path| path.render(status)).map_err(|source| {
+                let (alias, path) = (alias.clone(), rule.json_path.clone());
+                PreserveError::Path { alias, path, cluster: cluster.clone(), source }
+            }),
+        };
+        let own = own.and_then(|value| match is_label_value(&value) {
+            true => Ok(value),
+            false => Err(PreserveError::NotALabel { alias: alias.clone(), value }),
+        });
+        let supplied = own.as_ref().is_ok_and(|value| !value.is_empty());
+        let value = match inherited(alias) {
+            Some(inherited) if !supplied => inherited.clone(),
+            _ => own?,
+        };
+        state.insert(alias.clone(), value);
+    }
+    Ok(state)
+}
+
+/// A label value: empty, or up to 63 of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+fn is_label_value(value: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let end = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    value.len() <= LABEL_VALUE_MAX
+        && value.chars().all(inner)
+        && end(value.chars().next())
+        && end(value.chars().next_back())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use ironclad_api::{policy::StatePreservationRule, work::ResourceHealth};
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::{line, task};
+
+    fn rules(rows: &[(&str, &str)]) -> StatePreservation {
+        let rule = |(alias, path): &(&str, &str)| StatePreservationRule {
+            alias_label_name: (*alias).to_owned(),
+            json_path: (*path).to_owned(),
+        };
+        StatePreservation { rules: rows.iter().map(rule).collect() }
+    }
+
+    fn told(status: Option<Value>) -> Vec<AggregatedStatusItem> {
+        vec![AggregatedStatusItem { status, ..line("m1", ResourceHealth::Unhealthy, 0) }]
+    }
+
+    fn text(result: Result<StringMap, PreserveError>) -> Result<String, String> {
+        result
+            .map(|state| state.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(","))
+            .map_err(|e| e.source().map_or_else(|| e.to_string(), |source| format!("{e}: {source}")))
+    }
+
+    #[test]
+    fn what_is_read() {
+        let job = json!({"jobId": "a1-b2", "replicas": 3, "done": false, "text": "two words", "long": "x".repeat(64), "none": null});
+        for (name, rows, status, want) in [
+            ("a text", &[("id", "{.jobId}")][..], Some(job.clone()), Ok("id=a1-b2")),
+            ("a number", &[("n", "{ .replicas }")], Some(job.clone()), Ok("n=3")),
+            ("several, and a truth", &[("d", "{.done}"), ("id", "{.jobId}")], Some(job.clone()), Ok("d=false,id=a1-b2")),
+            ("no rules", &[], None, Ok("")),
+            (
+                "a missing key is an error",
+                &[("x", "{.nope}")],
+                Some(job.clone()),
+                Err("{.nope} of label x in the status from Cluster(m1): nope is not found"),
+            ),
+            (
+                "so is a null",
+                &[("x", "{.none}")],
+                Some(job.clone()),
+                Err("{.none} of label x in the status from Cluster(m1): none is not found"),
+            ),
+            (
+                "a path that can't be read",
+                &[("x", "{.jobId")],
+                Some(job.clone()),
+                Err("{.jobId of label x in the status from Cluster(m1): unclosed action"),
+            ),
+            (
+                "never collected",
+                &[("x", "{.jobId}")],
+                None,
+                Err("the application status has not yet been collected from Cluster(m1)"),
+            ),
+            (
+                "not a label's value (IR-18)",
+                &[("x", "{.text}")],
+                Some(job.clone()),
+                Err("the value \"two words\" is not a legal value of label x"),
+            ),
+        ] {
+            let got = text(collect(&rules(rows), &"m1".into(), &told(status), None));
+            assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
+        }
+        let long = collect(&rules(&[("x", "{.long}")]), &"m1".into(), &told(Some(job.clone())), None);
+        assert!(matches!(long, Err(PreserveError::NotALabel { .. })), "64 bytes are one too many");
+        let elsewhere = collect(&rules(&[("x", "{.jobId}")]), &"m2".into(), &told(Some(job)), None);
+        assert_eq!(elsewhere, Err(PreserveError::NotCollected { cluster: "m2".into() }), "of that cluster alone");
+    }
+
+    #[test]
+    fn a_copy_that_never_became_healthy_passes_on_what_it_was_given() {
+        let mut previous = task("m0");
+        previous.preserved_label_state = [("id".to_owned(), "from-m0".to_owned())].into();
+        let rules = rules(&[("id", "{.jobId}"), ("n", "{.n}")]);
+        for (name, status, want) in [
+            ("it supplies both", Some(json!({"jobId": "own", "n": 1})), Ok("id=own,n=1")),
+            ("it lacks one (IR-19)", Some(json!({"n": 1})), Ok("id=from-m0,n=1")),
+            ("an empty value is none", Some(json!({"jobId": "", "n": 1})), Ok("id=from-m0,n=1")),
+            ("it never told", None, Err("the application status has not yet been collected from Cluster(m1)")),
+        ] {
+            let got = text(collect(&rules, &"m1".into(), &told(status), Some(&previous)));
+            assert_eq!(got, want.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
+        }
+        let only = StatePreservation { rules: rules.rules[..1].to_vec() };
+        let got = text(collect(&only, &"m1".into(), &told(None), Some(&previous)));
+        assert_eq!(got, Ok("id=from-m0".to_owned()), "it never told, but what it was given suffices");
+    }
+
+    proptest! {
+        /// Invariant 35, the collecting half: what is kept is what the status says, and always legal.
+        #[test]
+        fn labels_are_what_the_status_says(value in "[a-zA-Z0-9._ -]{0,70}", other in any::<i64>()) {
+            let status = json!({"a": {"b": value}, "n": other});
+            let got = collect(&rules(&[("l", "{.a.b}"), ("n", "{.n}")]), &"m1".into(), &told(Some(status)), None);
+            match got {
+                Ok(state) => {
+                    prop_assert_eq!(&state["l"], &value);
+                    prop_assert_eq!(&state["n"], &other.to_string());
+                    prop_assert!(state.values().all(|v| is_label_value(v)));
+                }
+                Err(_) => prop_assert!(!is_label_value(&value) || !is_label_value(&other.to_string())),
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Reasons of the decisions on copies that are left: which go when, and which workloads leave a cluster because they fail
+//! there or because it is drained (failover.md 5, 7, 9.4).
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::ClusterName;
+
+/// What becomes of a copy, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all_fields = "camelCase")]
+pub enum Reason {
+    /// The task was seen for the first time: its clock starts.
+    TaskBegins {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// A person keeps the old copy.
+    Suppressed {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// A person lets the old copy go.
+    Released {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// A plugin lets the task end.
+    Cleared {
+        /// The cluster that is left.
+        from: ClusterName,
+        /// The plugin.
+        by: &'static str,
+    },
+    /// Its own grace period is over.
+    GraceEnded {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// The result is of an older spec than the binding's.
+    SchedulerLags {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// Nothing is placed anywhere: the old copy may be the only one.
+    ResultEmpty {
+        /// The cluster that is left.
+        from: ClusterName,
+    },
+    /// The new copies are not well yet.
+    ReplacementNotReady {
+        /// The cluster that is left.
+        from: ClusterName,
+        /// When the task's own grace period ends, if it has one.
+        until: Option<Timestamp>,
+    },
+    /// The workload does not ask for application failover, or nobody can judge its health.
+    NotWatched,
+    /// The workload is unhealthy, and is tolerated for a while.
+    UnhealthyTolerated {
+        /// Where.
+        cluster: ClusterName,
+        /// For how many seconds it has been unhealthy.
+        for_seconds: u64,
+        /// How many it takes.
+        of_seconds: u64,
+    },
+    /// The workload was unhealthy for too long and leaves.
+    UnhealthyTooLong {
+        /// Where.
+        cluster: ClusterName,
+    },
+    /// The workload was unhealthy for too long, but there is nothing that would take its place.
+    NoSubstitute {
+        /// Where.
+        cluster: ClusterName,
+    },
+    /// The state that the new copy shall inherit can't be read.
+    StateUnreadable {
+        /// Where.
+        cluster: ClusterName,
+        /// Why not.
+        error: String,
+    },
+    /// The drain moves the binding away.
+    Drains {
+        /// From where.
+        cluster: ClusterName,
+    },
+    /// The drain leaves the binding: it follows the bindings that it belongs to.
+    FollowsItsOwner,
+    /// The drain leaves the binding: it has nowhere to go.
+    NowhereToGo {
+        /// Why not.
+        why: String,
+    },
+    /// The drain leaves the binding: it was pinned.
+    Pinned {
+        /// By what.
+        by: &'static str,
+    },
+}
+
+impl Reason {
+    /// The CamelCase word that a condition or an event prints.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::TaskBegins { .. } => "TaskBegins",
+            Self::Suppressed { .. } => "DeletionSuppressed",
+            Self::Released { .. } => "DeletionReleased",
+            Self::Cleared { .. } => "TaskCleared",
+            Self::GraceEnded { .. } => "GracePeriodEnded",
+            Self::SchedulerLags { .. } => "SchedulerLags",
+            Self::ResultEmpty { .. } => "ResultEmpty",
+            Self::ReplacementNotReady { .. } => "ReplacementNotReady",
+            Self::NotWatched => "NotWatched",
+            Self::UnhealthyTolerated { .. } => "UnhealthyTolerated",
+            Self::UnhealthyTooLong { .. } => "UnhealthyTooLong",
+            Self::NoSubstitute { .. } => "NoSubstitute",
+            Self::StateUnreadable { .. } => "StateUnreadable",
+            Self::Drains { .. } => "Drains",
+            Self::FollowsItsOwner => "FollowsItsOwner",
+            Self::NowhereToGo { .. } => "NowhereToGo",
+            Self::Pinned { .. } => "Pinned",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TaskBegins { from } => write!(f, "the eviction from {from} begins"),
+            Self::Suppressed { from } => write!(f, "the copy in {from} stays until suppressDeletion is set to false"),
+            Self::Released { from } => write!(f, "suppressDeletion is false: the copy in {from} may go"),
+            Self::Cleared { from, by } => write!(f, "the copy in {from} is not needed as a reserve any more: {by}"),
+            Self::GraceEnded { from } => write!(f, "the grace period of the copy in {from} is over"),
+            Self::SchedulerLags { from } => {
+                write!(f, "the copy in {from} stays: the scheduler has not looked at the binding since it changed")
+            }
+            Self::ResultEmpty { from } => {
+                write!(f, "the copy in {from} stays: nothing is placed anywhere, it may be the only one")
+            }
+            Self::ReplacementNotReady { from, until: None } => {
+                write!(f, "the copy in {from} stays until every new one is healthy")
+            }
+            Self::ReplacementNotReady { from, until: Some(until) } => {
+                write!(f, "the copy in {from} stays until every new one is healthy, {until} at the latest")
+            }
+            Self::NotWatched => f.write_str("the workload's health does not move it"),
+            Self::UnhealthyTolerated { cluster, for_seconds, of_seconds } => {
+                write!(f, "unhealthy in {cluster} for {for_seconds} s, tolerated for {of_seconds} s")
+            }
+            Self::UnhealthyTooLong { cluster } => write!(f, "unhealthy in {cluster} for longer than tolerated"),
+            Self::NoSubstitute { cluster } => {
+                write!(f, "unhealthy in {cluster}, but it stays: no other cluster would take its place")
+            }
+            Self::StateUnreadable { cluster, error } => write!(f, "it stays in {cluster}: {error}"),
+            Self::Drains { cluster } => write!(f, "cluster {cluster} is drained"),
+            Self::FollowsItsOwner => f.write_str("it follows the workload that refers to it"),
+            Self::NowhereToGo { why } => write!(f, "nowhere to go: {why}"),
+            Self::Pinned { by } => write!(f, "pinned by {by}"),
+        }
+    }
+}

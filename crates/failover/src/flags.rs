@@ -7,7 +7,7 @@ use std::time::Duration;
 use ironclad_patch::FieldError;
 use serde_json::json;
 
-use crate::{health::Thresholds, taints::ByCondition};
+use crate::{graceful::Plugins, health::Thresholds, taints::ByCondition};
 
 /// All flags of failover.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,6 +18,8 @@ pub struct Flags {
     pub by_condition: ByCondition,
     /// Whether a ClusterTaintPolicy may add NoExecute: `--allow-no-execute-taint-policy`.
     pub no_execute_policy: NoExecutePolicy,
+    /// What ends eviction tasks: `--evict-plugins`.
+    pub evict_plugins: Plugins,
 }
 
 impl Flags {
@@ -30,7 +32,9 @@ impl Flags {
     /// What is odd about them, for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.health.warnings()
+        let mut warnings = self.health.warnings();
+        warnings.extend(self.evict_plugins.warnings());
+        warnings
     }
 }
 

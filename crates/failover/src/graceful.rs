@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     Time,
-    eviction::BINDING_PREEMPTED,
     events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED,
+    eviction::BINDING_PREEMPTED,
     work::{AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
 use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
@@ -105,7 +105,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         decision.plan.effects.push(Effect::Tasks { patch: depart::tasks_patch(&kept) });
     }
     for cleared in &decision.cleared {
-        let message = format!("Evict from cluster {} succeed. Its task ended by {}.", cleared.task.from_cluster, cleared.by);
+        let message =
+            format!("Evict from cluster {} succeed. Its task ended by {}.", cleared.task.from_cluster, cleared.by);
         for about in [&seen.about, &seen.spec.resource] {
             let event = Event::normal(about.clone(), EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone());
             decision.plan.effects.push(Effect::Event(event));

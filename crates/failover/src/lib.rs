@@ -5,6 +5,7 @@
 //! leaves a cluster, [`graceful`] says when the copy that is left may go. The crate probes nothing itself.
 
 pub mod depart;
+pub mod deprecated;
 pub mod flags;
 pub mod graceful;
 pub mod health;

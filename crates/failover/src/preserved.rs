@@ -129,7 +129,12 @@ mod tests {
         for (name, rows, status, want) in [
             ("a text", &[("id", "{.jobId}")][..], Some(job.clone()), Ok("id=a1-b2")),
             ("a number", &[("n", "{ .replicas }")], Some(job.clone()), Ok("n=3")),
-            ("several, and a truth", &[("d", "{.done}"), ("id", "{.jobId}")], Some(job.clone()), Ok("d=false,id=a1-b2")),
+            (
+                "several, and a truth",
+                &[("d", "{.done}"), ("id", "{.jobId}")],
+                Some(job.clone()),
+                Ok("d=false,id=a1-b2"),
+            ),
             ("no rules", &[], None, Ok("")),
             (
                 "a missing key is an error",

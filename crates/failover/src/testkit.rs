@@ -38,12 +38,12 @@ pub(crate) fn apis(group_versions: &[&str]) -> Vec<APIEnablement> {
     group_versions.iter().map(one).collect()
 }
 
-<<<<<<< HEAD
 /// A taint without a value, added at this second.
 pub(crate) fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
     let time_added = added.map(|second| Time(at(second)));
     Taint { key: key.to_owned(), effect: effect.to_owned(), value: None, time_added }
-=======
+}
+
 /// A binding's spec with this result and these tasks.
 pub(crate) fn spec(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>) -> ResourceBindingSpec {
     let target = |(name, replicas): &(&str, i32)| TargetCluster {
@@ -77,5 +77,4 @@ pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> Aggrega
         applied_message: String::new(),
         health: Some(health),
     }
->>>>>>> 04b1146 (Decide which copies that are left may go, and write down how a cluster is left)
 }

@@ -320,4 +320,6 @@ fn cut(text: &str, max: usize) -> String {
 }
 
 #[cfg(test)]
+mod migration;
+#[cfg(test)]
 mod tests;

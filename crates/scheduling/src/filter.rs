@@ -17,7 +17,7 @@ use ironclad_fleet::{
     taint::{self, Failover},
 };
 
-use crate::Clusters;
+use crate::{Clusters, Plugins};
 
 /// The score of a cluster that is a target already.
 const LOCALITY: i64 = 100;
@@ -33,6 +33,8 @@ pub struct Filter<'a> {
     pub placement: &'a Placement,
     /// The group of the ordered affinity groups that is being tried, if the placement has groups.
     pub group: Option<&'a ClusterAffinityTerm>,
+    /// Which filters and scores run.
+    pub plugins: Plugins,
 }
 
 /// A cluster that passed.
@@ -56,7 +58,10 @@ impl Filter<'_> {
         if self.spec.eviction(name).is_some_and(|task| sent_away(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
-        let tier = self.tier(cluster).ok_or(Refusal::Affinity)?;
+        let tier = match self.plugins.cluster_affinity {
+            true => self.tier(cluster).ok_or(Refusal::Affinity)?,
+            false => self.tier(cluster).unwrap_or(0),
+        };
         let failover = if self.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some()) {
             Failover::OptedIn
         } else {
@@ -64,16 +69,19 @@ impl Filter<'_> {
         };
         if target == Standing::New {
             let repelling = taint::repelling(&cluster.spec.taints, &self.placement.cluster_tolerations, failover);
-            if let Some(taint) = repelling {
+            if let Some(taint) = repelling.filter(|_| self.plugins.taint_toleration) {
                 return Err(Refusal::Taint { taint: taint::text(taint) });
             }
             let template = &self.spec.resource;
-            if cluster.api_enablement(&template.api_version, &template.kind) != ApiEnablement::Enabled {
+            let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
+            if self.plugins.api_enablement && !enabled() {
                 return Err(Refusal::ApiNotEnabled);
             }
         }
-        self.spread_fields(cluster)?;
-        Ok(Fit { tier, score: score(cluster, target) })
+        if self.plugins.spread_constraint {
+            self.spread_fields(cluster)?;
+        }
+        Ok(Fit { tier, score: self.score(cluster, target) })
     }
 
     /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
@@ -104,6 +112,15 @@ impl Filter<'_> {
         u32::try_from(overflow + 1).ok()
     }
 
+    fn score(&self, cluster: &Cluster, target: Standing) -> i64 {
+        let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
+        match target {
+            Standing::Target if self.plugins.cluster_locality => LOCALITY,
+            Standing::New if avoided() => AVOIDED,
+            Standing::Target | Standing::New => 0,
+        }
+    }
+
     fn spread_fields(&self, cluster: &Cluster) -> Result<(), Refusal> {
         for constraint in &self.placement.spread_constraints {
             match constraint.spread_by_field {
@@ -124,15 +141,6 @@ pub enum Standing {
     Target,
     /// It is not.
     New,
-}
-
-fn score(cluster: &Cluster, target: Standing) -> i64 {
-    let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
-    match target {
-        Standing::Target => LOCALITY,
-        Standing::New if avoided() => AVOIDED,
-        Standing::New => 0,
-    }
 }
 
 /// The refusals of a pass that no cluster passed (5.1).
@@ -202,7 +210,8 @@ mod tests {
             let placement = Placement { cluster_tolerations: tolerations, ..Placement::default() };
             let mut cluster = cluster("m1");
             cluster.spec.taints = taints;
-            let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+            let filter =
+                Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
             assert_eq!(filter.test(&cluster, standing), want, "{name}");
         }
     }
@@ -219,7 +228,12 @@ mod tests {
         ] {
             let mut binding = binding("web", 1, &[]);
             binding.spec.graceful_eviction_tasks = vec![task("m1", reason, None)];
-            let filter = Filter { spec: &binding.spec, placement: &Placement::default(), group: None };
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &Placement::default(),
+                group: None,
+                plugins: Plugins::default(),
+            };
             assert_eq!(filter.test(&cluster("m1"), Standing::New), want, "{reason}");
         }
     }
@@ -228,7 +242,7 @@ mod tests {
     fn affinity_spares_nobody_and_api_spares_targets() {
         let binding = binding("web", 1, &[]);
         let placement = Placement { cluster_affinity: Some(affinity(&["m2"])), ..Placement::default() };
-        let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+        let filter = Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
         assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(Refusal::Affinity));
         let mut bare = cluster("m2");
         bare.status = None;
@@ -244,7 +258,8 @@ mod tests {
         let placement = Placement { cluster_affinities: vec![group.clone()], ..Placement::default() };
         let tiers = |replicas| {
             let binding = binding("web", replicas, &[]);
-            let filter = Filter { spec: &binding.spec, placement: &placement, group: Some(&group) };
+            let filter =
+                Filter { spec: &binding.spec, placement: &placement, group: Some(&group), plugins: Plugins::default() };
             ["m1", "m2", "m3", "m4"].map(|name| filter.test(&cluster(name), Standing::New).ok().map(|fit| fit.tier))
         };
         assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
@@ -260,7 +275,8 @@ mod tests {
             (SpreadByField::Zone, Refusal::NoZones),
         ] {
             let placement = Placement { spread_constraints: vec![spread(field, 1, 1)], ..Placement::default() };
-            let filter = Filter { spec: &binding.spec, placement: &placement, group: None };
+            let filter =
+                Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
             assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
             let mut placed = cluster("m1");
             placed.spec.provider = "p".into();

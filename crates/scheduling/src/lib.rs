@@ -12,6 +12,7 @@ mod decide;
 pub mod filter;
 pub mod groups;
 mod pass;
+pub mod plugins;
 mod region;
 mod seen;
 pub mod spread;
@@ -24,4 +25,5 @@ pub use ironclad_fleet::divide;
 
 pub use decide::{Decision, Effect, Next, ScheduleType, decide, observed_generation};
 pub use pass::{Class, Failure, Found, dry_run};
+pub use plugins::Plugins;
 pub use seen::{Available, Binding, BindingKind, Clusters, Options, Seen};

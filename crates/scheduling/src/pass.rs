@@ -146,7 +146,8 @@ fn pass(
 ) -> Result<Vec<TargetCluster>, Failure> {
     let spec = seen.binding.spec;
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
-    let mut candidates = feasible(seen, Filter { spec, placement, group }, &before, without, because)?;
+    let mut candidates =
+        feasible(seen, Filter { spec, placement, group, plugins: seen.options.plugins }, &before, without, because)?;
     Candidate::sort(&mut candidates);
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);

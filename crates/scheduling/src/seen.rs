@@ -12,6 +12,8 @@ use ironclad_api::{
 use ironclad_fleet::{BindingKey, ClusterName};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::Plugins;
+
 /// All clusters of the fleet.
 pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 
@@ -45,6 +47,8 @@ pub struct Options {
     pub clear_unfit_result_after: SignedDuration,
     /// Whether the search through ordered affinity groups goes on with the earlier ones after the last (16.16).
     pub wrap_around_groups: bool,
+    /// `--plugins`: which filters and scores run.
+    pub plugins: Plugins,
     /// Whether a divided binding is scheduled again when its affinity does not choose a target any more (16.9).
     pub follow_drift: bool,
 }
@@ -57,6 +61,7 @@ impl Default for Options {
             component_scheduling: false,
             clear_unfit_result_after: SignedDuration::from_mins(5),
             wrap_around_groups: true,
+            plugins: Plugins::default(),
             follow_drift: false,
         }
     }

@@ -189,7 +189,9 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
             ("Deployment", "EvictWorkloadFromClusterSucceed", text),
         ]
     );
-    assert!(matches!(&decision.plan.effects[0], Effect::Tasks { patch } if patch["spec"]["gracefulEvictionTasks"].is_null()));
+    assert!(
+        matches!(&decision.plan.effects[0], Effect::Tasks { patch } if patch["spec"]["gracefulEvictionTasks"].is_null())
+    );
 }
 
 #[test]

@@ -1,0 +1,284 @@
+//! The scheduler's side of a migration: rows of failover.md 7.6, 8 and 11.
+
+use ironclad_api::{
+    Taint,
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, TAINT_PREFER_NO_EXECUTE, TAINT_UNTOLERATED},
+    policy::{Placement, SpreadByField},
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
+    work::{ResourceBinding, ResourceBindingSpec},
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Available, Clusters, Options,
+    testkit::{
+        affinity, aggregated, applied, binding, cluster, duplicated, dynamic, failover, spread, taint, task, turn,
+        weighted,
+    },
+    trigger::{Wakes, is_unsettled, wakes},
+};
+
+/// Clusters with these taints.
+fn fleet(clusters: &[(&str, Option<&str>)]) -> Clusters {
+    let tainted = |(name, effect): &(&str, Option<&str>)| {
+        let mut cluster = cluster(name);
+        cluster.spec.taints = effect.map(|effect| taint("k", "", effect)).into_iter().collect::<Vec<Taint>>();
+        ((*name).into(), cluster.into())
+    };
+    clusters.iter().map(tainted).collect()
+}
+
+fn healthy(names: &[&str]) -> Clusters {
+    fleet(&names.iter().map(|name| (*name, None)).collect::<Vec<_>>())
+}
+
+/// One cluster of them, and no more than that.
+fn on_one(names: &[&str]) -> Placement {
+    let spread_constraints = vec![spread(SpreadByField::Cluster, 1, 1)];
+    Placement { cluster_affinity: Some(affinity(names)), spread_constraints, ..duplicated() }
+}
+
+fn among(placement: Placement, names: &[&str]) -> Placement {
+    Placement { cluster_affinity: Some(affinity(names)), ..placement }
+}
+
+/// A binding that was scheduled to where it is.
+fn placed(placement: Placement, replicas: i32, fleet: &Clusters) -> ResourceBinding {
+    let mut binding = binding("web", replicas, &[]);
+    binding.spec.placement = Some(placement);
+    let scheduled = applied(&binding, &decide_on(&binding, fleet, 1));
+    assert!(!scheduled.spec.clusters.is_empty(), "it must begin somewhere");
+    scheduled
+}
+
+fn decide_on(binding: &ResourceBinding, fleet: &Clusters, now: i64) -> Decision {
+    turn(binding, fleet, &Available::new(), &Options::default(), now)
+}
+
+/// The write of an eviction: the cluster goes out of the result, a task stands for it.
+fn evict(binding: &mut ResourceBinding, from: &str, reason: &str) {
+    let spec: &mut ResourceBindingSpec = &mut binding.spec;
+    let replicas = spec.target(from).map(|t| t.replicas).filter(|n| *n > 0);
+    spec.clusters.retain(|target| target.name != from);
+    spec.graceful_eviction_tasks.push(task(from, reason, replicas));
+    binding.metadata.generation = binding.metadata.generation.map(|g| g + 1);
+}
+
+fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
+    binding.spec.clusters.iter().map(|target| (target.name.as_str(), target.replicas)).collect()
+}
+
+fn reason(binding: &ResourceBinding) -> &str {
+    let status = binding.status.as_ref().unwrap();
+    &conditions::get(&status.conditions, SCHEDULED).unwrap().reason
+}
+
+#[test]
+fn who_was_evicted_goes_elsewhere() {
+    let three = ["m1", "m2", "m3"];
+    let rows: Vec<(&str, Placement, i32, &[(&str, i32)])> = vec![
+        ("one cluster (B15, B20)", on_one(&three), 2, &[("m2", 2)]),
+        (
+            "at least and at most two (B37)",
+            Placement { spread_constraints: vec![spread(SpreadByField::Cluster, 2, 2)], ..among(duplicated(), &three) },
+            2,
+            &[("m2", 2), ("m3", 2)],
+        ),
+        ("divided by weights (B40)", among(weighted(&[]), &three), 3, &[("m2", 2), ("m3", 1)]),
+        ("divided by capacity", among(dynamic(), &three), 3, &[("m2", 2), ("m3", 1)]),
+    ];
+    for (name, placement, replicas, want) in rows {
+        for effect in [NO_EXECUTE, PREFER_NO_EXECUTE] {
+            let mut binding = placed(placement.clone(), replicas, &healthy(&three));
+            binding.spec.failover = (effect == PREFER_NO_EXECUTE).then(failover);
+            evict(&mut binding, "m1", if effect == NO_EXECUTE { TAINT_UNTOLERATED } else { TAINT_PREFER_NO_EXECUTE });
+            let faulty = fleet(&[("m1", Some(effect)), ("m2", None), ("m3", None)]);
+            let moved = applied(&binding, &decide_on(&binding, &faulty, 2));
+            let sum = |binding: &ResourceBinding| result(binding).iter().map(|(_, n)| n).sum::<i32>();
+            assert_eq!(sum(&moved), want.iter().map(|(_, n)| n).sum::<i32>(), "{name}, {effect}");
+            let names = |list: &[(&str, i32)]| list.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+            assert_eq!(names(&result(&moved)), names(want), "{name}, {effect}");
+            assert_eq!(moved.spec.graceful_eviction_tasks.len(), 1, "the task is not the scheduler's to end");
+
+            let recovered = applied(&moved, &decide_on(&moved, &healthy(&three), 3));
+            assert_eq!(result(&recovered), result(&moved), "{name}, {effect}: nothing moves back by itself (8.3)");
+        }
+    }
+}
+
+#[test]
+fn an_eviction_that_found_no_home_is_undone_when_the_cluster_recovers() {
+    let rows: Vec<(&str, Placement, i32, &[&str])> = vec![
+        ("one cluster (B31, B32)", on_one(&["m1"]), 2, &["m1"]),
+        ("no workload", among(duplicated(), &["m1"]), 0, &["m1"]),
+        ("divided by weights", among(weighted(&[("m1", 2), ("m2", 1)]), &["m1", "m2"]), 3, &["m1", "m2"]),
+        ("divided by capacity", among(dynamic(), &["m1", "m2"]), 3, &["m1", "m2"]),
+        ("aggregated", among(aggregated(), &["m1", "m2"]), 3, &["m1"]),
+    ];
+    for (name, placement, replicas, from) in rows {
+        let both = healthy(&["m1", "m2"]);
+        let before = placed(placement, replicas, &both);
+        let mut binding = before.clone();
+        for cluster in from {
+            evict(&mut binding, cluster, TAINT_UNTOLERATED);
+        }
+        let down = fleet(&[("m1", Some(NO_EXECUTE)), ("m2", Some(NO_EXECUTE))]);
+        let failed = decide_on(&binding, &down, 2);
+        let stuck = applied(&binding, &failed);
+        assert_eq!((result(&stuck), reason(&stuck)), (vec![], "NoClusterFit"), "{name}");
+        assert_eq!(failed.next, Next::OnEvent, "{name}: no backoff");
+        assert!(is_unsettled(&(&stuck).into()), "{name}: it is woken by a recovery");
+        let status = stuck.status.as_ref().unwrap();
+        assert_ne!(Some(status.scheduler_observed_generation), stuck.metadata.generation, "{name}: so its tasks stay");
+
+        let back = applied(&stuck, &decide_on(&stuck, &both, 3));
+        assert_eq!(result(&back), result(&before), "{name}: the former result, with the former replicas");
+        assert_eq!(reason(&back), "Success", "{name}");
+    }
+}
+
+#[test]
+fn the_former_replicas_come_back_only_where_they_still_fit() {
+    let before = placed(among(dynamic(), &["m1", "m2"]), 4, &healthy(&["m1", "m2"]));
+    assert_eq!(result(&before), [("m1", 2), ("m2", 2)]);
+    let mut binding = before;
+    evict(&mut binding, "m1", TAINT_UNTOLERATED);
+    evict(&mut binding, "m2", TAINT_UNTOLERATED);
+    let gone = fleet(&[("m1", None), ("m2", Some(NO_SCHEDULE))]);
+    let one = applied(&binding, &decide_on(&binding, &gone, 2));
+    assert_eq!(result(&one), [("m1", 4)], "m2 can't be used: m1 takes all");
+    let room: Available = [("m1".into(), 0), ("m2".into(), 0)].into();
+    let none = turn(&binding, &gone, &room, &Options::default(), 2);
+    assert_eq!(none.next, Next::WhenRoom, "and if it has no room, nobody does");
+}
+
+#[test]
+fn survivors_stay_when_nothing_fits() {
+    let two = || Placement {
+        spread_constraints: vec![spread(SpreadByField::Cluster, 2, 2)],
+        ..among(duplicated(), &["m1", "m2"])
+    };
+    for (name, placement, want) in [
+        ("too few for the spread", two(), &[("m2", 3)][..]),
+        ("divided, no other cluster (B39 relaxed)", among(dynamic(), &["m1", "m2"]), &[("m2", 3)]),
+    ] {
+        let mut binding = placed(placement, 3, &healthy(&["m1", "m2"]));
+        evict(&mut binding, "m1", TAINT_UNTOLERATED);
+        let faulty = fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]);
+        let after = applied(&binding, &decide_on(&binding, &faulty, 2));
+        assert_eq!(result(&after), want, "{name}");
+    }
+    let mut binding = placed(among(dynamic(), &["m1", "m2"]), 3, &healthy(&["m1", "m2"]));
+    evict(&mut binding, "m1", TAINT_UNTOLERATED);
+    let left = result(&binding).iter().map(|(n, r)| ((*n).to_owned(), *r)).collect::<Vec<_>>();
+    binding.spec.placement = Some(among(dynamic(), &["m1"]));
+    let after = applied(&binding, &decide_on(&binding, &fleet(&[("m1", Some(NO_EXECUTE)), ("m2", None)]), 2));
+    assert_eq!(reason(&after), "NoClusterFit");
+    let kept = result(&after).iter().map(|(n, r)| ((*n).to_owned(), *r)).collect::<Vec<_>>();
+    assert_eq!(kept, left, "no cluster fits, and an eviction is under way: the survivors stay (IR-31)");
+}
+
+#[test]
+fn prefer_no_execute_keeps_away_who_opted_in_and_steers_the_rest() {
+    let faulty = fleet(&[("m1", Some(PREFER_NO_EXECUTE)), ("m2", None)]);
+    let only = fleet(&[("m1", Some(PREFER_NO_EXECUTE))]);
+    for (name, opted_in, clusters, want) in [
+        ("not opted in, another one is there: steered away", false, &faulty, Some("m2")),
+        ("not opted in, the only one (B14)", false, &only, Some("m1")),
+        ("opted in", true, &faulty, Some("m2")),
+        ("opted in, the only one: never (B14)", true, &only, None),
+    ] {
+        let mut binding = binding("web", 1, &[]);
+        binding.spec.placement = Some(on_one(&["m1", "m2"]));
+        binding.spec.failover = opted_in.then(failover);
+        let placed = applied(&binding, &decide_on(&binding, clusters, 1));
+        assert_eq!(result(&placed).first().map(|(name, _)| *name), want, "{name}");
+    }
+    let mut there = placed(on_one(&["m1", "m2"]), 1, &healthy(&["m1", "m2"]));
+    there.spec.failover = Some(failover());
+    let stays = applied(&there, &decide_on(&there, &faulty, 2));
+    assert_eq!(result(&stays), [("m1", 1)], "who is there stays until evicted");
+    there.spec.replicas = 3;
+    let scaled = applied(&there, &decide_on(&there, &faulty, 3));
+    assert_eq!(result(&scaled), [("m1", 3)], "and is scaled there (#6951)");
+}
+
+#[test]
+fn only_taints_let_a_workload_return_while_its_task_lasts() {
+    for (task_reason, want) in [
+        (APPLICATION_FAILURE, None),
+        (CLUSTER_DRAIN, None),
+        (BINDING_PREEMPTED, None),
+        (TAINT_UNTOLERATED, Some("m1")),
+        (TAINT_PREFER_NO_EXECUTE, Some("m1")),
+    ] {
+        let mut binding = placed(on_one(&["m1"]), 1, &healthy(&["m1"]));
+        evict(&mut binding, "m1", task_reason);
+        let after = applied(&binding, &decide_on(&binding, &healthy(&["m1"]), 2));
+        assert_eq!(result(&after).first().map(|(name, _)| *name), want, "{task_reason} (IR-20)");
+        after.spec.eviction("m1").unwrap();
+    }
+}
+
+#[test]
+fn a_recovery_wakes_who_waits() {
+    let ready = |status: &str| {
+        let mut cluster = cluster("m1");
+        let condition = conditions::condition(ironclad_api::conditions::cluster::READY, status, "R", "");
+        cluster.status.as_mut().unwrap().conditions = vec![condition];
+        cluster
+    };
+    assert_eq!(wakes(Some(&ready("Unknown")), Some(&ready("True"))), Wakes::Unsettled);
+    assert_eq!(wakes(Some(&ready("True")), Some(&ready("False"))), Wakes::Nobody, "a failure moves nothing by itself");
+    let settled = placed(on_one(&["m1"]), 1, &healthy(&["m1"]));
+    assert!(!is_unsettled(&(&settled).into()));
+    let mut leaving = settled.clone();
+    leaving.spec.graceful_eviction_tasks = vec![task("m2", TAINT_UNTOLERATED, None)];
+    assert!(is_unsettled(&(&leaving).into()), "a task");
+    let mut empty = settled;
+    empty.spec.clusters.clear();
+    assert!(is_unsettled(&(&empty).into()), "an empty result");
+}
+
+proptest! {
+    /// Invariants 20 and 34, and that a fault which ends leaves nothing behind (37, the scheduler's part).
+    #[test]
+    fn faults_come_and_go(
+        strategy in prop::sample::select(vec![0, 1, 2, 3]), replicas in 1_i32..12, evicted in prop::collection::btree_set(0_usize..4, 1..4),
+        reasons in prop::collection::vec(prop::sample::select(vec![TAINT_UNTOLERATED, APPLICATION_FAILURE, CLUSTER_DRAIN]), 4),
+    ) {
+        let names = ["m0", "m1", "m2", "m3"];
+        let placement = match strategy {
+            0 => on_one(&names),
+            1 => among(dynamic(), &names),
+            2 => among(aggregated(), &names),
+            _ => among(weighted(&[]), &names),
+        };
+        let all = healthy(&names);
+        let mut binding = placed(placement.clone(), replicas, &all);
+        for i in &evicted {
+            if binding.spec.target(names[*i]).is_some() {
+                evict(&mut binding, names[*i], reasons[*i]);
+            }
+        }
+        let down: Vec<(&str, Option<&str>)> = names.iter().enumerate().map(|(i, name)| {
+            let tainted = evicted.contains(&i) && reasons[i] == TAINT_UNTOLERATED;
+            (*name, tainted.then_some(NO_EXECUTE))
+        }).collect();
+        for fleet in [fleet(&down), all] {
+            let decision = decide_on(&binding, &fleet, 2);
+            binding = applied(&binding, &decision);
+            for target in &binding.spec.clusters {
+                let task = binding.spec.eviction(&target.name);
+                prop_assert!(task.is_none_or(|t| t.reason == TAINT_UNTOLERATED), "{} was chosen again", target.name);
+            }
+            let sum: i32 = binding.spec.clusters.iter().map(|t| t.replicas).sum();
+            if decision.failure.is_none() {
+                prop_assert_eq!(sum, replicas, "tasks are not counted");
+            }
+            prop_assert!(sum <= replicas);
+            prop_assert!(decide_on(&binding, &fleet, 3).plan.is_quiet(), "settled");
+        }
+    }
+}

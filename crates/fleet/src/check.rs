@@ -4,7 +4,7 @@
 mod bindings;
 mod members;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod violation;
 mod works;
 

@@ -15,6 +15,7 @@ mod plan;
 mod status;
 pub mod taint;
 pub mod targets;
+pub mod tree;
 mod world;
 
 pub use because::{Because, propagation::PolicyKey};

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
         return;
@@ -20,7 +20,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-fn changed<T: serde::de::DeserializeOwned>(mut base: Value, patch: Value) -> T {
+pub(crate) fn changed<T: serde::de::DeserializeOwned>(mut base: Value, patch: Value) -> T {
     merge(&mut base, &patch);
     serde_json::from_value(base).unwrap()
 }
@@ -32,13 +32,13 @@ fn claim() -> Value {
     serde_json::from_str(CLAIM).unwrap()
 }
 
-fn template() -> Value {
+pub(crate) fn template() -> Value {
     let mut template = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web", "uid": "u"}, "spec": {"replicas": 3}});
     merge(&mut template["metadata"], &claim());
     template
 }
 
-fn binding() -> Value {
+pub(crate) fn binding() -> Value {
     let mut binding = json!({
         "metadata": {"namespace": "shop", "name": "web-deployment", "generation": 2, "labels": {"resourcebinding.karmada.io/permanent-id": "rb"}},
         "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"}, "replicas": 3,
@@ -50,13 +50,13 @@ fn binding() -> Value {
     binding
 }
 
-fn manifest(cluster: &str, replicas: i64) -> Value {
+pub(crate) fn manifest(cluster: &str, replicas: i64) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web",
         "labels": {"karmada.io/managed": "true", "work.karmada.io/permanent-id": format!("w-{cluster}")},
         "annotations": {"work.karmada.io/name": "web-1", "work.karmada.io/namespace": format!("karmada-es-{cluster}")}}, "spec": {"replicas": replicas}})
 }
 
-fn work(cluster: &str, replicas: i64) -> Value {
+pub(crate) fn work(cluster: &str, replicas: i64) -> Value {
     json!({
         "metadata": {"namespace": format!("karmada-es-{cluster}"), "name": "web-1", "finalizers": ["karmada.io/execution-controller"],
             "labels": {"resourcebinding.karmada.io/permanent-id": "rb", "work.karmada.io/permanent-id": format!("w-{cluster}")}},
@@ -65,7 +65,7 @@ fn work(cluster: &str, replicas: i64) -> Value {
 }
 
 /// One Deployment on its way to two members, all in order.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let mut world = World::default();
     for name in ["m1", "m2"] {
         world.insert_cluster(changed(json!({"metadata": {"name": name}, "spec": {"syncMode": "Push"}, "status": {"conditions":

@@ -1,0 +1,316 @@
+//! The chain from a template to its copies, link by link, and where it breaks first (operations.md 2.20 `tree`).
+
+use std::fmt::Write as _;
+
+use ironclad_api::{
+    Condition, ObjectMeta, annotations, conditions, labels,
+    work::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, Work},
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{BindingKey, ClusterName, ObjectKey, PolicyKey, World, targets};
+
+/// How a link of the chain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum LinkState {
+    /// As it should be.
+    Ok,
+    /// Not there yet, and nothing says that it won't be.
+    Waiting,
+    /// Something is wrong, and the detail says what.
+    Broken,
+}
+
+/// One object of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// How deep it hangs: the template is 0.
+    pub depth: usize,
+    /// What it is: kind, namespace and name, and for what is in a member the cluster.
+    pub object: String,
+    /// How it is.
+    pub state: LinkState,
+    /// Why, or what stands there.
+    pub detail: String,
+}
+
+/// The whole chain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tree {
+    /// All links, each before those that hang from it.
+    pub links: Vec<Link>,
+    /// The link to look at first, if one is broken or, for lack of that, waits.
+    pub first_broken: Option<usize>,
+}
+
+impl Tree {
+    fn push(&mut self, depth: usize, object: impl Into<String>, state: LinkState, detail: impl Into<String>) {
+        self.links.push(Link { depth, object: object.into(), state, detail: detail.into() });
+    }
+
+    fn close(mut self) -> Self {
+        let first = |state| self.links.iter().position(|link| link.state == state);
+        self.first_broken = first(LinkState::Broken).or_else(|| first(LinkState::Waiting));
+        self
+    }
+}
+
+/// A binding of either kind, as far as the chain goes.
+struct Bound<'a> {
+    kind: &'static str,
+    key: BindingKey,
+    metadata: &'a ObjectMeta,
+    spec: &'a ResourceBindingSpec,
+    status: Option<&'a ResourceBindingStatus>,
+}
+
+/// The chain of a template; `None` if the world does not hold it.
+///
+/// The world needs only what hangs together: the template, its policy and binding, their Works, the Clusters, and the copies in
+/// the members that could be asked (a cluster without an entry in `members` could not).
+#[must_use]
+pub fn tree(world: &World, template: &ObjectKey) -> Option<Tree> {
+    let object = world.templates.get(template)?;
+    let mut tree = Tree::default();
+    let leaving = object.pointer("/metadata/deletionTimestamp").is_some();
+    let state = if leaving { LinkState::Waiting } else { LinkState::Ok };
+    let detail = if leaving { "is being deleted".to_owned() } else { readiness(object) };
+    tree.push(0, template.to_string(), state, detail);
+    let bound = binding_of(world, template);
+    let claimed = policy(world, object, bound.as_ref(), &mut tree);
+    match bound {
+        Some(bound) => binding(world, template, &bound, &mut tree),
+        None if claimed => tree.push(2, "ResourceBinding", LinkState::Waiting, "is not made yet"),
+        None => {}
+    }
+    Some(tree.close())
+}
+
+/// `2/3 ready` for what has replicas.
+fn readiness(object: &Value) -> String {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+    match (number("/spec/replicas"), number("/status/readyReplicas")) {
+        (Some(wanted), ready) => format!("{}/{wanted} ready", ready.unwrap_or(0)),
+        (None, _) => String::new(),
+    }
+}
+
+fn binding_of<'a>(world: &'a World, template: &ObjectKey) -> Option<Bound<'a>> {
+    let is_of = |spec: &ResourceBindingSpec| {
+        let resource = &spec.resource;
+        let group = resource.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        *resource.kind == *template.gvk.kind
+            && *resource.name == *template.name
+            && *resource.namespace == *template.namespace
+            && *group == *template.gvk.group
+    };
+    let namespaced = world.bindings.iter().find(|(_, binding)| is_of(&binding.spec)).map(|(key, binding)| Bound {
+        kind: "ResourceBinding",
+        key: key.clone(),
+        metadata: &binding.metadata,
+        spec: &binding.spec,
+        status: binding.status.as_ref(),
+    });
+    namespaced.or_else(|| {
+        world.cluster_bindings.iter().find(|(_, binding)| is_of(&binding.spec)).map(|(key, binding)| Bound {
+            kind: "ClusterResourceBinding",
+            key: key.clone(),
+            metadata: &binding.metadata,
+            spec: &binding.spec,
+            status: binding.status.as_ref(),
+        })
+    })
+}
+
+/// The policy that claims the template; false if none does and nothing else explains a binding.
+fn policy(world: &World, template: &Value, bound: Option<&Bound<'_>>, tree: &mut Tree) -> bool {
+    let mark = |field: &str, key: &str| {
+        let marks = template.pointer("/metadata").and_then(|metadata| metadata.get(field))?;
+        marks.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+    };
+    let namespaced = mark("annotations", annotations::PROPAGATION_POLICY_NAME)
+        .map(|name| (mark("annotations", annotations::PROPAGATION_POLICY_NAMESPACE).unwrap_or_default(), name));
+    let key = namespaced.or_else(|| mark("annotations", annotations::CLUSTER_PROPAGATION_POLICY_NAME).map(|n| ("", n)));
+    let attached = bound.is_some_and(|bound| !bound.spec.required_by.is_empty());
+    let Some((namespace, name)) = key else {
+        if attached {
+            let needed_by: Vec<String> = bound
+                .iter()
+                .flat_map(|bound| &bound.spec.required_by)
+                .map(|by| format!("{}/{}", by.namespace, by.name))
+                .collect();
+            tree.push(1, "no policy", LinkState::Ok, format!("follows what needs it: {}", needed_by.join(", ")));
+            return true;
+        }
+        let detail = "selects it: make a PropagationPolicy whose resourceSelectors name it";
+        tree.push(1, "no policy", LinkState::Broken, detail);
+        return bound.is_some();
+    };
+    let key = PolicyKey { namespace: namespace.into(), name: name.into() };
+    let (object, found, leaving) = if namespace.is_empty() {
+        let policy = world.cluster_policies.get(&key);
+        let leaving = policy.is_some_and(|p| p.metadata.deletion_timestamp.is_some());
+        (format!("ClusterPropagationPolicy {name}"), policy.is_some(), leaving)
+    } else {
+        let policy = world.policies.get(&key);
+        let leaving = policy.is_some_and(|p| p.metadata.deletion_timestamp.is_some());
+        (format!("PropagationPolicy {namespace}/{name}"), policy.is_some(), leaving)
+    };
+    match (found, leaving) {
+        (true, false) => tree.push(1, object, LinkState::Ok, ""),
+        (true, true) => tree.push(1, object, LinkState::Waiting, "is being deleted"),
+        (false, _) => {
+            let detail =
+                "does not exist any more: copies are kept as they are until another policy claims the template";
+            tree.push(1, object, LinkState::Broken, detail);
+        }
+    }
+    true
+}
+
+fn binding(world: &World, template: &ObjectKey, bound: &Bound<'_>, tree: &mut Tree) {
+    let (state, detail) = scheduled(bound);
+    tree.push(2, format!("{} {}", bound.kind, bound.key), state, detail);
+    for task in &bound.spec.graceful_eviction_tasks {
+        let mode = task.purge_mode.map(|mode| format!("{mode:?}")).unwrap_or_else(|| "Gracefully".to_owned());
+        let mut detail = format!("{}, {mode}", task.reason);
+        if !task.message.is_empty() {
+            let _ = write!(detail, ": {}", task.message);
+        }
+        tree.push(3, format!("leaving {}", task.from_cluster), LinkState::Waiting, detail);
+    }
+    let suspended = |cluster: &ClusterName| {
+        bound.spec.suspension.as_ref().is_some_and(|suspension| {
+            suspension.dispatching == Some(true)
+                || suspension
+                    .dispatching_on_clusters
+                    .as_ref()
+                    .is_some_and(|on| on.cluster_names.iter().any(|name| **name == *cluster.0))
+        })
+    };
+    for cluster in targets::expected_clusters(bound.spec) {
+        let (state, detail) = match world.clusters.get(&cluster) {
+            None => (LinkState::Broken, "does not exist: join it, or take it out of the placement".to_owned()),
+            Some(known) if known.metadata.deletion_timestamp.is_some() => {
+                (LinkState::Waiting, "is being removed from the fleet".to_owned())
+            }
+            Some(known) => match condition(known.status.as_ref().map(|s| &s.conditions), conditions::cluster::READY) {
+                Some(ready) if ready.status == conditions::TRUE => (LinkState::Ok, String::new()),
+                Some(ready) => (LinkState::Broken, format!("is not ready: {}", told(&ready.reason, &ready.message))),
+                None => (LinkState::Waiting, "was not heard of yet".to_owned()),
+            },
+        };
+        tree.push(3, format!("Cluster {cluster}"), state, detail);
+        let work = work_of(world, bound, &cluster);
+        let (state, detail) = match work {
+            None => (LinkState::Waiting, "is not made yet".to_owned()),
+            Some(_) if suspended(&cluster) => (LinkState::Waiting, "dispatching is suspended".to_owned()),
+            Some(work) => applied(work),
+        };
+        let name = work.and_then(|work| work.metadata.name.as_deref()).unwrap_or_default();
+        tree.push(
+            4,
+            format!("Work {}", ironclad_api::names::execution_namespace(&cluster.0) + "/" + name),
+            state,
+            detail,
+        );
+        if work.is_some() {
+            copy(world, template, &cluster, work, tree);
+        }
+    }
+}
+
+fn scheduled(bound: &Bound<'_>) -> (LinkState, String) {
+    let placement: Vec<String> = bound
+        .spec
+        .clusters
+        .iter()
+        .map(|target| match target.replicas {
+            0 => target.name.clone(),
+            replicas => format!("{}:{replicas}", target.name),
+        })
+        .collect();
+    let placement = placement.join(", ");
+    if bound.metadata.deletion_timestamp.is_some() {
+        return (LinkState::Waiting, "is being deleted".to_owned());
+    }
+    if bound.spec.suspension.as_ref().is_some_and(|s| s.scheduling == Some(true)) {
+        return (LinkState::Waiting, "scheduling is suspended".to_owned());
+    }
+    match condition(bound.status.map(|s| &s.conditions), conditions::binding::SCHEDULED) {
+        Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, format!("on {placement}")),
+        Some(condition) => {
+            let mut detail = told(&condition.reason, &condition.message);
+            if !placement.is_empty() {
+                let _ = write!(detail, " (stays on {placement})");
+            }
+            (LinkState::Broken, detail)
+        }
+        None if !bound.spec.required_by.is_empty() => (LinkState::Ok, "follows what needs it".to_owned()),
+        None => (LinkState::Waiting, "is not scheduled yet".to_owned()),
+    }
+}
+
+fn work_of<'a>(world: &'a World, bound: &Bound<'_>, cluster: &ClusterName) -> Option<&'a Work> {
+    let label = if bound.key.namespace.is_empty() {
+        labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID
+    } else {
+        labels::RESOURCE_BINDING_PERMANENT_ID
+    };
+    let id = bound.metadata.labels.as_ref()?.get(label)?;
+    let mut works = world.works.iter().filter(|(key, _)| key.cluster == *cluster).map(|(_, work)| work);
+    works.find(|work| work.metadata.labels.as_ref().and_then(|labels| labels.get(label)) == Some(id)).map(|w| &**w)
+}
+
+fn applied(work: &Work) -> (LinkState, String) {
+    match condition(work.status.as_ref().map(|s| &s.conditions), conditions::work::APPLIED) {
+        Some(condition) if condition.status == conditions::TRUE => (LinkState::Ok, "applied".to_owned()),
+        Some(condition) => (LinkState::Broken, told(&condition.reason, &condition.message)),
+        None => (LinkState::Waiting, "is not applied yet".to_owned()),
+    }
+}
+
+fn copy(world: &World, template: &ObjectKey, cluster: &ClusterName, work: Option<&Work>, tree: &mut Tree) {
+    let health = work.and_then(|work| work.status.as_ref()?.manifest_statuses.first()?.health);
+    let is_applied = work.is_some_and(|work| applied(work).0 == LinkState::Ok);
+    let (state, detail) = match world.members.get(cluster).map(|objects| objects.get(template)) {
+        None => (LinkState::Waiting, "could not be asked".to_owned()),
+        Some(None) if is_applied => {
+            (LinkState::Broken, "is not there although it was applied: it will be put there again".to_owned())
+        }
+        Some(None) => (LinkState::Waiting, "is not there yet".to_owned()),
+        Some(Some(object)) => {
+            let mut detail = readiness(object);
+            let state = match health {
+                Some(ResourceHealth::Unhealthy) => LinkState::Broken,
+                Some(ResourceHealth::Healthy) => LinkState::Ok,
+                _ => LinkState::Waiting,
+            };
+            let word = match health {
+                Some(ResourceHealth::Unhealthy) => "unhealthy",
+                Some(ResourceHealth::Healthy) => "healthy",
+                _ => "health not known",
+            };
+            if !detail.is_empty() {
+                detail.push_str(", ");
+            }
+            detail.push_str(word);
+            (state, detail)
+        }
+    };
+    tree.push(5, format!("{cluster}: {template}"), state, detail);
+}
+
+fn condition<'a>(all: Option<&'a Vec<Condition>>, kind: &str) -> Option<&'a Condition> {
+    all?.iter().find(|condition| condition.type_ == kind)
+}
+
+fn told(reason: &str, message: &str) -> String {
+    if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") }
+}
+
+#[cfg(test)]
+mod tests;

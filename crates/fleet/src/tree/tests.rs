@@ -1,0 +1,161 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Gvk,
+    check::tests::{binding, changed, template, work, world},
+};
+
+fn key() -> ObjectKey {
+    ObjectKey { gvk: Gvk::from_manifest("apps/v1", "Deployment"), namespace: "shop".into(), name: "web".into() }
+}
+
+fn printed(world: &World) -> Vec<String> {
+    let tree = tree(world, &key()).unwrap();
+    let mark = |i: usize| if tree.first_broken == Some(i) { " <-" } else { "" };
+    let line = |(i, link): (usize, &Link)| {
+        format!("{}{} [{:?}] {}{}", "  ".repeat(link.depth), link.object, link.state, link.detail, mark(i))
+    };
+    tree.links.iter().enumerate().map(line).collect()
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+fn healthy(cluster: &str, replicas: i64, health: &str) -> Value {
+    let mut work = work(cluster, replicas);
+    work["status"]["manifestStatuses"] = json!([{"identifier": {"ordinal": 0, "version": "v1", "kind": "Deployment", "resource": "deployments", "name": "web"}, "health": health}]);
+    work
+}
+
+#[test]
+fn a_chain_in_order() {
+    let mut world = world();
+    for (cluster, replicas) in [("m1", 2), ("m2", 1)] {
+        world.insert_work(changed(healthy(cluster, replicas, "Healthy"), json!({})));
+    }
+    let lines = printed(&world);
+    assert_eq!(
+        lines,
+        [
+            "Deployment shop/web [Ok] 0/3 ready",
+            "  PropagationPolicy shop/policy [Ok] ",
+            "    ResourceBinding shop/web-deployment [Ok] on m1:2, m2:1",
+            "      Cluster m1 [Ok] ",
+            "        Work karmada-es-m1/web-1 [Ok] applied",
+            "          m1: Deployment shop/web [Ok] 0/2 ready, healthy",
+            "      Cluster m2 [Ok] ",
+            "        Work karmada-es-m2/web-1 [Ok] applied",
+            "          m2: Deployment shop/web [Ok] 0/1 ready, healthy",
+        ]
+    );
+}
+
+/// Each row breaks one thing; the line that is marked, as it reads.
+#[test]
+fn the_first_broken_link_is_marked() {
+    let broken = |change: &dyn Fn(&mut World)| {
+        let mut world = world();
+        for (cluster, replicas) in [("m1", 2), ("m2", 1)] {
+            world.insert_work(changed(healthy(cluster, replicas, "Healthy"), json!({})));
+        }
+        change(&mut world);
+        let lines = printed(&world);
+        lines
+            .into_iter()
+            .find_map(|line| line.strip_suffix(" <-").map(|line| line.trim().to_owned()))
+            .unwrap_or_default()
+    };
+    let rebind = |world: &mut World, patch: Value| world.insert_binding(changed(binding(), patch));
+    type Change<'a> = &'a dyn Fn(&mut World);
+    let rows: [(Change<'_>, &str); 12] = [
+        (&|_| {}, ""),
+        (
+            &|w| {
+                let mut alone = template();
+                alone["metadata"]["annotations"] = json!({});
+                w.insert_template(alone);
+                w.bindings.clear();
+            },
+            "no policy [Broken] selects it: make a PropagationPolicy whose resourceSelectors name it",
+        ),
+        (
+            &|w| w.policies.clear(),
+            "PropagationPolicy shop/policy [Broken] does not exist any more: copies are kept as they are until another policy claims the template",
+        ),
+        (&|w| w.bindings.clear(), "ResourceBinding [Waiting] is not made yet"),
+        (
+            &|w| {
+                rebind(
+                    w,
+                    json!({"status": {"conditions": [condition("Scheduled", "False", "NoClusterFit", "0/2 clusters are available")]}}),
+                );
+            },
+            "ResourceBinding shop/web-deployment [Broken] NoClusterFit: 0/2 clusters are available (stays on m1:2, m2:1)",
+        ),
+        (
+            &|w| rebind(w, json!({"spec": {"suspension": {"scheduling": true}}})),
+            "ResourceBinding shop/web-deployment [Waiting] scheduling is suspended",
+        ),
+        (
+            &|w| rebind(w, json!({"spec": {"suspension": {"dispatching": true}}})),
+            "Work karmada-es-m1/web-1 [Waiting] dispatching is suspended",
+        ),
+        (
+            &|w| {
+                w.clusters.remove(&ClusterName::from("m2"));
+            },
+            "Cluster m2 [Broken] does not exist: join it, or take it out of the placement",
+        ),
+        (
+            &|w| {
+                let patch =
+                    json!({"status": {"conditions": [condition("Applied", "False", "AppliedFailed", "denied")]}});
+                w.insert_work(changed(healthy("m1", 2, "Healthy"), patch));
+            },
+            "Work karmada-es-m1/web-1 [Broken] AppliedFailed: denied",
+        ),
+        (
+            &|w| {
+                w.members.get_mut(&ClusterName::from("m2")).unwrap().clear();
+            },
+            "m2: Deployment shop/web [Broken] is not there although it was applied: it will be put there again",
+        ),
+        (
+            &|w| {
+                w.members.remove(&ClusterName::from("m2"));
+            },
+            "m2: Deployment shop/web [Waiting] could not be asked",
+        ),
+        (
+            &|w| w.insert_work(changed(healthy("m2", 1, "Unhealthy"), json!({}))),
+            "m2: Deployment shop/web [Broken] 0/1 ready, unhealthy",
+        ),
+    ];
+    for (i, (change, expected)) in rows.into_iter().enumerate() {
+        assert_eq!(broken(change), expected, "row {i}");
+    }
+}
+
+#[test]
+fn evictions_and_dependencies_are_told() {
+    let mut world = world();
+    let task = json!({"fromCluster": "m3", "reason": "TaintUntolerated", "producer": "TaintManager", "purgeMode": "Gracefully", "message": "not-ready"});
+    world.insert_binding(changed(
+        binding(),
+        json!({"spec": {"gracefulEvictionTasks": [task],
+        "requiredBy": [{"namespace": "shop", "name": "db-statefulset"}]}}),
+    ));
+    let lines = printed(&world);
+    assert!(
+        lines.contains(&"      leaving m3 [Waiting] TaintUntolerated, Gracefully: not-ready".to_owned()),
+        "{lines:#?}"
+    );
+    let mut alone = template();
+    alone["metadata"]["annotations"] = json!({});
+    world.insert_template(alone);
+    let lines = printed(&world);
+    assert_eq!(lines[1], "  no policy [Ok] follows what needs it: shop/db-statefulset");
+    assert!(tree(&world, &ObjectKey { name: "other".into(), ..key() }).is_none());
+}

@@ -1,7 +1,7 @@
 //! Group `cluster.karmada.io/v1alpha1`: the members (api.md 2).
 
 use k8s_openapi::{
-    api::core::v1::Taint,
+    api::core::v1::{Secret, Taint},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
 };
 use schemars::JsonSchema;
@@ -18,7 +18,51 @@ kind! {
     { spec: ClusterSpec; status: ClusterStatus }
 }
 
+/// How a member is reached: what [`Cluster::access`] reads out of a Cluster and its credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberAccess<'a> {
+    /// `https://HOST:PORT`.
+    pub endpoint: &'a str,
+    /// The bearer token.
+    pub token: &'a [u8],
+    /// The certificates to trust, PEM; `None` trusts any.
+    pub ca_bundle: Option<&'a [u8]>,
+}
+
+/// Why a member can't be reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAccess {
+    /// The Cluster names no credentials.
+    #[error("spec.secretRef is not set: join the cluster with `ironclad join`")]
+    NoSecretRef,
+    /// The Secret that it names is not there.
+    #[error("secret {0} named by spec.secretRef does not exist")]
+    NoSecret(String),
+    /// The Secret lacks a key.
+    #[error("the credentials have no key `{0}`")]
+    NoKey(&'static str),
+}
+
 impl Cluster {
+    /// Endpoint and credentials (operations.md 10.1): `spec.apiEndpoint`, and the keys `token` and `caBundle` of the Secret that
+    /// `spec.secretRef` names.
+    ///
+    /// # Errors
+    /// If something of it is not there.
+    pub fn access<'a>(&'a self, credentials: Option<&'a Secret>) -> Result<MemberAccess<'a>, NoAccess> {
+        let secret = credentials.ok_or_else(|| match &self.spec.secret_ref {
+            Some(reference) => NoAccess::NoSecret(format!("{}/{}", reference.namespace, reference.name)),
+            None => NoAccess::NoSecretRef,
+        })?;
+        let key = |name| secret.data.as_ref().and_then(|data| data.get(name)).map(|bytes| bytes.0.as_slice());
+        let token = key("token").ok_or(NoAccess::NoKey("token"))?;
+        let ca_bundle = match self.spec.insecure_skip_tls_verification {
+            true => None,
+            false => Some(key("caBundle").ok_or(NoAccess::NoKey("caBundle"))?),
+        };
+        Ok(MemberAccess { endpoint: &self.spec.api_endpoint, token, ca_bundle })
+    }
+
     /// Status of condition Ready, as the API spells it; None when the condition is missing.
     #[must_use]
     pub fn ready(&self) -> Option<&str> {

@@ -44,6 +44,12 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     all().map(line).collect()
 }
 
+/// A List of objects of any kind.
+#[must_use]
+pub fn list(items: Vec<Value>) -> Value {
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
 /// One object as it is, several as a List, as JSON or YAML.
 ///
 /// # Errors
@@ -51,7 +57,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 pub fn objects(output: Output, objects: &[Value]) -> anyhow::Result<String> {
     let whole = match objects {
         [one] => one.clone(),
-        several => json!({ "apiVersion": "v1", "kind": "List", "items": several }),
+        several => list(several.to_vec()),
     };
     match output {
         Output::Yaml => yaml(&whole),

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use ironclad_api::cluster::Cluster;
-use ironclad_runtime::{Traffic, client_from_kubeconfig};
+use ironclad_runtime::{TokenAccess, Traffic, client_by_token};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Client, Config, config::AuthInfo};
-use secrecy::SecretString;
+use kube::Client;
 
 use crate::members::Connector;
 
@@ -25,37 +24,8 @@ impl NetworkConnector {
 
 impl Connector for NetworkConnector {
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
-        let spec = &cluster.spec;
-        let endpoint: http::Uri = spec
-            .api_endpoint
-            .parse()
-            .map_err(|e| format!("spec.apiEndpoint {:?} is not a URL: {e}", spec.api_endpoint))?;
-        let secret = credentials.ok_or_else(|| match &spec.secret_ref {
-            Some(r) => format!("secret {}/{} named by spec.secretRef does not exist", r.namespace, r.name),
-            None => "spec.secretRef is not set: join the cluster with `ironclad join`".to_owned(),
-        })?;
-        let data = secret.data.as_ref();
-        let token = data.and_then(|d| d.get("token")).ok_or("the credentials have no key `token`")?;
-        let token = String::from_utf8(token.0.clone()).map_err(|_| "the key `token` is not text")?;
-        let mut config = Config::new(endpoint);
-        config.auth_info = AuthInfo { token: Some(SecretString::from(token)), ..AuthInfo::default() };
-        config.accept_invalid_certs = spec.insecure_skip_tls_verification;
-        if !spec.insecure_skip_tls_verification {
-            let bundle = data.and_then(|d| d.get("caBundle")).ok_or("the credentials have no key `caBundle`")?;
-            config.root_cert = Some(certificates(&bundle.0)?);
-        }
-        client_from_kubeconfig(config, self.traffic.clone()).map_err(|e| e.to_string())
-    }
-}
-
-/// The certificates of a PEM bundle, as DER.
-fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject};
-    let all: Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(pem).map(|c| c.map(|der| der.as_ref().to_vec())).collect();
-    match all {
-        Ok(list) if list.is_empty() => Err("the key `caBundle` holds no certificate".to_owned()),
-        Ok(list) => Ok(list),
-        Err(e) => Err(format!("the key `caBundle` is not PEM: {e}")),
+        let access = cluster.access(credentials).map_err(|e| e.to_string())?;
+        let access = TokenAccess { endpoint: access.endpoint, token: access.token, ca_bundle: access.ca_bundle };
+        client_by_token(access, self.traffic.clone())
     }
 }

@@ -10,7 +10,7 @@ mod up;
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use ironclad_cli::{completion, crds, join, report, unjoin, version};
+use ironclad_cli::{completion, crds, get, join, report, tree, unjoin, version};
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
 
@@ -45,6 +45,8 @@ enum Verb {
     Run(run::RunArgs),
     Join(Box<join::command::Command>),
     Unjoin(Box<unjoin::command::Command>),
+    Get(Box<get::Command>),
+    Tree(Box<tree::Command>),
     Crds(Box<crds::Command>),
     Version(version::Command),
     Completion(completion::Command),
@@ -147,6 +149,8 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Run(args) => run::run(args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
+            Verb::Get(command) => get::run(&command, &clock).await,
+            Verb::Tree(command) => tree::run(&command, &clock).await,
             Verb::Crds(command) => crds::run(&command, &clock).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),

@@ -14,8 +14,9 @@ use hyper_util::rt::TokioExecutor;
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 /// Every request gets its first byte of an answer within this time or fails (propagation.md 29).
@@ -97,6 +98,46 @@ pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<C
         .map_err(BoxError::from)
         .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https));
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// How a server is reached with a bearer token.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenAccess<'a> {
+    /// `https://HOST:PORT`.
+    pub endpoint: &'a str,
+    /// The token, as it lies in a Secret.
+    pub token: &'a [u8],
+    /// The certificates to trust, PEM; `None` trusts any.
+    pub ca_bundle: Option<&'a [u8]>,
+}
+
+/// A client for a server over the network that knows us by a token.
+///
+/// # Errors
+/// One line that says which part of the access can't be used.
+pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result<Client, String> {
+    let endpoint: http::Uri =
+        access.endpoint.parse().map_err(|e| format!("spec.apiEndpoint {:?} is not a URL: {e}", access.endpoint))?;
+    let token = String::from_utf8(access.token.to_vec()).map_err(|_| "the key `token` is not text")?;
+    let mut config = Config::new(endpoint);
+    config.auth_info = AuthInfo { token: Some(SecretString::from(token)), ..AuthInfo::default() };
+    config.accept_invalid_certs = access.ca_bundle.is_none();
+    if let Some(bundle) = access.ca_bundle {
+        config.root_cert = Some(certificates(bundle)?);
+    }
+    client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
+}
+
+/// The certificates of a PEM bundle, as DER.
+fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    let all: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(pem).map(|c| c.map(|der| der.as_ref().to_vec())).collect();
+    match all {
+        Ok(list) if list.is_empty() => Err("the key `caBundle` holds no certificate".to_owned()),
+        Ok(list) => Ok(list),
+        Err(e) => Err(format!("the key `caBundle` is not PEM: {e}")),
+    }
 }
 
 /// A client over a service in this process: the embedded server, or a fault layer in front of it.

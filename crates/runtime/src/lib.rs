@@ -15,7 +15,10 @@ mod status;
 mod write;
 
 pub use cache::{Cache, Change, Key};
-pub use client::{ClientError, Traffic, client_from_kubeconfig, in_process_client, kubeconfig_client_config};
+pub use client::{
+    ClientError, TokenAccess, Traffic, client_by_token, client_from_kubeconfig, in_process_client,
+    kubeconfig_client_config,
+};
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use informer::{Indexer, Informer, WatchScope};

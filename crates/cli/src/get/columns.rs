@@ -1,0 +1,111 @@
+//! What `-o wide` says of our kinds beyond what a server can print.
+
+use ironclad_api::labels;
+use serde_json::Value;
+
+use super::table::text;
+
+/// A column that is made here.
+pub(super) struct Extra {
+    /// Its heading.
+    pub(super) name: &'static str,
+    /// Its cell.
+    pub(super) read: fn(&Value) -> String,
+}
+
+const BINDING: [Extra; 3] = [
+    Extra { name: "PLACEMENT", read: placement },
+    Extra { name: "HEALTH", read: health },
+    Extra { name: "REASON", read: reason },
+];
+const CLUSTER: [Extra; 1] = [Extra { name: "TAINTS", read: taints }];
+
+/// The further columns of a kind.
+pub(super) fn of(kind: &str) -> &'static [Extra] {
+    match kind {
+        "ResourceBinding" | "ClusterResourceBinding" => &BINDING,
+        "Cluster" => &CLUSTER,
+        _ => &[],
+    }
+}
+
+/// Whether the control plane put the object there; it makes no sense for Pods and in the control plane itself.
+pub(super) fn adoption(kind: &str, in_plane: bool, object: &Value) -> String {
+    if in_plane || kind == "Pod" {
+        return "-".to_owned();
+    }
+    let managed = object.pointer("/metadata/labels").and_then(|all| all.get(labels::MANAGED));
+    if managed.and_then(Value::as_str) == Some(labels::TRUE) { "Y" } else { "N" }.to_owned()
+}
+
+fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// `member1:2,member2:1`; what leaves is marked.
+fn placement(binding: &Value) -> String {
+    let mut all: Vec<String> = items(binding, "/spec/clusters")
+        .map(|target| match target["replicas"].as_i64().unwrap_or(0) {
+            0 => text(target, "/name"),
+            replicas => format!("{}:{replicas}", text(target, "/name")),
+        })
+        .collect();
+    all.extend(
+        items(binding, "/spec/gracefulEvictionTasks").map(|task| format!("{}(leaving)", text(task, "/fromCluster"))),
+    );
+    if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
+}
+
+/// `2/3 healthy`.
+fn health(binding: &Value) -> String {
+    let targets = items(binding, "/spec/clusters").count();
+    let healthy = items(binding, "/status/aggregatedStatus").filter(|item| item["health"] == "Healthy").count();
+    format!("{healthy}/{targets} healthy")
+}
+
+/// Of the first condition that does not hold, else of Scheduled.
+fn reason(binding: &Value) -> String {
+    let all: Vec<&Value> = items(binding, "/status/conditions").collect();
+    let broken =
+        all.iter().find(|c| c["status"] == "False" && c["type"] != "EvictionPending" && c["type"] != "Preempted");
+    let said = broken.or_else(|| all.iter().find(|c| c["type"] == "Scheduled"));
+    said.map(|condition| text(condition, "/reason")).unwrap_or_else(|| "<none>".to_owned())
+}
+
+/// `key=value:Effect`, joined.
+fn taints(cluster: &Value) -> String {
+    let all: Vec<String> = items(cluster, "/spec/taints")
+        .map(|taint| match text(taint, "/value") {
+            value if value.is_empty() => format!("{}:{}", text(taint, "/key"), text(taint, "/effect")),
+            value => format!("{}={value}:{}", text(taint, "/key"), text(taint, "/effect")),
+        })
+        .collect();
+    if all.is_empty() { "<none>".to_owned() } else { all.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bindings_say_where_how_and_why() {
+        let binding = json!({
+            "spec": {"clusters": [{"name": "m1", "replicas": 2}, {"name": "m2"}], "gracefulEvictionTasks": [{"fromCluster": "m3"}]},
+            "status": {"conditions": [{"type": "Scheduled", "status": "True", "reason": "Success"},
+                    {"type": "FullyApplied", "status": "False", "reason": "FullyAppliedFailed"}],
+                "aggregatedStatus": [{"clusterName": "m1", "health": "Healthy"}, {"clusterName": "m2", "health": "Unhealthy"}]}});
+        let cells: Vec<String> = of("ResourceBinding").iter().map(|column| (column.read)(&binding)).collect();
+        assert_eq!(cells, ["m1:2,m2,m3(leaving)", "1/2 healthy", "FullyAppliedFailed"]);
+        let new: Vec<String> = of("ResourceBinding").iter().map(|column| (column.read)(&json!({}))).collect();
+        assert_eq!(new, ["<none>", "0/0 healthy", "<none>"]);
+    }
+
+    #[test]
+    fn clusters_say_their_taints() {
+        let cluster = json!({"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoExecute"}, {"key": "c", "effect": "NoSchedule"}]}});
+        assert_eq!(taints(&cluster), "a=b:NoExecute,c:NoSchedule");
+        assert_eq!(taints(&json!({})), "<none>");
+    }
+}

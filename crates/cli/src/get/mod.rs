@@ -1,0 +1,357 @@
+//! `ironclad get`: objects of the control plane and of its members, as tables or whole (operations.md 2.7).
+
+mod columns;
+mod table;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, future::join_all, stream::select_all};
+use ironclad_api::cluster::Cluster;
+use ironclad_seam::Clock;
+use kube::{
+    Api, Client, Resource as _, ResourceExt as _,
+    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    core::Request,
+};
+use serde_json::Value;
+
+use crate::{
+    connect::{self, Plane},
+    members::{self, Member},
+    print::{self, Output},
+    report::{Misused, answer},
+    resource::{Resource, Resources, arguments},
+};
+use table::{Row, Table};
+
+/// Where it is looked.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// In the control plane.
+    #[default]
+    Karmada,
+    /// In the members.
+    Members,
+    /// In both.
+    All,
+}
+
+/// Show objects of the control plane, of its members, or of both.
+///
+/// `-o wide` shows where a binding runs, how healthy it is and the last reason.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad get clusters -o wide
+  ironclad get rb -n shop -o wide
+  ironclad get deploy web -s all
+  ironclad get pods -A -C member1,member2
+  ironclad get works -A -w")]
+pub struct Command {
+    /// TYPE [NAME…], TYPE,TYPE or TYPE/NAME…
+    #[arg(value_name = "TYPE", required = true)]
+    pub resources: Vec<String>,
+    /// Namespace [default: the context's]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// All namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only objects with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Only objects with these fields
+    #[arg(long, value_name = "SELECTOR")]
+    pub field_selector: Option<String>,
+    /// How they are printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub output: Output,
+    /// Where they are looked for [default: karmada, with -C members]
+    #[arg(short = 's', long, value_enum, value_name = "SCOPE")]
+    pub operation_scope: Option<Scope>,
+    /// Only these members
+    #[arg(short = 'C', long, alias = "cluster", value_delimiter = ',', value_name = "NAMES")]
+    pub clusters: Vec<String>,
+    /// Go on showing them as they change
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Without the heading
+    #[arg(long)]
+    pub no_headers: bool,
+    /// With their labels
+    #[arg(long)]
+    pub show_labels: bool,
+    /// Exit with 0 if a named object does not exist
+    #[arg(long)]
+    pub ignore_not_found: bool,
+    /// Fail if a member does not answer
+    #[arg(long)]
+    pub strict: bool,
+    /// How long a member may take to answer
+    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
+    pub timeout: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// One server that is asked; the control plane has no name.
+struct Server {
+    name: Option<String>,
+    client: Client,
+}
+
+/// What is asked for.
+struct Query<'a> {
+    resource: &'a Resource,
+    names: &'a [String],
+    namespace: Option<String>,
+    command: &'a Command,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If a type or a named object does not exist, or the control plane does not answer.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let client = command.plane.client().await?;
+    let wanted = arguments(&command.resources)?;
+    let scope = command.operation_scope.unwrap_or(match command.clusters.is_empty() {
+        true => Scope::Karmada,
+        false => Scope::Members,
+    });
+    if scope == Scope::Karmada && !command.clusters.is_empty() {
+        return Err(
+            Misused("--clusters names members, and --operation-scope is karmada\n  try: -s members".into()).into()
+        );
+    }
+    let (servers, silent) = servers(&client, command, scope).await?;
+    let known = Resources::of(&client).await.context("asking the control plane what it serves")?;
+    let mut unanswered = silent;
+    let (mut objects, mut printed) = (Vec::new(), 0);
+    let several = wanted.len() > 1;
+    for (word, names) in &wanted {
+        let resource = known.find(word)?;
+        let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let namespace = (resource.namespaced && !command.all_namespaces).then_some(namespace);
+        let query = Query { resource: &resource, names, namespace, command };
+        let answers = join_all(servers.iter().map(async |server| {
+            let answer = match server.name {
+                None => list(&server.client, &query).await.map_err(|error| format!("{error:#}")),
+                Some(_) => members::within(clock, command.timeout, list(&server.client, &query))
+                    .await
+                    .and_then(|answer| answer.map_err(|error| format!("{error:#}"))),
+            };
+            (server, answer)
+        }))
+        .await;
+        let mut table = Table::default();
+        for (server, answer) in answers {
+            match (answer, &server.name) {
+                (Ok(found), _) => table.join(found, server.name.as_deref(), scope != Scope::Karmada),
+                (Err(why), None) => bail!("{why}"),
+                (Err(why), Some(name)) => unanswered.push((name.clone(), why)),
+            }
+        }
+        missing(&query, &table)?;
+        printed += table.rows.len();
+        if command.output == Output::Name {
+            table.rows.iter().for_each(|row| objects.push(row.object.clone()));
+        } else if command.output.is_objects() {
+            objects.extend(table.rows.into_iter().map(|row| row.object));
+        } else if !table.rows.is_empty() {
+            print::out(&shown(&table, &query, several))?;
+        }
+        if command.watch {
+            watch(&servers, &query, scope).await?;
+        }
+    }
+    if command.output.is_objects() {
+        let single = wanted.len() == 1 && wanted[0].1.len() == 1 && servers.len() == 1;
+        let all = if single { objects } else { vec![print::list(objects)] };
+        print::out(&print::objects(command.output, &all)?)?;
+    } else if command.output == Output::Name {
+        print::out(&objects.iter().map(|object| print::name(object) + "\n").collect::<String>())?;
+    } else if printed == 0 && !command.watch {
+        let place = match (&command.namespace, command.all_namespaces) {
+            (_, true) => String::new(),
+            (Some(namespace), _) => format!(" in namespace {namespace}"),
+            (None, _) => format!(" in namespace {}", client.default_namespace()),
+        };
+        eprintln!("no resources found{place}");
+    }
+    tell_unanswered(&unanswered, servers.len(), command.strict)
+}
+
+/// The servers of the scope, and the members that can't be asked at all.
+async fn servers(
+    client: &Client,
+    command: &Command,
+    scope: Scope,
+) -> anyhow::Result<(Vec<Server>, Vec<(String, String)>)> {
+    let mut servers = Vec::new();
+    if scope != Scope::Members {
+        servers.push(Server { name: None, client: client.clone() });
+    }
+    let mut silent = Vec::new();
+    if scope != Scope::Karmada {
+        let mut clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?.items;
+        for name in &command.clusters {
+            if !clusters.iter().any(|cluster| cluster.name_any() == *name) {
+                bail!("cluster {name} does not exist\n  try: ironclad get clusters");
+            }
+        }
+        clusters.retain(|cluster| command.clusters.is_empty() || command.clusters.contains(&cluster.name_any()));
+        let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+        for Member { name, client } in members::connect(client, kubeconfig.as_ref(), clusters).await {
+            match client {
+                Ok(client) => servers.push(Server { name: Some(name), client }),
+                Err(why) => silent.push((name, why)),
+            }
+        }
+    }
+    Ok((servers, silent))
+}
+
+/// All pages of a list as one table with whole objects, or the named objects.
+async fn list(client: &Client, query: &Query<'_>) -> anyhow::Result<Table> {
+    let resource = query.resource;
+    let path = DynamicObject::url_path(&resource.api, query.namespace.as_deref());
+    let mut table = Table::default();
+    if query.names.is_empty() {
+        let mut parameters = ListParams { limit: Some(500), ..ListParams::default() };
+        parameters.label_selector.clone_from(&query.command.selector);
+        parameters.field_selector.clone_from(&query.command.field_selector);
+        loop {
+            let request = Request::new(&path).list(&parameters)?;
+            let page: Value = client.request(as_table(request, "Object")?).await.map_err(said)?;
+            let next = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+            table.extend(Table::read(page, resource));
+            if next.is_empty() {
+                return Ok(table);
+            }
+            parameters.continue_token = Some(next);
+        }
+    }
+    for name in query.names {
+        let request = Request::new(&path).get(name, &Default::default())?;
+        match client.request::<Value>(as_table(request, "Object")?).await {
+            Ok(answer) => table.extend(Table::read(answer, resource)),
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(said(error)),
+        }
+    }
+    Ok(table)
+}
+
+fn said(error: kube::Error) -> anyhow::Error {
+    anyhow::anyhow!("{}", answer(&error))
+}
+
+/// Asks for the columns that the server prints, with the objects in them.
+fn as_table(mut request: http::Request<Vec<u8>>, include: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
+    let accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json";
+    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(accept));
+    let uri = request.uri().to_string();
+    let separator = if uri.contains('?') { '&' } else { '?' };
+    *request.uri_mut() = format!("{uri}{separator}includeObject={include}").parse()?;
+    Ok(request)
+}
+
+/// A named object that no server has is an error, unless that is no matter.
+fn missing(query: &Query<'_>, table: &Table) -> anyhow::Result<()> {
+    if query.command.ignore_not_found {
+        return Ok(());
+    }
+    for name in query.names {
+        if !table.rows.iter().any(|row| row.object.pointer("/metadata/name").and_then(Value::as_str) == Some(name)) {
+            let plural = match query.resource.api.group.as_str() {
+                "" => query.resource.api.plural.clone(),
+                group => format!("{}.{group}", query.resource.api.plural),
+            };
+            bail!("Error from server (NotFound): {plural} {name:?} not found");
+        }
+    }
+    Ok(())
+}
+
+fn shown(table: &Table, query: &Query<'_>, several: bool) -> String {
+    let command = query.command;
+    let options = table::Options {
+        wide: command.output == Output::Wide,
+        namespaces: command.all_namespaces && query.resource.namespaced,
+        labels: command.show_labels,
+        headings: !command.no_headers,
+        kind: several.then(|| query.resource.api.plural.clone()),
+    };
+    table.render(&options, &query.resource.api.kind)
+}
+
+/// Prints rows as they change, until somebody ends it. A watch that the server ends is begun again where it stood.
+async fn watch(servers: &[Server], query: &Query<'_>, scope: Scope) -> anyhow::Result<()> {
+    let path = DynamicObject::url_path(&query.resource.api, query.namespace.as_deref());
+    loop {
+        let mut streams = Vec::new();
+        for server in servers {
+            let mut parameters = WatchParams::default();
+            parameters.label_selector.clone_from(&query.command.selector);
+            parameters.field_selector.clone_from(&query.command.field_selector);
+            let version = version(server, &path).await?;
+            let request = as_table(Request::new(&path).watch(&parameters, &version)?, "Object")?;
+            let events = server.client.request_events::<Value>(request).await.map_err(said)?;
+            streams.push(Box::pin(events.map(move |event| (server, event))));
+        }
+        let mut events = select_all(streams);
+        while let Some((server, event)) = events.next().await {
+            let page = match event {
+                Ok(WatchEvent::Added(page) | WatchEvent::Modified(page) | WatchEvent::Deleted(page)) => page,
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                Ok(WatchEvent::Error(_)) | Err(_) => break,
+            };
+            let mut table = Table::default();
+            table.join(Table::read(page, query.resource), server.name.as_deref(), scope != Scope::Karmada);
+            let wanted = |row: &Row| {
+                let name = row.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+                query.names.is_empty() || query.names.iter().any(|n| n == name)
+            };
+            table.rows.retain(wanted);
+            if query.command.output.is_objects() {
+                let objects: Vec<Value> = table.rows.into_iter().map(|row| row.object).collect();
+                print::out(&print::objects(query.command.output, &objects)?)?;
+            } else if !table.rows.is_empty() {
+                let options = table::Options {
+                    wide: query.command.output == Output::Wide,
+                    namespaces: query.command.all_namespaces && query.resource.namespaced,
+                    labels: query.command.show_labels,
+                    headings: false,
+                    kind: None,
+                };
+                print::out(&table.render(&options, &query.resource.api.kind))?;
+            }
+        }
+    }
+}
+
+/// From where a watch goes on: what the list stands at now.
+async fn version(server: &Server, path: &str) -> anyhow::Result<String> {
+    let request = Request::new(path).list(&ListParams { limit: Some(1), ..ListParams::default() })?;
+    let page: Value = server.client.request(request).await.map_err(said)?;
+    Ok(page.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or("0").to_owned())
+}
+
+fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {
+    for (name, why) in unanswered {
+        eprintln!("cluster({name}) is inaccessible, please check authorization or network: {why}");
+    }
+    if unanswered.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = unanswered.iter().map(|(name, _)| name.as_str()).collect();
+    let summary =
+        format!("{} of {} clusters did not answer: {}", names.len(), asked.max(names.len()), names.join(", "));
+    if strict {
+        bail!("{summary}");
+    }
+    eprintln!("{summary}");
+    Ok(())
+}

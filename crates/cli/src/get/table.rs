@@ -1,0 +1,240 @@
+//! Tables as servers print them, joined over several servers.
+
+use serde_json::Value;
+
+use super::columns;
+use crate::{print, resource::Resource};
+
+/// One column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Column {
+    name: String,
+    /// Shown with `-o wide` only.
+    wide: bool,
+}
+
+/// One object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    cells: Vec<String>,
+    /// Where it is, if it was not looked for in the control plane alone.
+    place: Option<String>,
+    /// The whole object.
+    pub(super) object: Value,
+}
+
+/// Objects in columns.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Table {
+    columns: Vec<Column>,
+    /// The objects.
+    pub(super) rows: Vec<Row>,
+    joined: bool,
+}
+
+/// How a table is printed.
+pub(super) struct Options {
+    /// With all columns.
+    pub(super) wide: bool,
+    /// With the namespace.
+    pub(super) namespaces: bool,
+    /// With the labels.
+    pub(super) labels: bool,
+    /// With the heading.
+    pub(super) headings: bool,
+    /// Before each name, if several types are shown.
+    pub(super) kind: Option<String>,
+}
+
+impl Table {
+    /// What a server answered: a Table, or from one that prints none an object or a list, whose names are shown.
+    pub(super) fn read(answer: Value, resource: &Resource) -> Self {
+        let typed = |mut object: Value| {
+            object["apiVersion"] = resource.api.api_version.clone().into();
+            object["kind"] = resource.api.kind.clone().into();
+            object
+        };
+        if answer["kind"] != "Table" {
+            let items = match answer.get("items").and_then(Value::as_array) {
+                Some(items) => items.clone(),
+                None => vec![answer],
+            };
+            let name = |object: &Value| {
+                object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let rows =
+                items.into_iter().map(|object| Row { cells: vec![name(&object)], place: None, object: typed(object) });
+            return Self {
+                columns: vec![Column { name: "NAME".into(), wide: false }],
+                rows: rows.collect(),
+                joined: false,
+            };
+        }
+        let array = |name: &str| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let columns = array("columnDefinitions").into_iter().map(|column| Column {
+            name: column["name"].as_str().unwrap_or_default().to_uppercase(),
+            wide: column["priority"].as_i64().unwrap_or(0) > 0,
+        });
+        let rows = array("rows").into_iter().map(|mut row| Row {
+            cells: row["cells"].as_array().into_iter().flatten().map(cell).collect(),
+            place: None,
+            object: typed(row["object"].take()),
+        });
+        Self { columns: columns.collect(), rows: rows.collect(), joined: false }
+    }
+
+    /// Appends a further page.
+    pub(super) fn extend(&mut self, page: Self) {
+        if self.columns.is_empty() {
+            self.columns = page.columns;
+        }
+        self.rows.extend(page.rows);
+    }
+
+    /// Appends what one server has. With `joined` the table says where each object is.
+    pub(super) fn join(&mut self, mut found: Self, server: Option<&str>, joined: bool) {
+        let place = server.unwrap_or("Karmada");
+        found.rows.iter_mut().for_each(|row| row.place = joined.then(|| place.to_owned()));
+        self.joined |= joined;
+        self.extend(found);
+    }
+
+    /// The table as text.
+    pub(super) fn render(&self, options: &Options, kind: &str) -> String {
+        let extra = if options.wide { columns::of(kind) } else { &[] };
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|i| options.wide || self.columns.get(*i).is_some_and(|c| !c.wide)).collect();
+        let mut heading: Vec<String> = Vec::new();
+        if options.namespaces {
+            heading.push("NAMESPACE".into());
+        }
+        for (position, index) in shown.iter().enumerate() {
+            heading.push(self.columns.get(*index).map(|column| column.name.clone()).unwrap_or_default());
+            if position == 0 && self.joined {
+                heading.push("CLUSTER".into());
+            }
+        }
+        heading.extend(extra.iter().map(|column| column.name.to_owned()));
+        if self.joined {
+            heading.push("ADOPTION".into());
+        }
+        if options.labels {
+            heading.push("LABELS".into());
+        }
+        let rows: Vec<Vec<String>> =
+            self.rows.iter().map(|row| self.cells(row, &shown, options, extra, kind)).collect();
+        let names: Vec<&str> = heading.iter().map(String::as_str).collect();
+        let text = print::table(&names, &rows);
+        if options.headings { text } else { text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default() }
+    }
+
+    fn cells(
+        &self,
+        row: &Row,
+        shown: &[usize],
+        options: &Options,
+        extra: &[columns::Extra],
+        kind: &str,
+    ) -> Vec<String> {
+        let mut cells = Vec::new();
+        if options.namespaces {
+            cells.push(text(&row.object, "/metadata/namespace"));
+        }
+        for (position, index) in shown.iter().enumerate() {
+            let cell = row.cells.get(*index).cloned().unwrap_or_default();
+            match (&options.kind, position) {
+                (Some(kind), 0) => cells.push(format!("{kind}/{cell}")),
+                _ => cells.push(cell),
+            }
+            if position == 0 && self.joined {
+                cells.push(row.place.clone().unwrap_or_default());
+            }
+        }
+        cells.extend(extra.iter().map(|column| (column.read)(&row.object)));
+        if self.joined {
+            cells.push(columns::adoption(kind, row.place.as_deref() == Some("Karmada"), &row.object));
+        }
+        if options.labels {
+            let labels = row.object.pointer("/metadata/labels").and_then(Value::as_object);
+            let all: Vec<String> =
+                labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
+            cells.push(if all.is_empty() { "<none>".into() } else { all.join(",") });
+        }
+        cells
+    }
+}
+
+/// A cell as kubectl shows it.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "<none>".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn text(object: &Value, pointer: &str) -> String {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ApiResource;
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployments() -> Resource {
+        let api = ApiResource {
+            group: "apps".into(),
+            version: "v1".into(),
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            plural: "deployments".into(),
+        };
+        Resource { api, namespaced: true }
+    }
+
+    fn answer(managed: bool) -> Value {
+        let labels = if managed { json!({"karmada.io/managed": "true"}) } else { json!({}) };
+        json!({"kind": "Table", "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Ready", "priority": 0}, {"name": "Images", "priority": 1}],
+            "rows": [{"cells": ["web", "1/1", "nginx"], "object": {"metadata": {"name": "web", "namespace": "shop", "labels": labels}}}]})
+    }
+
+    fn options() -> Options {
+        Options { wide: false, namespaces: false, labels: false, headings: true, kind: None }
+    }
+
+    #[test]
+    fn one_server_prints_as_kubectl_does() {
+        let table = Table::read(answer(false), &deployments());
+        assert_eq!(table.render(&options(), "Deployment"), "NAME   READY\nweb    1/1\n");
+        let wide = Options { wide: true, namespaces: true, labels: true, ..options() };
+        let expected = "NAMESPACE   NAME   READY   IMAGES   LABELS\nshop        web    1/1     nginx    <none>\n";
+        assert_eq!(table.render(&wide, "Deployment"), expected);
+        let bare = Options { headings: false, kind: Some("deployments".into()), ..options() };
+        assert_eq!(table.render(&bare, "Deployment"), "deployments/web   1/1\n");
+        assert_eq!(table.rows[0].object["kind"], "Deployment");
+    }
+
+    #[test]
+    fn several_servers_say_where_and_whose() {
+        let mut table = Table::default();
+        table.join(Table::read(answer(false), &deployments()), None, true);
+        table.join(Table::read(answer(true), &deployments()), Some("m1"), true);
+        table.join(Table::read(answer(false), &deployments()), Some("m2"), true);
+        let expected = "\
+NAME   CLUSTER   READY   ADOPTION
+web    Karmada   1/1     -
+web    m1        1/1     Y
+web    m2        1/1     N
+";
+        assert_eq!(table.render(&options(), "Deployment"), expected);
+    }
+
+    #[test]
+    fn a_server_without_tables_still_has_names() {
+        let list = json!({"kind": "DeploymentList", "items": [{"metadata": {"name": "web"}}]});
+        assert_eq!(Table::read(list, &deployments()).render(&options(), "Deployment"), "NAME\nweb\n");
+    }
+}

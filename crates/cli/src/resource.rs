@@ -1,0 +1,193 @@
+//! Which resource a word of the command line means: plural, singular, kind or short name, as kubectl reads it.
+
+use anyhow::bail;
+use kube::{
+    Client,
+    core::{ApiResource, discovery::v2::APIGroupDiscovery},
+};
+
+/// A kind that the server serves, as a word named it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Group, version, kind and plural.
+    pub api: ApiResource,
+    /// Whether its objects lie in namespaces.
+    pub namespaced: bool,
+}
+
+/// All that a server serves, in its order of preference.
+#[derive(Debug, Default)]
+pub struct Resources(Vec<(Resource, Vec<String>)>);
+
+impl Resources {
+    /// Asks a server.
+    ///
+    /// # Errors
+    /// If it does not answer, or knows no aggregated discovery (Kubernetes before 1.27).
+    pub async fn of(client: &Client) -> anyhow::Result<Self> {
+        let core = client.list_core_api_versions_aggregated().await?;
+        let groups = client.list_api_groups_aggregated().await?;
+        Ok(Self::read(core.items.iter().chain(&groups.items)))
+    }
+
+    fn read<'a>(groups: impl Iterator<Item = &'a APIGroupDiscovery>) -> Self {
+        let mut all = Vec::new();
+        for group in groups {
+            let name = group.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
+            for version in &group.versions {
+                let number = version.version.clone().unwrap_or_default();
+                for served in version.resources.iter().filter(|served| served.verbs.iter().any(|verb| verb == "list")) {
+                    let plural = served.resource.clone().unwrap_or_default();
+                    let kind = served.response_kind.as_ref().and_then(|kind| kind.kind.clone()).unwrap_or_default();
+                    let mut words = vec![plural.to_lowercase(), kind.to_lowercase()];
+                    words.extend(served.singular_resource.iter().map(|word| word.to_lowercase()));
+                    words.extend(served.short_names.iter().map(|word| word.to_lowercase()));
+                    let api_version = if name.is_empty() { number.clone() } else { format!("{name}/{number}") };
+                    let api = ApiResource { group: name.clone(), version: number.clone(), api_version, kind, plural };
+                    let namespaced = served.scope.as_deref() == Some("Namespaced");
+                    all.push((Resource { api, namespaced }, words));
+                }
+            }
+        }
+        Self(all)
+    }
+
+    /// What a word means: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
+    ///
+    /// # Errors
+    /// If the server has no such type; the message names the nearest words that it has.
+    pub fn find(&self, word: &str) -> anyhow::Result<Resource> {
+        let lower = word.to_lowercase();
+        let (first, group) = lower.split_once('.').unwrap_or((&lower, ""));
+        let fits = |resource: &Resource| {
+            let api = &resource.api;
+            group.is_empty() || api.group == group || format!("{}.{}", api.version, api.group) == group
+        };
+        let found = self.0.iter().find(|(resource, words)| words.iter().any(|w| w == first) && fits(resource));
+        if let Some((resource, _)) = found {
+            return Ok(resource.clone());
+        }
+        let distance = |words: &[String]| {
+            let far = |known: &String| match known.starts_with(first) || first.starts_with(known.as_str()) {
+                true => 0,
+                false => strsim::damerau_levenshtein(known, first),
+            };
+            words.iter().map(far).min().unwrap_or(usize::MAX)
+        };
+        let mut near: Vec<(usize, &str)> =
+            self.0.iter().map(|(resource, words)| (distance(words), resource.api.plural.as_str())).collect();
+        near.sort_unstable();
+        near.dedup();
+        let mut near: Vec<&str> = near.into_iter().map(|(_, plural)| plural).collect();
+        near.truncate(3);
+        bail!("the server doesn't have a resource type {word:?}\n  try: {}", near.join(", "))
+    }
+}
+
+/// The types and names that `TYPE NAME…`, `TYPE/NAME…` and `TYPE,TYPE` say; a type without names has an empty list.
+///
+/// # Errors
+/// If both forms are mixed, or several types come with names.
+pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::report::Misused> {
+    let misused = |text: String| crate::report::Misused(text);
+    let Some(first) = words.first() else {
+        return Err(misused("no resource type was given\n  try: ironclad get clusters".to_owned()));
+    };
+    if first.contains('/') {
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        for word in words {
+            let Some((kind, name)) = word.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
+            else {
+                return Err(misused(format!(
+                    "{word:?} is not TYPE/NAME, as the first argument is\n  try: {first} TYPE/{word}"
+                )));
+            };
+            match all.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, names)) => names.push(name.to_owned()),
+                None => all.push((kind.to_owned(), vec![name.to_owned()])),
+            }
+        }
+        return Ok(all);
+    }
+    let names = words.get(1..).unwrap_or_default();
+    if let Some(word) = names.iter().find(|word| word.contains('/')) {
+        return Err(misused(format!(
+            "{word:?} is TYPE/NAME, and the first argument is a TYPE alone\n  try: one of both forms"
+        )));
+    }
+    let kinds: Vec<&str> = first.split(',').filter(|kind| !kind.is_empty()).collect();
+    if kinds.len() > 1 && !names.is_empty() {
+        return Err(misused(format!(
+            "several types come with names\n  try: {}/{}",
+            kinds.join("/NAME "),
+            names.join(" ")
+        )));
+    }
+    Ok(kinds.into_iter().map(|kind| (kind.to_owned(), names.to_vec())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resources() -> Resources {
+        let groups: Vec<APIGroupDiscovery> = serde_json::from_value(json!([
+            {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
+                {"resource": "pods", "responseKind": {"group": "", "version": "v1", "kind": "Pod"}, "scope": "Namespaced",
+                 "singularResource": "pod", "verbs": ["get", "list"], "shortNames": ["po"]}]}]},
+            {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [
+                {"resource": "deployments", "responseKind": {"group": "", "version": "", "kind": "Deployment"}, "scope": "Namespaced",
+                 "singularResource": "deployment", "verbs": ["get", "list"], "shortNames": ["deploy"]}]}]},
+            {"metadata": {"name": "cluster.karmada.io"}, "versions": [{"version": "v1alpha1", "resources": [
+                {"resource": "clusters", "responseKind": {"group": "", "version": "", "kind": "Cluster"}, "scope": "Cluster",
+                 "singularResource": "cluster", "verbs": ["get", "list"]}]}]},
+        ]))
+        .unwrap();
+        Resources::read(groups.iter())
+    }
+
+    #[test]
+    fn words_mean_what_they_mean_to_kubectl() {
+        let rows = [
+            ("deploy", "apps/v1 Deployment"),
+            ("Deployments", "apps/v1 Deployment"),
+            ("deployment.apps", "apps/v1 Deployment"),
+            ("deployments.v1.apps", "apps/v1 Deployment"),
+            ("po", "v1 Pod"),
+            ("cluster", "cluster.karmada.io/v1alpha1 Cluster"),
+        ];
+        for (word, expected) in rows {
+            let found = resources().find(word).unwrap();
+            assert_eq!(format!("{} {}", found.api.api_version, found.api.kind), expected, "{word}");
+        }
+        assert!(!resources().find("clusters").unwrap().namespaced);
+        let error = resources().find("deployment.batch").unwrap_err().to_string();
+        assert!(
+            error.starts_with("the server doesn't have a resource type \"deployment.batch\"\n  try: deployments, "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn both_forms_of_arguments() {
+        let read = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            arguments(&words).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())
+        };
+        let of =
+            |kind: &str, names: &[&str]| (kind.to_owned(), names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(read("deploy"), Ok(vec![of("deploy", &[])]));
+        assert_eq!(read("deploy web db"), Ok(vec![of("deploy", &["web", "db"])]));
+        assert_eq!(read("deploy,svc"), Ok(vec![of("deploy", &[]), of("svc", &[])]));
+        assert_eq!(read("deploy/web svc/web deploy/db"), Ok(vec![of("deploy", &["web", "db"]), of("svc", &["web"])]));
+        assert_eq!(read("deploy/web db"), Err("\"db\" is not TYPE/NAME, as the first argument is".to_owned()));
+        assert_eq!(
+            read("deploy svc/web"),
+            Err("\"svc/web\" is TYPE/NAME, and the first argument is a TYPE alone".to_owned())
+        );
+        assert_eq!(read("deploy,svc web"), Err("several types come with names".to_owned()));
+        assert!(arguments(&[]).is_err());
+    }
+}

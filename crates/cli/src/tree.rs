@@ -1,0 +1,244 @@
+//! `ironclad tree`: from a template over its policy, binding and Works to its copies, with the first broken link marked.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, bail};
+use futures::future::{join_all, try_join_all};
+use ironclad_api::{
+    annotations,
+    cluster::Cluster,
+    labels, names,
+    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
+};
+use ironclad_fleet::{
+    ClusterName, Gvk, ObjectKey, World, targets,
+    tree::{LinkState, Tree, tree},
+};
+use ironclad_seam::Clock;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
+
+use crate::{
+    connect::{self, Plane},
+    members,
+    print::{self, Output},
+    report::{self, Misused},
+    resource::{Resource, Resources, arguments},
+};
+
+/// Show how a template reaches its clusters, and where it breaks.
+///
+/// From the template over its policy, binding and Works to the copies in the members, with the state of each; the first broken
+/// link is marked.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad tree deploy/web
+  ironclad tree deployment web -n shop
+  ironclad tree clusterrole/reader -o json")]
+pub struct Command {
+    /// TYPE/NAME, or TYPE and NAME
+    #[arg(value_name = "TYPE/NAME", required = true, num_args = 1..=2)]
+    pub resource: Vec<String>,
+    /// Namespace [default: the context's]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub output: Output,
+    /// How long a member may take to answer
+    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
+    pub timeout: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the template does not exist, or the control plane does not answer.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let client = command.plane.client().await?;
+    let [(kind, names)] =
+        arguments(&command.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is shown at a time".into()))?;
+    let [name] = names.as_slice() else {
+        return Err(Misused(format!("{kind} without a name\n  try: ironclad tree {kind}/NAME")).into());
+    };
+    let resource = Resources::of(&client).await.context("asking the control plane what it serves")?.find(&kind)?;
+    let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let namespace = if resource.namespaced { namespace } else { String::new() };
+    let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+    let mut world = related(&client, &resource, &namespace, name).await?;
+    let key = key(&resource, &namespace, name);
+    let clusters: Vec<Cluster> = world.clusters.values().map(|cluster| (**cluster).clone()).collect();
+    let members = members::connect(&client, kubeconfig.as_ref(), clusters).await;
+    let copies = join_all(members.into_iter().map(async |member| {
+        let copy = match member.client {
+            Ok(client) => {
+                let api = api(client, &resource, &namespace);
+                let answer = members::within(clock, command.timeout, api.get_opt(name)).await;
+                answer.and_then(|copy| copy.map_err(|error| report::answer(&error)))
+            }
+            Err(why) => Err(why),
+        };
+        (member.name, copy)
+    }));
+    for (cluster, copy) in copies.await {
+        match copy {
+            Ok(copy) => {
+                let cluster = ClusterName::from(cluster.as_str());
+                world.members.entry(cluster.clone()).or_default();
+                if let Some(object) = copy {
+                    world.insert_member(cluster, whole(&object, &resource)?);
+                }
+            }
+            Err(why) => eprintln!("warning: cluster({cluster}) is inaccessible: {why}"),
+        }
+    }
+    let Some(tree) = tree(&world, &key) else { bail!("{key} does not exist") };
+    match command.output {
+        Output::Table | Output::Wide => print::out(&rendered(&tree)),
+        Output::Name => print::out(&tree.links.iter().map(|link| link.object.clone() + "\n").collect::<String>()),
+        Output::Json | Output::Yaml => print::out(&print::objects(command.output, &[serde_json::to_value(&tree)?])?),
+    }
+}
+
+fn key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {
+    let gvk = Gvk::from_manifest(&resource.api.api_version, &resource.api.kind);
+    ObjectKey { gvk, namespace: namespace.into(), name: name.into() }
+}
+
+fn api(client: Client, resource: &Resource, namespace: &str) -> Api<DynamicObject> {
+    if namespace.is_empty() {
+        Api::all_with(client, &resource.api)
+    } else {
+        Api::namespaced_with(client, namespace, &resource.api)
+    }
+}
+
+/// The object with its `apiVersion` and `kind`, whichever the server left out.
+fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(object)?;
+    value["apiVersion"] = resource.api.api_version.clone().into();
+    value["kind"] = resource.api.kind.clone().into();
+    Ok(value)
+}
+
+/// What hangs together with the template, read from the control plane and nothing else.
+async fn related(client: &Client, resource: &Resource, namespace: &str, name: &str) -> anyhow::Result<World> {
+    let mut world = World::default();
+    let Some(template) = api(client.clone(), resource, namespace).get_opt(name).await? else {
+        bail!("{} does not exist\n  try: ironclad get {} -A", key(resource, namespace, name), resource.api.plural)
+    };
+    let mark = |name: &str| template.annotations().get(name).map(String::as_str).filter(|text| !text.is_empty());
+    if let Some(policy) = mark(annotations::PROPAGATION_POLICY_NAME) {
+        let of = mark(annotations::PROPAGATION_POLICY_NAMESPACE).unwrap_or(namespace);
+        let found = Api::<PropagationPolicy>::namespaced(client.clone(), of).get_opt(policy).await?;
+        found.into_iter().for_each(|policy| world.insert_policy(policy));
+    } else if let Some(policy) = mark(annotations::CLUSTER_PROPAGATION_POLICY_NAME) {
+        let found = Api::<ClusterPropagationPolicy>::all(client.clone()).get_opt(policy).await?;
+        found.into_iter().for_each(|policy| world.insert_cluster_policy(policy));
+    }
+    world.insert_template(whole(&template, resource)?);
+    let binding = names::binding_name(&resource.api.kind, name);
+    let (spec, label, id) = if namespace.is_empty() {
+        let Some(found) = Api::<ClusterResourceBinding>::all(client.clone()).get_opt(&binding).await? else {
+            return Ok(world);
+        };
+        let (label, spec) = (labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID, found.spec.clone());
+        let id = found.labels().get(label).cloned();
+        world.insert_cluster_binding(found);
+        (spec, label, id)
+    } else {
+        let found = Api::<ResourceBinding>::namespaced(client.clone(), namespace).get_opt(&binding).await?;
+        let Some(found) = found else { return Ok(world) };
+        let (label, spec) = (labels::RESOURCE_BINDING_PERMANENT_ID, found.spec.clone());
+        let id = found.labels().get(label).cloned();
+        world.insert_binding(found);
+        (spec, label, id)
+    };
+    for cluster in of_clusters(client, &spec).await? {
+        world.insert_cluster(cluster);
+    }
+    if let Some(id) = id {
+        let selector = ListParams::default().labels(&format!("{label}={id}"));
+        let works = Api::<Work>::all(client.clone()).list(&selector).await?;
+        works.items.into_iter().for_each(|work| world.insert_work(work));
+    }
+    Ok(world)
+}
+
+async fn of_clusters(client: &Client, spec: &ResourceBindingSpec) -> Result<Vec<Cluster>, kube::Error> {
+    let wanted: BTreeSet<ClusterName> = targets::expected_clusters(spec);
+    let api: &Api<Cluster> = &Api::all(client.clone());
+    let found = try_join_all(wanted.iter().map(async |name| api.get_opt(&name.0).await)).await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// The tree as people read it.
+fn rendered(tree: &Tree) -> String {
+    let mut text = String::new();
+    for (i, link) in tree.links.iter().enumerate() {
+        let rest = tree.links.get(i + 1..).unwrap_or_default();
+        for depth in 1..link.depth {
+            // A bar where a later link still hangs from that depth.
+            let goes_on = rest.iter().take_while(|later| later.depth >= depth).any(|later| later.depth == depth);
+            text.push_str(if goes_on { "│  " } else { "   " });
+        }
+        if link.depth > 0 {
+            let last =
+                !rest.iter().take_while(|later| later.depth >= link.depth).any(|later| later.depth == link.depth);
+            text.push_str(if last { "└─ " } else { "├─ " });
+        }
+        let mark = match link.state {
+            LinkState::Ok => "✓",
+            LinkState::Waiting => "…",
+            LinkState::Broken => "✗",
+        };
+        text.push_str(&format!("{mark} {}", link.object));
+        if !link.detail.is_empty() {
+            text.push_str(&format!(" – {}", link.detail));
+        }
+        if tree.first_broken == Some(i) {
+            text.push_str("   <-- look here first");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_fleet::tree::Link;
+
+    use super::*;
+
+    #[test]
+    fn branches_are_drawn() {
+        let link = |depth, object: &str, state| Link { depth, object: object.to_owned(), state, detail: String::new() };
+        let mut links = vec![
+            link(0, "Deployment shop/web", LinkState::Ok),
+            link(1, "PropagationPolicy shop/p", LinkState::Ok),
+            link(2, "ResourceBinding shop/web-deployment", LinkState::Ok),
+            link(3, "Cluster m1", LinkState::Ok),
+            link(4, "Work m1/w", LinkState::Broken),
+            link(3, "Cluster m2", LinkState::Ok),
+            link(4, "Work m2/w", LinkState::Waiting),
+        ];
+        links[4].detail = "AppliedFailed: denied".to_owned();
+        let tree = Tree { links, first_broken: Some(4) };
+        let expected = "\
+✓ Deployment shop/web
+└─ ✓ PropagationPolicy shop/p
+   └─ ✓ ResourceBinding shop/web-deployment
+      ├─ ✓ Cluster m1
+      │  └─ ✗ Work m1/w – AppliedFailed: denied   <-- look here first
+      └─ ✓ Cluster m2
+         └─ … Work m2/w
+";
+        assert_eq!(rendered(&tree), expected);
+    }
+}

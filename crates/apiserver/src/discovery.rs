@@ -165,6 +165,9 @@ fn resource_list(group_version: &str, resources: &Resources) -> Value {
 }
 
 fn storage_hash(resource: &Resource) -> String {
+    if resource.is_served() {
+        return String::new();
+    }
     let same = |r: &&ironclad_patch::builtin::Resource| {
         r.group == resource.group && r.version == resource.version && r.resource == resource.plural
     };
@@ -242,9 +245,9 @@ fn discovery_group(group: &Group) -> Value {
 fn discovery_resource(resource: &Arc<Resource>) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     // Those of CRDs are spelled out, those of built-in groups go without saying.
-    let (group, version) = match resource.custom() {
-        Some(_) => (resource.group.as_str(), resource.version.as_str()),
-        None => ("", ""),
+    let (group, version) = match resource.builtin() {
+        None => (resource.group.as_str(), resource.version.as_str()),
+        Some(_) => ("", ""),
     };
     let mut out = json!({
         "resource": resource.plural, "responseKind": kind(group, version, &resource.kind),

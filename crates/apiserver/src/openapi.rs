@@ -103,6 +103,9 @@ impl Cache {
             *cache = (custom.generation, BTreeMap::new());
         }
         let resources = custom.groups.iter().find(|g| g.name == group)?.version(&version)?;
+        if resources.values().all(|r| r.is_served()) {
+            return None;
+        }
         Some(cache.1.entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone())
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Subresource {
 pub(crate) enum Flavour {
     Builtin(&'static Builtin),
     Custom(Arc<CustomVersion>),
+    /// A route answers for it.
+    Served,
 }
 
 impl Resource {
@@ -58,7 +60,7 @@ impl Resource {
 
     pub(crate) fn custom(&self) -> Option<&Arc<CustomVersion>> {
         match &self.flavour {
-            Flavour::Builtin(_) => None,
+            Flavour::Builtin(_) | Flavour::Served => None,
             Flavour::Custom(custom) => Some(custom),
         }
     }
@@ -66,8 +68,13 @@ impl Resource {
     pub(crate) fn builtin(&self) -> Option<&'static Builtin> {
         match &self.flavour {
             Flavour::Builtin(builtin) => Some(builtin),
-            Flavour::Custom(_) => None,
+            Flavour::Custom(_) | Flavour::Served => None,
         }
+    }
+
+    /// A route answers for it, and nothing of it is stored.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(self.flavour, Flavour::Served)
     }
 
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
@@ -111,7 +118,7 @@ pub(crate) fn group_version(group: &str, version: &str) -> String {
 pub(crate) type Resources = BTreeMap<String, Arc<Resource>>;
 
 /// A group: its versions, the preferred one first.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) versions: Vec<(String, Resources)>,
@@ -192,6 +199,8 @@ pub(crate) struct CustomGroups {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     custom: RwLock<Arc<CustomGroups>>,
+    /// Groups that routes answer.
+    announced: RwLock<Vec<Group>>,
 }
 
 /// What a look-up found.
@@ -208,8 +217,17 @@ impl Registry {
         self.custom.read().clone()
     }
 
-    /// Replaces the custom groups.
-    pub(crate) fn set_custom(&self, groups: Vec<Group>) {
+    /// Adds a group that routes answer, from the next [`Registry::set_custom`] on.
+    pub(crate) fn announce(&self, group: Group) {
+        self.announced.write().push(group);
+    }
+
+    /// Replaces the groups of CRDs; a group that routes answer steps back for one of a CRD.
+    pub(crate) fn set_custom(&self, mut groups: Vec<Group>) {
+        let announced = self.announced.read();
+        let fresh = announced.iter().filter(|a| !groups.iter().any(|g| g.name == a.name)).cloned();
+        let fresh: Vec<Group> = fresh.collect();
+        groups.extend(fresh);
         let mut slot = self.custom.write();
         let generation = slot.generation + 1;
         *slot = Arc::new(CustomGroups { groups, generation });

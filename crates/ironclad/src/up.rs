@@ -23,7 +23,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::net::TcpListener;
 
 use crate::{demo, flags::ControllerFlags, ops::Ops, signals::Stop};
-use members::SimulatedMembers;
+use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
 ///
@@ -31,13 +31,11 @@ use members::SimulatedMembers;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad up --demo
-  ironclad up --clusters 5 --data-dir /var/lib/ironclad
+  ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad
+  ironclad up --fleet fleet.yaml
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig get clusters
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig --context member1 get pods -A")]
 pub(crate) struct UpArgs {
-    /// Simulated members; more are added on a later start if the number is larger
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub clusters: u32,
     /// Where everything is kept [default: $XDG_DATA_HOME/ironclad, else ~/.local/share/ironclad]
     #[arg(long, env = "IRONCLAD_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
@@ -53,6 +51,8 @@ pub(crate) struct UpArgs {
     /// Where health and metrics are served, 0 for nowhere
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     #[command(flatten)]
     pub controllers: ControllerFlags,
 }
@@ -70,7 +70,8 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         None => place::default_data_dir()?,
     };
     let listener = listen(&args.listen).await?;
-    let endpoint = format!("https://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    let (endpoint, address) = (format!("https://{address}"), address.ip());
 
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
@@ -88,15 +89,14 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
     install_crds(&admin).await?;
-    ensure_namespace(&admin, namespaces::CLUSTER).await?;
+    let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
     start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), credentials.ca());
 
-    let simulated = SimulatedMembers::start(&admin, &engine, &seam, &data_dir, args.clusters, &args.listen).await?;
-    if !simulated.names().is_empty() {
-        println!("simulated members: {}", simulated.names().join(", "));
-    }
+    args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
-    write_kubeconfig(&kubeconfig, &credentials, &endpoint, &simulated)?;
+    let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
+    let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
+    say_members(&simulated);
     println!("kubeconfig: {}", kubeconfig.display());
 
     let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 
     if args.demo {
-        if args.clusters < 3 {
+        if simulated.list().len() < 3 {
             bail!("--demo needs three members\n  try: --clusters 3");
         }
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
@@ -183,27 +183,27 @@ async fn install_crds(admin: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn ensure_namespace(admin: &Client, name: &str) -> anyhow::Result<()> {
+/// Makes the namespace if it is missing, which it is on the first start.
+async fn ensure_namespace(admin: &Client, name: &str) -> anyhow::Result<Start> {
     let api: Api<Namespace> = Api::all(admin.clone());
-    if api.get_opt(name).await?.is_none() {
-        let namespace = Namespace {
-            metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
-            ..Namespace::default()
-        };
-        api.create(&PostParams::default(), &namespace).await.with_context(|| format!("creating namespace {name}"))?;
+    if api.get_opt(name).await?.is_some() {
+        return Ok(Start::Again);
     }
-    Ok(())
+    let namespace = Namespace {
+        metadata: kube::api::ObjectMeta { name: Some(name.to_owned()), ..kube::api::ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    api.create(&PostParams::default(), &namespace).await.with_context(|| format!("creating namespace {name}"))?;
+    Ok(Start::First)
 }
 
-fn write_kubeconfig(
-    path: &std::path::Path,
-    plane: &pki::Pki,
-    endpoint: &str,
-    simulated: &SimulatedMembers,
-) -> anyhow::Result<()> {
-    let mut contexts = vec![plane.admin_context("ironclad", endpoint)];
-    contexts.extend(simulated.list().map(|member| member.pki.admin_context(&member.name, &member.endpoint)));
-    let text = pki::kubeconfig(&contexts);
-    pki::write_private(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;
-    Ok(())
+fn say_members(simulated: &SimulatedMembers) {
+    const NAMED: usize = 10;
+    let members = simulated.list();
+    let names: Vec<&str> = members.iter().take(NAMED).map(|m| m.name.as_str()).collect();
+    match members.len().saturating_sub(NAMED) {
+        _ if members.is_empty() => {}
+        0 => println!("simulated members: {}", names.join(", ")),
+        more => println!("simulated members: {} and {more} more", names.join(", ")),
+    }
 }

@@ -11,8 +11,12 @@ mod nodes;
 mod options;
 mod quantity;
 mod scheduler;
+mod served;
+mod usage;
 mod volumes;
 
 pub use faults::{FaultError, Faulted};
+pub use kubelet::duration;
 pub use member::Member;
-pub use options::{Faults, Flap, MemberOptions, Shape};
+pub use options::{Faults, Flap, MemberOptions, Shape, Times};
+pub use usage::UsageRule;

@@ -12,10 +12,13 @@ use parking_lot::Mutex;
 
 use crate::{
     faults::{Faulted, Link, Way},
-    kubelet::{self, Times},
+    kubelet::{self, SharedTimes},
     nodes::Nodes,
-    options::{Faults, Flap, MemberOptions, Shape},
-    scheduler, volumes,
+    options::{Faults, Flap, MemberOptions, Shape, Times},
+    scheduler,
+    served::{ServedRoute, metrics_group},
+    usage::{Rules, UsageRule},
+    volumes,
 };
 
 /// Who the member's own controllers are.
@@ -29,16 +32,19 @@ const READY_EVERY: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub struct Member(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     server: Arc<Server>,
     seam: Seam,
     link: Link,
     traffic: Arc<Traffic>,
+    times: SharedTimes,
     state: Mutex<State>,
 }
 
 struct State {
     options: MemberOptions,
+    /// What the usage of the options says, read once.
+    rules: Arc<Rules>,
     faults: Faults,
     /// What moves in it, while it is up.
     inside: Option<Inside>,
@@ -60,6 +66,7 @@ struct Front {
 }
 
 struct Inside {
+    cluster: Cluster,
     tasks: Tasks,
     nodes: Nodes,
 }
@@ -73,7 +80,9 @@ impl Member {
         let server_options = Options { name: options.name.clone(), ..Options::default() };
         let server = Server::open(server_options, store, seam.clone()).await?;
         let link = Link::new(seam.clock.clone());
+        let times = Arc::new(Mutex::new(options.times()));
         let state = State {
+            rules: Arc::new(Rules::of(&options.usage)),
             options,
             faults: Faults::default(),
             inside: None,
@@ -82,7 +91,13 @@ impl Member {
             turns: None,
             front: None,
         };
-        let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), state: Mutex::new(state) }));
+        let state = Mutex::new(state);
+        let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), times, state }));
+        let server = &member.0.server;
+        server.mount(Arc::new(ServedRoute(Arc::downgrade(&member.0))));
+        server
+            .announce(&metrics_group())
+            .map_err(|e| OpenError::Unreadable { server: member.name(), message: e.message })?;
         member.0.start_inside();
         Ok(member)
     }
@@ -169,6 +184,29 @@ impl Member {
         }
     }
 
+    /// Its metrics API says this of its pods from now on.
+    pub fn set_usage(&self, usage: Vec<UsageRule>) {
+        let rules = Arc::new(Rules::of(&usage));
+        let mut state = self.0.state.lock();
+        state.options.usage = usage;
+        state.rules = rules;
+    }
+
+    /// What pods do takes so long from now on; what is waited for already keeps its time.
+    pub fn set_times(&self, times: Times) {
+        *self.0.times.lock() = times;
+    }
+
+    /// Ends everything that runs in the member, its server too, between two polls, and frees its port. Its store stays.
+    pub fn end(&self) {
+        self.0.link.set(Way::Refused);
+        self.0.seam.tasks.kill();
+        let mut state = self.0.state.lock();
+        state.inside = None;
+        state.turns = None;
+        state.front = None;
+    }
+
     /// Resolves when all nodes are there and ready. While the member is down, it waits.
     pub async fn ready(&self) {
         while !self.0.state.lock().inside.as_ref().is_some_and(|i| i.nodes.are_ready()) {
@@ -212,6 +250,16 @@ enum Turn {
 }
 
 impl Inner {
+    /// What moves in it, while it is up.
+    pub(crate) fn cluster(&self) -> Option<Cluster> {
+        self.state.lock().inside.as_ref().map(|inside| inside.cluster.clone())
+    }
+
+    /// What its pods use.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        self.state.lock().rules.clone()
+    }
+
     fn apply_faults(&self) {
         let (down, way, starts) = {
             let state = self.state.lock();
@@ -271,14 +319,9 @@ impl Inner {
         ironclad_kubecontrollers::start(&cluster, &controllers);
         scheduler::start(&cluster);
         volumes::start(&cluster);
-        let times = Times {
-            startup_delay: options.startup_delay,
-            termination_delay: options.termination_delay,
-            run_time: options.run_time,
-        };
-        kubelet::start(&cluster, &options.name, times);
+        kubelet::start(&cluster, &options.name, self.times.clone());
         let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());
         cluster.caches.start(&client, &seam);
-        state.inside = Some(Inside { tasks: seam.tasks.clone(), nodes });
+        state.inside = Some(Inside { tasks: seam.tasks.clone(), nodes, cluster });
     }
 }

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::usage::UsageRule;
+
 /// A simulated member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberOptions {
@@ -19,6 +21,8 @@ pub struct MemberOptions {
     pub run_time: Duration,
     /// The certificate (PEM) that is published in each namespace, if any.
     pub root_certificate: Option<String>,
+    /// What its metrics API says that pods use; the last rule that matches wins.
+    pub usage: Vec<UsageRule>,
 }
 
 impl Default for MemberOptions {
@@ -30,7 +34,31 @@ impl Default for MemberOptions {
             termination_delay: Duration::ZERO,
             run_time: Duration::from_secs(5),
             root_certificate: None,
+            usage: Vec::new(),
         }
+    }
+}
+
+/// How long things take that pods do, unless a pod says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// [`MemberOptions::startup_delay`].
+    pub startup_delay: Duration,
+    /// [`MemberOptions::termination_delay`].
+    pub termination_delay: Duration,
+    /// [`MemberOptions::run_time`].
+    pub run_time: Duration,
+}
+
+impl MemberOptions {
+    pub(crate) fn times(&self) -> Times {
+        Times { startup_delay: self.startup_delay, termination_delay: self.termination_delay, run_time: self.run_time }
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        MemberOptions::default().times()
     }
 }
 

@@ -6,6 +6,8 @@ use ironclad_kubecontrollers::pods::{condition, is_finished, is_terminating, pha
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::options::Times;
+
 /// Pods with this annotation start so long after they were bound (`5s`, `2m`, `250ms`).
 pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
 /// Pods with `false` in it run and are never ready; it can be changed while they run.
@@ -14,14 +16,6 @@ pub(crate) const READY: &str = "sim.ironclad.io/ready";
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
 /// Pods that end with another number than 0 in it have failed.
 pub(crate) const EXIT_CODE: &str = "sim.ironclad.io/exit-code";
-
-/// What holds for pods that say nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Times {
-    pub(crate) startup_delay: Duration,
-    pub(crate) termination_delay: Duration,
-    pub(crate) run_time: Duration,
-}
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +102,9 @@ fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// A duration as Go writes one, of whole numbers: `1h30m`, `90s`, `250ms`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+/// A duration as Go writes one, of whole numbers: `1h30m`, `90s`, `250ms`. `None` for text that is none.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
     let (mut rest, mut total) = (text, Duration::ZERO);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;

@@ -18,21 +18,24 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 pub(crate) use self::address::host_ip;
-pub(crate) use self::decide::Times;
+pub use self::decide::duration;
 use self::{
     address::Addresses,
     decide::{Step, decide},
     status::{Place, ended, running},
 };
-use crate::nodes::number;
+use crate::{nodes::number, options::Times};
 
 /// Requests under way at once.
 const WORKERS: usize = 16;
 
+/// The times in force, which change while pods run.
+pub(crate) type SharedTimes = Arc<Mutex<Times>>;
+
 struct Kubelet {
     cluster: Cluster,
     member: String,
-    times: Times,
+    times: SharedTimes,
     pods: Informer<Pod>,
     nodes: Informer<Node>,
     writer: Writer,
@@ -40,7 +43,7 @@ struct Kubelet {
 }
 
 /// Runs all nodes' kubelets as tasks of the cluster's seam.
-pub(crate) fn start(cluster: &Cluster, member: &str, times: Times) {
+pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) {
     let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
     let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/kubelet"));
     let kubelet = Arc::new(Kubelet {
@@ -97,7 +100,8 @@ impl Kubelet {
         let Some(pod) = self.pods.get_key(key) else { return Ok(Next::Forget) };
         let now = self.cluster.seam.clock.wall();
         let node_exists = self.nodes.get("", node_of(&pod)).is_some();
-        match decide(&pod, node_exists, &self.times, now) {
+        let times = *self.times.lock();
+        match decide(&pod, node_exists, &times, now) {
             Step::Leave => Ok(Next::Forget),
             Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
             Step::Run { ready } => {

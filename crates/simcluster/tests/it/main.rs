@@ -9,5 +9,6 @@ mod history;
 mod lossy;
 mod rollout;
 mod scheduling;
+mod served;
 mod workloads;
 mod world;

@@ -1,0 +1,67 @@
+//! Groups that routes answer: discovery tells of them, and nothing of them is stored.
+
+use std::sync::Arc;
+
+use crate::{
+    ApiError, Server,
+    registry::{Flavour, Group, Resource},
+};
+
+/// One version of a group that a [`crate::Route`] answers, as aggregated API servers do.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// API group.
+    pub group: &'static str,
+    /// Version in the group.
+    pub version: &'static str,
+    /// What is in it.
+    pub resources: Vec<ServedResource>,
+}
+
+/// A resource of a [`Served`] version, as discovery shows it.
+#[derive(Debug, Clone)]
+pub struct ServedResource {
+    /// As in paths.
+    pub plural: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+    /// What may be done with it.
+    pub verbs: Vec<&'static str>,
+}
+
+impl Served {
+    fn group(&self) -> Group {
+        let resources = self.resources.iter().map(|r| {
+            let resource = Resource {
+                group: self.group.to_owned(),
+                version: self.version.to_owned(),
+                plural: r.plural.to_owned(),
+                singular: String::new(),
+                kind: r.kind.to_owned(),
+                list_kind: format!("{}List", r.kind),
+                namespaced: r.namespaced,
+                short_names: vec![],
+                categories: vec![],
+                verbs: r.verbs.clone(),
+                subresources: vec![],
+                prefix: format!("/registry/{}/{}/", self.group, r.plural),
+                flavour: Flavour::Served,
+            };
+            (r.plural.to_owned(), Arc::new(resource))
+        });
+        Group { name: self.group.to_owned(), versions: vec![(self.version.to_owned(), resources.collect())] }
+    }
+}
+
+impl Server {
+    /// Has discovery tell of a group that a route answers.
+    ///
+    /// # Errors
+    /// What the store holds can't be read.
+    pub fn announce(&self, served: &Served) -> Result<(), ApiError> {
+        self.registry.announce(served.group());
+        self.refresh_registry()
+    }
+}

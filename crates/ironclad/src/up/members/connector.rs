@@ -1,0 +1,39 @@
+//! The way of the control plane to its members.
+
+use std::sync::Arc;
+
+use ironclad_api::cluster::Cluster;
+use ironclad_apiserver::Identity;
+use ironclad_controllers::{Connector, NetworkConnector};
+use ironclad_runtime::{Traffic, in_process_client};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Client, ResourceExt as _};
+
+use super::SimulatedMembers;
+
+/// Reaches simulated members in-process and all others over the network.
+pub(crate) struct UpConnector {
+    simulated: SimulatedMembers,
+    network: NetworkConnector,
+    traffic: Arc<Traffic>,
+}
+
+impl UpConnector {
+    /// A connector whose in-process clients count their requests here.
+    pub(crate) fn new(simulated: SimulatedMembers, network: NetworkConnector, traffic: Arc<Traffic>) -> Self {
+        Self { simulated, network, traffic }
+    }
+}
+
+impl Connector for UpConnector {
+    fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
+        match self.simulated.get(&cluster.name_any()) {
+            // The name alone would let a foreign cluster of that name be taken for the simulated one.
+            Some(simulated) if simulated.endpoint == cluster.spec.api_endpoint => Ok(in_process_client(
+                simulated.member.faulted_service(Identity::admin("ironclad")),
+                self.traffic.clone(),
+            )),
+            _ => self.network.connect(cluster, credentials),
+        }
+    }
+}

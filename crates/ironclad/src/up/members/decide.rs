@@ -1,0 +1,178 @@
+//! What a SimulatedCluster asks for (api.md 11.8).
+
+use std::time::Duration;
+
+use ironclad_api::sim::SimulatedCluster;
+use ironclad_simcluster::{Faults, Flap, Shape, Times, UsageRule, duration};
+
+/// Holds a SimulatedCluster until its member has left the fleet and what it stored is removed.
+pub(crate) const FINALIZER: &str = "sim.ironclad.io/member";
+/// On a SimulatedCluster: how long its pods take to start, unless a pod says otherwise.
+pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
+/// Likewise: how long they take to end.
+pub(crate) const TERMINATION_DELAY: &str = "sim.ironclad.io/termination-delay";
+/// Likewise: how long those run that are meant to end.
+pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
+/// The context of the control plane in the kubeconfig, which no member can have.
+pub(crate) const PLANE: &str = "ironclad";
+/// The most nodes of a member.
+pub(crate) const NODES_MAX: u32 = 1_000;
+
+/// What to do about a SimulatedCluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Nothing.
+    Leave,
+    /// It can't be a member, and why.
+    Refuse(String),
+    /// Have it keep these finalizers, ours among them, before anything is made for it.
+    Hold(Vec<String>),
+    /// A member runs like this.
+    Run(Box<Wanted>),
+    /// Its member leaves the fleet; then it keeps these finalizers.
+    Depart(Vec<String>),
+}
+
+/// How a member runs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) shape: Shape,
+    pub(super) faults: Faults,
+    pub(super) usage: Vec<UsageRule>,
+    pub(super) times: Times,
+    /// What of the spec can't be followed, for a person.
+    pub(super) complaints: Vec<String>,
+}
+
+/// What to do about it.
+pub(super) fn decide(simulated: &SimulatedCluster) -> Step {
+    let finalizers = simulated.metadata.finalizers.clone().unwrap_or_default();
+    let held = finalizers.iter().any(|f| f == FINALIZER);
+    let name = simulated.metadata.name.as_deref().unwrap_or_default();
+    match (simulated.metadata.deletion_timestamp.is_some(), held) {
+        (true, false) => Step::Leave,
+        (true, true) => Step::Depart(finalizers.into_iter().filter(|f| f != FINALIZER).collect()),
+        (false, _) if name == PLANE => {
+            Step::Refuse(format!("{PLANE} is the name of the control plane's context; choose another"))
+        }
+        (false, false) => Step::Hold(finalizers.into_iter().chain([FINALIZER.to_owned()]).collect()),
+        (false, true) => Step::Run(Box::new(wanted(simulated))),
+    }
+}
+
+fn wanted(simulated: &SimulatedCluster) -> Wanted {
+    let spec = &simulated.spec;
+    let mut complaints = Vec::new();
+    let mut read = |field: &str, text: &str| {
+        let read = duration(text);
+        if read.is_none() {
+            complaints.push(format!("{field}: {text:?} is not a duration (write it like 250ms, 30s or 2m)"));
+        }
+        read
+    };
+    let slow = spec.faults.slow.as_ref().and_then(|s| read("spec.faults.slow.latency", &s.latency));
+    let flap = spec.faults.flap.as_ref().and_then(|f| {
+        let (up, down) = (read("spec.faults.flap.up", &f.up), read("spec.faults.flap.down", &f.down));
+        Some(Flap { up: up?, down: down? })
+    });
+    let usual = Times::default();
+    let mut time = |key: &str, otherwise: Duration| {
+        let text = simulated.metadata.annotations.as_ref().and_then(|a| a.get(key));
+        text.and_then(|text| read(key, text)).unwrap_or(otherwise)
+    };
+    let times = Times {
+        startup_delay: time(STARTUP_DELAY, usual.startup_delay),
+        termination_delay: time(TERMINATION_DELAY, usual.termination_delay),
+        run_time: time(RUN_TIME, usual.run_time),
+    };
+    let nodes = u32::try_from(spec.nodes).unwrap_or(0);
+    if nodes > NODES_MAX || spec.nodes < 0 {
+        complaints.push(format!("spec.nodes: {} is not between 0 and {NODES_MAX}", spec.nodes));
+    }
+    let usage = spec.usage.iter().map(|rule| UsageRule {
+        namespace: rule.namespace.clone(),
+        selector: rule.selector.clone(),
+        cpu: rule.cpu.clone(),
+        memory: rule.memory.clone(),
+    });
+    Wanted {
+        shape: Shape {
+            nodes: nodes.min(NODES_MAX),
+            capacity: spec.capacity.clone(),
+            node_labels: spec.node_labels.clone(),
+        },
+        faults: Faults { down: spec.faults.down, partition: spec.faults.partition, slow, flap },
+        usage: usage.collect(),
+        times,
+        complaints,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn simulated(metadata: Value, faults: Value) -> SimulatedCluster {
+        let mut whole = json!({
+            "apiVersion": "sim.ironclad.io/v1alpha1", "kind": "SimulatedCluster", "metadata": metadata,
+            "spec": {"nodes": 2, "capacity": {"cpu": "4"}, "faults": faults},
+        });
+        whole["metadata"]["name"].as_str().is_none().then(|| whole["metadata"]["name"] = json!("m1"));
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn steps() {
+        let ours = || vec![FINALIZER.to_owned()];
+        let deleted = "2026-01-01T00:00:00Z";
+        for (name, metadata, want) in [
+            ("a new one is held first", json!({}), Step::Hold(ours())),
+            (
+                "beside what holds it already",
+                json!({"finalizers": ["a/b"]}),
+                Step::Hold(vec!["a/b".into(), FINALIZER.into()]),
+            ),
+            (
+                "one that is deleted departs, and keeps what others hold",
+                json!({"finalizers": ["a/b", FINALIZER], "deletionTimestamp": deleted}),
+                Step::Depart(vec!["a/b".into()]),
+            ),
+            ("once departed nothing is left to do", json!({"deletionTimestamp": deleted}), Step::Leave),
+            (
+                "the control plane's own name is taken",
+                json!({"name": "ironclad"}),
+                Step::Refuse("ironclad is the name of the control plane's context; choose another".into()),
+            ),
+        ] {
+            assert_eq!(decide(&simulated(metadata, json!({}))), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted() {
+        let held = || json!({"finalizers": [FINALIZER]});
+        let run = |metadata, faults| match decide(&simulated(metadata, faults)) {
+            Step::Run(wanted) => *wanted,
+            other => panic!("{other:?}"),
+        };
+        let plain = run(held(), json!({}));
+        assert_eq!((plain.shape.nodes, &plain.faults, plain.times), (2, &Faults::default(), Times::default()));
+        assert!(plain.complaints.is_empty());
+
+        let broken = run(held(), json!({"slow": {"latency": "250ms"}, "flap": {"up": "2m", "down": "30s"}}));
+        assert_eq!(broken.faults.slow, Some(Duration::from_millis(250)));
+        assert_eq!(broken.faults.flap, Some(Flap { up: Duration::from_secs(120), down: Duration::from_secs(30) }));
+
+        let odd = run(held(), json!({"slow": {"latency": "a while"}, "down": true}));
+        assert_eq!(odd.faults, Faults { down: true, ..Faults::default() }, "what can be read holds");
+        assert_eq!(
+            odd.complaints,
+            ["spec.faults.slow.latency: \"a while\" is not a duration (write it like 250ms, 30s or 2m)"]
+        );
+
+        let quick = json!({"finalizers": [FINALIZER], "annotations": {STARTUP_DELAY: "0s"}});
+        assert_eq!(run(quick, json!({})).times.startup_delay, Duration::ZERO);
+    }
+}

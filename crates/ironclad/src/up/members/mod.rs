@@ -1,0 +1,323 @@
+//! The simulated members of `up`: each SimulatedCluster is one, for as long as it exists.
+//!
+//! Created, a member starts, is joined and gets a context in the kubeconfig; changed, its nodes, faults and load follow;
+//! deleted, its Cluster leaves the fleet and everything it stored goes. A member whose Cluster was unjoined is not joined again.
+
+mod connector;
+mod decide;
+mod fleet;
+mod kubeconfig;
+mod one;
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use ironclad_api::{
+    cluster::{Cluster, ClusterSpec, SyncMode},
+    sim::SimulatedCluster,
+};
+use ironclad_runtime::{
+    EventAbout, EventType, Failure, Informer, Next, Queue, Recorder, WatchScope, Writer, run_workers,
+};
+use ironclad_seam::Seam;
+use ironclad_store::Engine;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams, PropagationPolicy},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+pub(crate) use self::{
+    connector::UpConnector,
+    fleet::{FleetArgs, Start},
+    kubeconfig::KubeconfigFile,
+    one::SimulatedMember,
+};
+use self::{
+    decide::{Step, Wanted, decide},
+    one::Place,
+};
+
+/// Members that are started or taken apart at once.
+const WORKERS: usize = 4;
+/// How often a departing member's Cluster is looked at.
+const DEPARTS_EVERY: Duration = Duration::from_millis(250);
+const API_VERSION: &str = "sim.ironclad.io/v1alpha1";
+/// Labels of a SimulatedCluster that become fields of its Cluster.
+const REGION: &str = "topology.kubernetes.io/region";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// All of them. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct SimulatedMembers(Arc<Shared>);
+
+struct Shared {
+    admin: Client,
+    place: Place,
+    kubeconfig: KubeconfigFile,
+    objects: Informer<SimulatedCluster>,
+    writer: Writer,
+    recorder: Recorder,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    members: BTreeMap<String, Arc<SimulatedMember>>,
+    /// How often each name was started.
+    lives: BTreeMap<String, u64>,
+}
+
+impl SimulatedMembers {
+    /// Starts the members that the control plane knows; from then on they follow their SimulatedClusters.
+    ///
+    /// # Errors
+    /// If a port is taken or a member does not start.
+    pub(crate) async fn start(
+        admin: &Client,
+        engine: &Engine,
+        seam: &Seam,
+        data_dir: PathBuf,
+        address: IpAddr,
+        kubeconfig: KubeconfigFile,
+    ) -> anyhow::Result<Self> {
+        let own = seam.child("simulated-members");
+        let this = Self(Arc::new(Shared {
+            admin: admin.clone(),
+            place: Place { engine: engine.clone(), seam: seam.clone(), data_dir, address },
+            kubeconfig,
+            objects: Informer::new(&[]),
+            writer: Writer::new("simulated-members"),
+            recorder: Recorder::new(admin.clone(), &own, "ironclad"),
+            running: Mutex::default(),
+        }));
+        let queue: Queue<String> = Queue::new(own.clock.clone(), own.rng.stream("jitter/simulated-members"));
+        let objects = this.0.objects.clone();
+        objects.start("simulatedclusters", &own, &own.tasks, Api::all(admin.clone()), &WatchScope::default());
+        objects.synced().await;
+        for simulated in objects.list() {
+            let name = simulated.name_any();
+            let done = this.0.reconcile(&name).await;
+            done.with_context(|| format!("starting simulated member {name}"))?;
+        }
+        this.0.kubeconfig.write(&this.list())?;
+        let to = queue.clone();
+        objects.on_change(move |change| {
+            if let Some(simulated) = change.new.as_ref().or(change.old.as_ref()) {
+                to.add(simulated.name_any());
+            }
+        });
+        // What changed before the handler was there.
+        objects.list().iter().for_each(|simulated| queue.add(simulated.name_any()));
+        let worker = this.clone();
+        run_workers("simulated-members", &own.tasks, &queue, WORKERS, move |name| {
+            let worker = worker.clone();
+            async move { worker.0.work(&name).await }
+        });
+        Ok(this)
+    }
+
+    /// The running member of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<SimulatedMember>> {
+        self.0.get(name)
+    }
+
+    /// All running members in order of their names.
+    pub(crate) fn list(&self) -> Vec<Arc<SimulatedMember>> {
+        self.0.running.lock().members.values().cloned().collect()
+    }
+}
+
+impl Shared {
+    fn get(&self, name: &str) -> Option<Arc<SimulatedMember>> {
+        self.running.lock().members.get(name).cloned()
+    }
+
+    /// One pass, whose failure is told on the object.
+    async fn work(&self, name: &str) -> Result<Next, Failure> {
+        let failed = match self.reconcile(name).await {
+            Ok(next) => return Ok(next),
+            Err(error) => error,
+        };
+        if let Some(simulated) = self.objects.get("", name) {
+            self.warn(&simulated, "FailedSimulation", &format!("{failed:#}"));
+        }
+        Err(match failed.downcast::<Failure>() {
+            Ok(failure) => failure,
+            Err(error) => Failure::Unavailable(format!("{error:#}")),
+        })
+    }
+
+    async fn reconcile(&self, name: &str) -> anyhow::Result<Next> {
+        let Some(simulated) = self.objects.get("", name) else {
+            // Somebody took our finalizer off: what runs for it goes all the same.
+            if self.get(name).is_some() {
+                self.end(name).await?;
+            }
+            return Ok(Next::Forget);
+        };
+        match decide(&simulated) {
+            Step::Leave => {}
+            Step::Refuse(why) => self.warn(&simulated, "InvalidSpec", &why),
+            Step::Hold(finalizers) => {
+                self.hold(&simulated, finalizers).await?;
+                // The own write comes back as a change; at the start nobody listens yet.
+                if let Some(held) = self.objects.get("", name)
+                    && let Step::Run(wanted) = decide(&held)
+                {
+                    self.run(&held, &wanted).await?;
+                }
+            }
+            Step::Run(wanted) => self.run(&simulated, &wanted).await?,
+            Step::Depart(finalizers) => return self.depart(&simulated, finalizers).await,
+        }
+        Ok(Next::Forget)
+    }
+
+    async fn hold(&self, simulated: &SimulatedCluster, finalizers: Vec<String>) -> Result<(), Failure> {
+        let api: Api<SimulatedCluster> = Api::all(self.admin.clone());
+        let finalizers = (!finalizers.is_empty()).then_some(finalizers);
+        let patch = json!({"metadata": {"uid": simulated.metadata.uid, "finalizers": finalizers}});
+        match self.writer.patch(&api, Some(&self.objects), simulated, patch).await {
+            Ok(_) | Err(Failure::NotFound(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn run(&self, simulated: &SimulatedCluster, wanted: &Wanted) -> anyhow::Result<()> {
+        let name = simulated.name_any();
+        for complaint in &wanted.complaints {
+            self.warn(simulated, "InvalidSpec", complaint);
+        }
+        let member = match self.get(&name) {
+            Some(member) => {
+                member.follow(wanted);
+                member
+            }
+            None => self.bring_up(simulated, wanted).await?,
+        };
+        let status = simulated.status.clone().unwrap_or_default();
+        // The Cluster first: the endpoint in the status says that it was joined, so that one that was unjoined stays so.
+        if status.endpoint != member.endpoint {
+            join(&self.admin, simulated, &member.endpoint, status.endpoint.is_empty()).await?;
+        }
+        let generation = simulated.metadata.generation.unwrap_or_default();
+        if status.endpoint != member.endpoint || status.observed_generation != generation {
+            let api: Api<SimulatedCluster> = Api::all(self.admin.clone());
+            let version = simulated.resource_version().unwrap_or_default();
+            let status = json!({"endpoint": member.endpoint, "observedGeneration": generation});
+            self.writer.patch_status(&api, Some(&self.objects), &name, &version, status).await?;
+        }
+        Ok(())
+    }
+
+    async fn bring_up(&self, simulated: &SimulatedCluster, wanted: &Wanted) -> anyhow::Result<Arc<SimulatedMember>> {
+        let name = simulated.name_any();
+        let life = {
+            let mut running = self.running.lock();
+            let life = running.lives.entry(name.clone()).or_insert(0);
+            *life += 1;
+            *life - 1
+        };
+        let member = Arc::new(self.place.start(simulated, wanted, life).await?);
+        self.running.lock().members.insert(name, member.clone());
+        self.write_kubeconfig()?;
+        tracing::info!(member = %member.name, endpoint = %member.endpoint, "simulated member serves");
+        Ok(member)
+    }
+
+    /// Its Cluster leaves the fleet, then the member ends.
+    async fn depart(&self, simulated: &SimulatedCluster, finalizers: Vec<String>) -> anyhow::Result<Next> {
+        let name = simulated.name_any();
+        let endpoint = simulated.status.as_ref().map(|s| s.endpoint.as_str()).unwrap_or_default();
+        let clusters: Api<Cluster> = Api::all(self.admin.clone());
+        let joined = clusters.get_opt(&name).await?.filter(|c| c.spec.api_endpoint == endpoint);
+        if let Some(cluster) = joined {
+            // What was sent there can only be taken back from a member that answers.
+            let healthy = Wanted { shape: self.shape_of(simulated), ..Wanted::default() };
+            match self.get(&name) {
+                Some(member) => member.follow(&healthy),
+                None => drop(self.bring_up(simulated, &healthy).await?),
+            }
+            if cluster.metadata.deletion_timestamp.is_none() {
+                self.writer.delete(&clusters, None, &cluster, PropagationPolicy::Background).await?;
+            }
+            return Ok(Next::After(DEPARTS_EVERY));
+        }
+        self.end(&name).await?;
+        self.hold(simulated, finalizers).await?;
+        tracing::info!(member = %name, "simulated member is gone");
+        Ok(Next::Forget)
+    }
+
+    fn shape_of(&self, simulated: &SimulatedCluster) -> ironclad_simcluster::Shape {
+        let mut alive = simulated.clone();
+        alive.metadata.deletion_timestamp = None;
+        match decide(&alive) {
+            Step::Run(wanted) => wanted.shape,
+            _ => ironclad_simcluster::Shape::default(),
+        }
+    }
+
+    async fn end(&self, name: &str) -> anyhow::Result<()> {
+        let member = self.running.lock().members.remove(name);
+        self.write_kubeconfig()?;
+        self.place.wipe(name, member.as_deref()).await
+    }
+
+    fn write_kubeconfig(&self) -> anyhow::Result<()> {
+        let members: Vec<_> = self.running.lock().members.values().cloned().collect();
+        self.kubeconfig.write(&members)
+    }
+
+    fn warn(&self, simulated: &SimulatedCluster, reason: &str, message: &str) {
+        tracing::warn!(member = %simulated.name_any(), reason, message, "simulated member");
+        let about = EventAbout {
+            api_version: API_VERSION.to_owned(),
+            kind: "SimulatedCluster".to_owned(),
+            namespace: String::new(),
+            name: simulated.name_any(),
+            uid: simulated.metadata.uid.clone().unwrap_or_default(),
+        };
+        self.recorder.record(&about, EventType::Warning, reason, message);
+    }
+}
+
+/// Joins the member, or tells its Cluster where it is served now. One that was joined before and is gone was unjoined.
+async fn join(admin: &Client, simulated: &SimulatedCluster, endpoint: &str, first: bool) -> anyhow::Result<()> {
+    let name = simulated.name_any();
+    let clusters: Api<Cluster> = Api::all(admin.clone());
+    match clusters.get_opt(&name).await? {
+        None if first => {
+            clusters
+                .create(&PostParams::default(), &cluster(simulated, endpoint))
+                .await
+                .with_context(|| format!("joining {name}"))?;
+        }
+        Some(cluster) if cluster.spec.api_endpoint != endpoint => {
+            let spec = json!({"spec": {"apiEndpoint": endpoint}});
+            clusters.patch(&name, &PatchParams::default(), &Patch::Merge(spec)).await?;
+        }
+        None | Some(_) => {}
+    }
+    Ok(())
+}
+
+/// The Cluster of a member: its labels are the SimulatedCluster's.
+fn cluster(simulated: &SimulatedCluster, endpoint: &str) -> Cluster {
+    let labels = simulated.metadata.labels.clone().unwrap_or_default();
+    let spec = ClusterSpec {
+        sync_mode: SyncMode::Push,
+        api_endpoint: endpoint.to_owned(),
+        region: labels.get(REGION).cloned().unwrap_or_default(),
+        zones: labels.get(ZONE).cloned().into_iter().collect(),
+        ..ClusterSpec::default()
+    };
+    let mut cluster = Cluster::new(&simulated.name_any(), spec);
+    cluster.metadata.labels = (!labels.is_empty()).then_some(labels);
+    cluster
+}
+
+#[cfg(test)]
+mod tests;

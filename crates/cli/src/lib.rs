@@ -14,6 +14,7 @@ pub mod print;
 pub mod report;
 pub mod resource;
 pub mod tree;
+pub mod sim;
 pub mod unjoin;
 pub mod version;
 mod write;

@@ -10,7 +10,7 @@ mod up;
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use ironclad_cli::{completion, crds, get, join, report, tree, unjoin, version};
+use ironclad_cli::{completion, crds, get, join, report, sim, tree, unjoin, version};
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
 
@@ -48,6 +48,7 @@ enum Verb {
     Get(Box<get::Command>),
     Tree(Box<tree::Command>),
     Crds(Box<crds::Command>),
+    Sim(Box<sim::command::Command>),
     Version(version::Command),
     Completion(completion::Command),
 }
@@ -151,6 +152,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
             Verb::Get(command) => get::run(&command, &clock).await,
             Verb::Tree(command) => tree::run(&command, &clock).await,
+            Verb::Sim(command) => sim::command::run(&command, &clock).await,
             Verb::Crds(command) => crds::run(&command, &clock).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),

@@ -1,0 +1,309 @@
+//! `ironclad sim`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ironclad_api::{
+    Quantity, ResourceList, StringMap,
+    sim::{Flap, Slow, UsageRule},
+};
+use ironclad_seam::Clock;
+use serde_json::Value;
+
+use super::{Fleet, change::Action, change::faults, change::selector};
+use crate::{
+    connect::Plane,
+    print::{self, Output},
+    report::Misused,
+};
+
+/// What happens to the simulated members of `ironclad up`: faults, load, nodes, members that come and go.
+///
+/// Each verb changes the SimulatedCluster of that name, which kubectl can do too, and waits until the member follows. Faults
+/// stand between a member and the control plane; they outlive a restart of `up`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad sim list
+  ironclad sim down member1
+  ironclad sim up --all
+  ironclad sim slow member1 member2 --latency 2s
+  ironclad sim load member1 -n shop -l app=web --cpu 800m --memory 1Gi
+  ironclad sim add edge --nodes 2 --cpu 4 --memory 8Gi --label tier=edge
+  ironclad sim remove edge")]
+pub struct Command {
+    #[command(subcommand)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub verb: Verb,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What is done.
+#[derive(clap::Subcommand, Debug)]
+pub enum Verb {
+    /// Show the simulated members: their nodes, what is wrong with them, what they report
+    #[command(
+        visible_alias = "get",
+        after_help = "Examples:\n  ironclad sim list\n  ironclad sim list member1 -o yaml"
+    )]
+    List {
+        /// The members [default: all]
+        #[arg(value_name = "MEMBER")]
+        members: Vec<String>,
+        /// How they are printed
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Its server answers nothing, and nothing in it moves
+    #[command(after_help = "Examples:\n  ironclad sim down member1\n  ironclad sim down member1 member2 --wait 0")]
+    Down(Targets),
+    /// Nothing is wrong with it any more
+    #[command(visible_alias = "heal", after_help = "Examples:\n  ironclad sim up member1\n  ironclad sim heal --all")]
+    Up(Targets),
+    /// It is up and down by turns, up first
+    #[command(after_help = "Examples:\n  ironclad sim flap member1 --up 2m --down 30s")]
+    Flap {
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        targets: Targets,
+        /// How long it is up
+        #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
+        up: String,
+        /// How long it is down
+        #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = written_duration)]
+        down: String,
+    },
+    /// Every answer to the control plane comes later
+    #[command(after_help = "Examples:\n  ironclad sim slow member1 --latency 2s")]
+    Slow {
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        targets: Targets,
+        /// How much later
+        #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = written_duration)]
+        latency: String,
+    },
+    /// It is cut off from the control plane, and goes on by itself
+    #[command(after_help = "Examples:\n  ironclad sim partition member1\n  ironclad sim heal member1")]
+    Partition(Targets),
+    /// What its metrics API reports for each of these pods
+    #[command(after_help = "Examples:
+  ironclad sim load member1 -n shop -l app=web --cpu 800m --memory 1Gi
+  ironclad sim load member1 --cpu 2
+  ironclad sim load member1 --clear")]
+    Load {
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        targets: Targets,
+        /// Namespace of the pods [default: all]
+        #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+        namespace: String,
+        /// Labels of the pods, as app=web [default: all]
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+        /// Cpu of each
+        #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+        cpu: Option<Quantity>,
+        /// Memory of each
+        #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+        memory: Option<Quantity>,
+        /// Forget all that it was told to report
+        #[arg(long, conflicts_with_all = ["cpu", "memory", "namespace", "selector"])]
+        clear: bool,
+    },
+    /// How many nodes it has, and what each has
+    #[command(
+        after_help = "Examples:\n  ironclad sim nodes member1 --count 5\n  ironclad sim nodes member1 --cpu 16 --node-label disk=ssd"
+    )]
+    Nodes {
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        targets: Targets,
+        /// How many
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+        count: Option<u32>,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        each: Capacity,
+    },
+    /// More members, which are joined at once
+    #[command(after_help = "Examples:
+  ironclad sim add member4
+  ironclad sim add edge1 edge2 --nodes 2 --cpu 4 --memory 8Gi --label tier=edge --label topology.kubernetes.io/region=eu")]
+    Add {
+        /// Their names
+        #[arg(value_name = "MEMBER", required = true)]
+        members: Vec<String>,
+        /// Nodes of each
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=1000))]
+        nodes: u32,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        each: Capacity,
+        /// Labels of the Clusters, as tier=edge (repeatable); topology.kubernetes.io/region and …/zone become fields too
+        #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+        labels: Vec<(String, String)>,
+        /// How long pods in them take to start, as 250ms or 5s [default: 1s]
+        #[arg(long, value_name = "DURATION", value_parser = written_duration)]
+        startup_delay: Option<String>,
+        /// How long to wait until they are ready; 0 does not wait
+        #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::duration)]
+        wait: Duration,
+    },
+    /// Take members out of the fleet for good, with all that runs in them
+    #[command(visible_alias = "rm", after_help = "Examples:\n  ironclad sim remove edge1 edge2")]
+    Remove(Targets),
+}
+
+/// Which members.
+#[derive(clap::Args, Debug)]
+pub struct Targets {
+    /// The members
+    #[arg(value_name = "MEMBER", required_unless_present = "all")]
+    pub members: Vec<String>,
+    /// All simulated members
+    #[arg(long, conflicts_with = "members")]
+    pub all: bool,
+    /// How long to wait until they follow; 0 does not wait
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::duration)]
+    pub wait: Duration,
+}
+
+/// What each node has.
+#[derive(clap::Args, Debug)]
+pub struct Capacity {
+    /// Cpu of each node
+    #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+    pub cpu: Option<Quantity>,
+    /// Memory of each node
+    #[arg(long, value_name = "QUANTITY", value_parser = quantity)]
+    pub memory: Option<Quantity>,
+    /// Pods that each node takes
+    #[arg(long, value_name = "COUNT")]
+    pub pods: Option<u32>,
+    /// Labels of each node, as disk=ssd (repeatable)
+    #[arg(long = "node-label", value_name = "KEY=VALUE", value_parser = pair)]
+    pub node_labels: Vec<(String, String)>,
+}
+
+impl Capacity {
+    fn capacity(&self) -> ResourceList {
+        let pods = self.pods.map(|count| Quantity(count.to_string()));
+        let each = [("cpu", self.cpu.clone()), ("memory", self.memory.clone()), ("pods", pods)];
+        each.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect()
+    }
+
+    fn labels(&self) -> StringMap {
+        self.node_labels.iter().cloned().collect()
+    }
+}
+
+fn written_duration(text: &str) -> Result<String, String> {
+    match crate::duration(text)? {
+        time if time.is_zero() => Err("it must be longer than nothing".to_owned()),
+        // A bare number is seconds on a command line, and nothing in an object.
+        _ if text.bytes().all(|b| b.is_ascii_digit()) => Ok(format!("{text}s")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn quantity(text: &str) -> Result<Quantity, String> {
+    match ironclad_api::quantity::Amount::parse(text) {
+        Ok(_) => Ok(Quantity(text.to_owned())),
+        Err(_) => Err(format!("{text:?} is not a quantity (write it like 800m, 2 or 1Gi)")),
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not KEY=VALUE")),
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If there are no such members, the control plane refuses, or a member does not follow in time.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let fleet = Fleet { plane: command.plane.client().await?, clock: clock.clone() };
+    let act = async |targets: &Targets, action: Action| {
+        fleet.act(&fleet.named(&targets.members, targets.all).await?, &action, targets.wait).await
+    };
+    match &command.verb {
+        Verb::List { members, output } => list(&fleet, members, *output).await,
+        Verb::Down(targets) => act(targets, Action::Down).await,
+        Verb::Up(targets) => act(targets, Action::Up).await,
+        Verb::Partition(targets) => act(targets, Action::Partition).await,
+        Verb::Flap { targets, up, down } => {
+            act(targets, Action::Flap(Flap { up: up.clone(), down: down.clone() })).await
+        }
+        Verb::Slow { targets, latency } => act(targets, Action::Slow(Slow { latency: latency.clone() })).await,
+        Verb::Load { targets, clear: true, .. } => act(targets, Action::Unload).await,
+        Verb::Load { targets, namespace, selector: labels, cpu, memory, .. } => {
+            if cpu.is_none() && memory.is_none() {
+                return Err(Misused("nothing to report\n  try: --cpu 800m, --memory 1Gi, or --clear".to_owned()).into());
+            }
+            let selector = labels
+                .as_deref()
+                .map(selector)
+                .transpose()
+                .map_err(|why| Misused(format!("--selector can't be used\n  because {why}\n  try: -l app=web")))?;
+            let rule = UsageRule { namespace: namespace.clone(), selector, cpu: cpu.clone(), memory: memory.clone() };
+            act(targets, Action::Load(rule)).await
+        }
+        Verb::Nodes { targets, count, each } => {
+            let count = count.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+            let action = Action::Nodes { count, capacity: each.capacity(), labels: each.labels() };
+            act(targets, action).await
+        }
+        Verb::Add { members, nodes, each, labels, startup_delay, wait } => {
+            let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
+            let mut capacity: ResourceList = [("cpu", "8"), ("memory", "32Gi"), ("pods", "110")]
+                .map(|(resource, amount)| (resource.to_owned(), Quantity(amount.to_owned())))
+                .into();
+            capacity.extend(each.capacity());
+            let objects: Vec<Value> = members
+                .iter()
+                .map(|name| super::member(name, *nodes, &capacity, &each.labels(), &labels, startup_delay.as_deref()))
+                .collect();
+            fleet.add(&objects, *wait).await
+        }
+        Verb::Remove(targets) => fleet.remove(&fleet.named(&targets.members, targets.all).await?, targets.wait).await,
+    }
+}
+
+async fn list(fleet: &Fleet, members: &[String], output: Output) -> anyhow::Result<()> {
+    let found = fleet.named(members, members.is_empty()).await?;
+    let values: Vec<Value> = found.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    let text = match output {
+        Output::Name => values.iter().map(|v| print::name(v) + "\n").collect(),
+        Output::Json | Output::Yaml => print::objects(output, &values)?,
+        Output::Table | Output::Wide => {
+            let rows: Vec<Vec<String>> = found
+                .iter()
+                .map(|member| {
+                    let amount = |name: &str| member.spec.capacity.get(name).map_or("-".to_owned(), |q| q.0.clone());
+                    let mut row = vec![
+                        member.metadata.name.clone().unwrap_or_default(),
+                        member.spec.nodes.to_string(),
+                        amount("cpu"),
+                        amount("memory"),
+                        faults(&member.spec.faults),
+                        member.spec.usage.len().to_string(),
+                    ];
+                    if output == Output::Wide {
+                        row.push(member.status.as_ref().map(|s| s.endpoint.clone()).unwrap_or_default());
+                    }
+                    row
+                })
+                .collect();
+            let mut heading = vec!["NAME", "NODES", "CPU/NODE", "MEMORY/NODE", "FAULTS", "LOAD RULES"];
+            if output == Output::Wide {
+                heading.push("ENDPOINT");
+            }
+            print::table(&heading, &rows)
+        }
+    };
+    print::out(&text)
+}

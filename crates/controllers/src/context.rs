@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
+    apps::WorkloadRebalancer,
     cluster::Cluster,
     labels, names, namespaces,
     policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
@@ -10,6 +11,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
 use ironclad_interpreter::Interpreter;
+use ironclad_propagation::{dependencies::dependents, detect::Skipped};
 use ironclad_runtime::{
     Change, EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope,
     Writer,
@@ -39,6 +41,11 @@ pub(crate) const BY_TEMPLATE: &str = "template";
 /// Bindings claimed by one policy, by its permanent id.
 pub(crate) const BY_POLICY: &str = "policy";
 
+/// Bindings by what they recorded as dependencies ([`dependents::recorded`]).
+pub(crate) const BY_DEPENDENCY: &str = "dependency";
+/// Attached bindings by the labels that name who needs them.
+pub(crate) const BY_DEPENDENT: &str = "dependent";
+
 /// What the reconcilers share. Everything that runs is a task of `seam.tasks`.
 pub struct Context {
     /// Time, chance and the owner of all tasks.
@@ -51,6 +58,9 @@ pub struct Context {
     pub connector: Arc<dyn Connector>,
     /// Answers what a kind's replicas, health and status are: read through [`Context::interpreter`].
     interpreter: RwLock<Interpreter>,
+
+    /// What is not propagated.
+    pub skipped: Arc<Skipped>,
 
     /// All PropagationPolicies.
     pub policies: Informer<PropagationPolicy>,
@@ -72,6 +82,8 @@ pub struct Context {
     pub secrets: Informer<Secret>,
     /// All Namespaces: the execution spaces among them.
     pub namespaces: Informer<Namespace>,
+    /// All WorkloadRebalancers.
+    pub rebalancers: Informer<WorkloadRebalancer>,
     /// Templates of the kinds that some policy or binding names.
     pub templates: Arc<Objects>,
     /// The templates that wait for a policy.
@@ -87,6 +99,8 @@ pub struct Context {
     pub work_status: StatusWriter<Typed<Work>>,
     /// Writes the status of Clusters.
     pub cluster_status: StatusWriter<Typed<Cluster>>,
+    /// Writes the status of WorkloadRebalancers.
+    pub rebalancer_status: StatusWriter<Typed<WorkloadRebalancer>>,
     /// Writes the status of templates.
     pub template_status: StatusWriter<Templates>,
     /// Writes events.
@@ -114,6 +128,12 @@ pub struct Queues {
     pub scheduler: Queue<Key>,
     /// Bindings to be turned into Works.
     pub binding: Queue<Key>,
+    /// Namespaces to be copied into members.
+    pub(crate) namespace: Queue<crate::namespace::Key>,
+    /// Bindings whose dependencies are to be attached or released.
+    pub dependencies: Queue<Key>,
+    /// Rebalancers to be carried out.
+    pub rebalancer: Queue<Key>,
     /// Bindings whose Works' status is to be added up.
     pub binding_status: Queue<Key>,
     /// Templates whose status is to be added up.
@@ -132,6 +152,9 @@ impl Queues {
             policy: queue(seam, "policy"),
             scheduler: queue(seam, "scheduler"),
             binding: queue(seam, "binding"),
+            namespace: queue(seam, "namespace"),
+            dependencies: queue(seam, "dependencies"),
+            rebalancer: queue(seam, "rebalancer"),
             binding_status: queue(seam, "bindingStatus"),
             template_status: queue(seam, "templateStatus"),
             cluster: queue(seam, "cluster"),
@@ -145,6 +168,9 @@ impl Queues {
             && self.policy.is_empty()
             && self.scheduler.is_empty()
             && self.binding.is_empty()
+            && self.namespace.is_empty()
+            && self.dependencies.is_empty()
+            && self.rebalancer.is_empty()
             && self.binding_status.is_empty()
             && self.template_status.is_empty()
             && self.cluster.is_empty()
@@ -157,19 +183,34 @@ impl Context {
     pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let queues = Queues::new(&seam);
-        let template_events = crate::detector::on_template(queues.clone());
+        let skipped = Arc::new(Skipped::default());
+        let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
+        let bindings: Informer<ResourceBinding> = Informer::new(&[
+            by_template,
+            (BY_POLICY, |b| policy_ids(b)),
+            (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
+            (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
+        ]);
+        let by_template: Indexer<ClusterResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
+        let cluster_bindings: Informer<ClusterResourceBinding> = Informer::new(&[
+            by_template,
+            (BY_POLICY, |b| policy_ids(b)),
+            (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
+        ]);
+        let dependents = crate::dependencies::Wakes {
+            queue: queues.dependencies.clone(),
+            bindings: bindings.clone(),
+            cluster_bindings: cluster_bindings.clone(),
+        };
         let templates = Arc::new(Objects::new(
             plane.clone(),
             mapper.clone(),
             &seam,
             seam.tasks.child("templates"),
             WatchScope::default(),
-            template_events,
+            crate::detector::on_template(queues.clone(), skipped.clone(), dependents),
         ));
-        let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
-        let bindings = Informer::new(&[by_template, (BY_POLICY, |b| policy_ids(b))]);
-        let by_template: Indexer<ClusterResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
-        let cluster_bindings = Informer::new(&[by_template, (BY_POLICY, |b| policy_ids(b))]);
+        let rebalancers = Informer::new(&[]);
         let works_by_binding: Indexer<Work> = (BY_BINDING, binding_ids);
         let works = Informer::new(&[works_by_binding]);
         let clusters = Informer::new(&[]);
@@ -218,6 +259,17 @@ impl Context {
                 status: |c: &Cluster| json(&c.status),
             },
         );
+        let rebalancer_status = StatusWriter::start(
+            "status/rebalancers",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: rebalancers.clone(),
+                writer: typed("workloadRebalancer"),
+                api: |client, _| Api::all(client.clone()),
+                status: |r: &WorkloadRebalancer| json(&r.status),
+            },
+        );
         let template_status = StatusWriter::start(
             "status/templates",
             &seam,
@@ -230,6 +282,7 @@ impl Context {
             mapper,
             connector,
             interpreter: RwLock::default(),
+            skipped,
             policies: Informer::new(&[]),
             cluster_policies: Informer::new(&[]),
             overrides: Informer::new(&[]),
@@ -240,6 +293,7 @@ impl Context {
             clusters,
             secrets: Informer::new(&[]),
             namespaces: Informer::new(&[]),
+            rebalancers,
             templates,
             waiting: WaitingTemplates::default(),
             members: Members::default(),
@@ -247,6 +301,7 @@ impl Context {
             cluster_binding_status,
             work_status,
             cluster_status,
+            rebalancer_status,
             template_status,
             settings: Arc::new(settings),
             metrics: Metrics::new(),
@@ -271,6 +326,7 @@ impl Context {
         let cluster_bindings = Api::all(self.plane.clone());
         self.cluster_bindings.start("clusterresourcebindings", seam, tasks, cluster_bindings, &all);
         self.works.start("works", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.rebalancers.start("workloadrebalancers", seam, tasks, Api::all(self.plane.clone()), &all);
         self.policies.synced().await;
         self.cluster_policies.synced().await;
         self.overrides.synced().await;
@@ -281,6 +337,7 @@ impl Context {
         self.bindings.synced().await;
         self.cluster_bindings.synced().await;
         self.works.synced().await;
+        self.rebalancers.synced().await;
     }
 
     /// True once every fixed kind is listed.
@@ -296,6 +353,7 @@ impl Context {
             && self.bindings.is_synced()
             && self.cluster_bindings.is_synced()
             && self.works.is_synced()
+            && self.rebalancers.is_synced()
     }
 
     /// Answers what a kind's replicas, health and status are, for one decision.
@@ -377,6 +435,7 @@ impl Context {
             && self.cluster_binding_status.is_quiet()
             && self.work_status.is_quiet()
             && self.cluster_status.is_quiet()
+            && self.rebalancer_status.is_quiet()
             && self.template_status.is_quiet()
             && self.members.list().iter().all(|m| m.works.is_empty() && m.statuses.is_empty())
     }

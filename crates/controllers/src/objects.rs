@@ -7,6 +7,7 @@ use ironclad_runtime::{Change, Failure, Indexer, Informer, Key, WatchScope};
 use ironclad_seam::{Seam, Tasks};
 use kube::{Client, api::DynamicObject};
 use parking_lot::RwLock;
+use serde_json::Value;
 
 use crate::{
     context::{BY_POLICY, policy_ids},
@@ -73,6 +74,17 @@ impl Objects {
     #[must_use]
     pub fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<DynamicObject>)> {
         self.kinds.read().get(gvk).map(|kind| (kind.served.clone(), kind.informer.clone()))
+    }
+
+    /// The object, once its kind is watched and listed; `None` if there is no such object or kind.
+    ///
+    /// # Errors
+    /// If the control plane does not answer.
+    pub async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
+        let Some(informer) = self.informer(&key.gvk).await? else { return Ok(None) };
+        informer.synced().await;
+        let object = informer.get(&key.namespace, &key.name);
+        object.map(|o| serde_json::to_value(&*o)).transpose().map_err(|e| Failure::Invalid(e.to_string()))
     }
 
     /// The object, if its kind is watched and it is there.

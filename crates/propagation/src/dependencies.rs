@@ -1,6 +1,7 @@
 //! What a workload refers to goes where the workload goes (propagation.md 8; rows 16, 22, 23 of 31).
 
 mod attached;
+pub mod dependents;
 #[cfg(test)]
 mod tests;
 
@@ -204,11 +205,7 @@ fn attach(
         // Not scheduled yet: there is nowhere to follow to.
         None if seen.binding.spec().clusters.is_empty() => {}
         None => {
-            let namespace = if identity.namespace.is_empty() {
-                seen.binding.key().namespace.to_string()
-            } else {
-                identity.namespace.to_owned()
-            };
+            let namespace = dependents::namespace_of(seen.binding, identity);
             if namespace.is_empty() {
                 // A cluster-scoped object of a cluster-scoped workload has no namespace to hang a binding into.
                 return;

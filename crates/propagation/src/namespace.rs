@@ -3,17 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{
-    OwnerReference, annotations,
+    ObjectMeta, OwnerReference, annotations,
     cluster::Cluster,
     events, finalizers, labels, names,
-    policy::ClusterOverridePolicy,
+    policy::{ClusterOverridePolicy, OverrideSpec},
     work::{Work, WorkSpec, WorkloadTemplate},
 };
 use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
 use serde_json::{Value, json};
 
 use crate::{
-    detect::Skipped,
+    detect::{self, Skipped},
     overrides,
     template::{self, Identity},
     works::{
@@ -71,6 +71,26 @@ pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
         && !skipped.skips_namespace(name)
         && !template::label(namespace, labels::SKIP_AUTO_PROPAGATION).eq_ignore_ascii_case(labels::TRUE)
         && !template::is_deleting(namespace)
+}
+
+/// Whether a change of the namespace counts: its status does not.
+#[must_use]
+pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
+    old.is_none_or(|old| detect::template_changed((old, &Value::Null), (new, &Value::Null)))
+}
+
+/// The namespace that a Work was made for by [`decide`].
+#[must_use]
+pub fn of_work(work: &ObjectMeta) -> Option<&str> {
+    let owners = work.owner_references.iter().flatten();
+    owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Namespace").map(|o| o.name.as_str())
+}
+
+/// Whether a cluster-wide override may apply to namespaces. One without selectors applies to everything.
+#[must_use]
+pub fn is_overridden_by(spec: &OverrideSpec) -> bool {
+    spec.resource_selectors.is_empty()
+        || spec.resource_selectors.iter().any(|s| s.api_version == "v1" && s.kind == "Namespace")
 }
 
 /// One Work for every cluster. Quiet when they stand. The end of the namespace is the garbage collector's: it owns them.
@@ -260,6 +280,34 @@ mod tests {
         let labelled = run(&shop(json!({"metadata": {"labels": {"team": "a"}}})), &works, &both, &[]);
         assert!(matches!(labelled.as_slice(), [Effect::Patch { .. }, Effect::Patch { .. }]), "a change follows");
         assert_eq!(run(&shop(json!({"status": {"phase": "X"}})), &works, &both, &[]), [], "a status does not");
+    }
+
+    #[test]
+    fn what_brings_a_namespace_back() {
+        let meta = |extra: Value| -> ObjectMeta {
+            let mut base = json!({"name": "shop", "resourceVersion": "1"});
+            merge(&mut base, &extra);
+            serde_json::from_value(base).unwrap()
+        };
+        for (name, old, new, want) in [
+            ("a new one", None, json!({}), true),
+            ("a status", Some(json!({})), json!({"resourceVersion": "2"}), false),
+            ("a label", Some(json!({})), json!({"labels": {"a": "b"}}), true),
+            ("its end", Some(json!({})), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), true),
+        ] {
+            assert_eq!(counts(old.map(meta).as_ref(), &meta(new)), want, "{name}");
+        }
+        for (name, selectors, want) in [
+            ("one for namespaces", json!([{"apiVersion": "v1", "kind": "Namespace"}]), true),
+            ("one for everything", json!([]), true),
+            ("one for others", json!([{"apiVersion": "v1", "kind": "Secret"}]), false),
+        ] {
+            let spec = serde_json::from_value(json!({"resourceSelectors": selectors})).unwrap();
+            assert_eq!(is_overridden_by(&spec), want, "{name}");
+        }
+        let works = made(&run(&shop(json!({})), &[], &clusters(&["m1"]), &[]));
+        assert_eq!(of_work(&works[0].metadata), Some("shop"));
+        assert_eq!(of_work(&ObjectMeta::default()), None);
     }
 
     #[test]

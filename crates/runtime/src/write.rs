@@ -124,10 +124,35 @@ impl Writer {
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        self.delete_if(api, cache, seen, propagation, None).await
+    }
+
+    /// Deletes the object, provided that it is still the version seen. One that is gone already is no error.
+    ///
+    /// # Errors
+    /// `Conflict` if it changed, or another stands there under that name; what the server or the way to it said.
+    pub async fn delete_unchanged<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, seen: &K) -> Result<(), Failure>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        self.delete_if(api, cache, seen, PropagationPolicy::Background, seen.resource_version()).await
+    }
+
+    async fn delete_if<K>(
+        &self,
+        api: &Api<K>,
+        cache: Option<&Informer<K>>,
+        seen: &K,
+        propagation: PropagationPolicy,
+        version: Option<String>,
+    ) -> Result<(), Failure>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let uid = seen.uid().unwrap_or_default();
         let params = DeleteParams {
             propagation_policy: Some(propagation),
-            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: version }),
             ..DeleteParams::default()
         };
         match api.delete(&seen.name_any(), &params).await.map_err(Failure::from) {

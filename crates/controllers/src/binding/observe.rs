@@ -51,17 +51,7 @@ impl Observed {
 pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
     let Some(binding) = cx.binding(key) else { return Ok(None) };
     let template_key = binding.template();
-    let template = match cx.templates.informer(&template_key.gvk).await? {
-        Some(informer) => {
-            informer.synced().await;
-            informer.get(&template_key.namespace, &template_key.name)
-        }
-        None => None,
-    };
-    let template = template
-        .map(|object| serde_json::to_value(&*object))
-        .transpose()
-        .map_err(|e| Failure::Invalid(e.to_string()))?;
+    let template = cx.templates.read(&template_key).await?;
     let works = binding.view().permanent_id().map(|id| cx.works.by_index(BY_BINDING, id)).unwrap_or_default();
     let named = first_names(binding.spec())
         .iter()

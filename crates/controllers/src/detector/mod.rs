@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::observe::AnyPolicy;
 
-use crate::{Context, context::Queues, objects::OnChange, objects::object_key};
+use crate::{Context, context::Queues, dependencies::Wakes, objects::OnChange, objects::object_key};
 
 /// `--concurrent-resource-template-syncs`.
 const WORKERS: usize = 5;
@@ -54,8 +54,7 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.
-pub(crate) fn on_template(queues: Queues) -> OnChange {
-    let skipped = detect::Skipped::default();
+pub(crate) fn on_template(queues: Queues, skipped: Arc<detect::Skipped>, dependents: Wakes) -> OnChange {
     Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let key = object_key(gvk, object);
@@ -67,6 +66,7 @@ pub(crate) fn on_template(queues: Queues) -> OnChange {
             _ => true,
         };
         if counts {
+            dependents.object(gvk, change);
             queues.detector.add(key.clone());
         }
         // A template that is new to this process may lack the status that its binding has for it.

@@ -1,0 +1,98 @@
+//! What is seen of one binding and of what its template refers to.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_api::{names, work::ResourceBinding};
+use ironclad_fleet::Gvk;
+use ironclad_interpreter::Interpreter;
+use ironclad_propagation::{
+    binding::Binding,
+    dependencies::{self, Seen, dependents},
+    template::Identity,
+};
+use ironclad_runtime::{Failure, Informer, Key};
+use kube::api::DynamicObject;
+use serde_json::Value;
+
+use crate::{
+    AnyBinding, Context,
+    context::{BY_DEPENDENT, BY_TEMPLATE, template_name},
+};
+
+/// The snapshot.
+pub(super) struct Observed {
+    /// The binding; its version is the one to write over.
+    pub(super) binding: AnyBinding,
+    /// The attached bindings, and what stands in their place.
+    pub(super) attached: Vec<Arc<ResourceBinding>>,
+    template: Option<Value>,
+    objects: Vec<Value>,
+    referrers: Vec<AnyBinding>,
+    interpreter: Interpreter,
+}
+
+impl Observed {
+    /// Decides over the snapshot.
+    pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
+        let objects: Vec<&Value> = self.objects.iter().collect();
+        let referrers: Vec<Binding<'_>> = self.referrers.iter().map(AnyBinding::view).collect();
+        decide(&Seen {
+            binding: self.binding.view(),
+            template: self.template.as_ref(),
+            objects: &objects,
+            attached: &self.attached,
+            referrers: &referrers,
+            interpreter: &self.interpreter,
+        })
+    }
+}
+
+pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
+    let Some(binding) = cx.binding(key) else { return Ok(None) };
+    let template = cx.templates.read(&binding.template()).await?;
+    let mut objects = Vec::new();
+    // A template that can't be read is the decision's to report.
+    for needed in dependencies::needs(binding.view(), template.as_ref(), &cx.interpreter).unwrap_or_default() {
+        let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
+        let Some(informer) = cx.templates.informer(&gvk).await? else { continue };
+        informer.synced().await;
+        for object in found(&informer, &needed.namespace, &needed.name) {
+            let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
+            if dependencies::selects(&needed, &Identity::of(&json)) {
+                objects.push(json);
+            }
+        }
+    }
+    let (edge, _) = dependencies::edge(binding.view());
+    let mut attached: BTreeMap<Key, Arc<ResourceBinding>> = BTreeMap::new();
+    let mut add = |found: Vec<Arc<ResourceBinding>>| attached.extend(found.into_iter().map(|b| (Key::of(&*b), b)));
+    add(cx.bindings.by_index(BY_DEPENDENT, &edge));
+    for object in &objects {
+        let identity = Identity::of(object);
+        add(cx.bindings.by_index(BY_TEMPLATE, &template_name(&identity.key())));
+        let namespace = dependents::namespace_of(binding.view(), &identity);
+        let name = names::binding_name(identity.kind, identity.name);
+        add(cx.bindings.get(&namespace, &name).into_iter().collect());
+    }
+    let attached: Vec<Arc<ResourceBinding>> = attached.into_values().collect();
+    let mut referrers: BTreeMap<Key, AnyBinding> = BTreeMap::new();
+    for named in attached.iter().flat_map(|b| &b.spec.required_by) {
+        let key = Key::new(&named.namespace, &named.name);
+        if let Some(referrer) = cx.binding(&key) {
+            referrers.insert(key, referrer);
+        }
+    }
+    Ok(Some(Observed {
+        binding,
+        attached,
+        template,
+        objects,
+        referrers: referrers.into_values().collect(),
+        interpreter: cx.interpreter.clone(),
+    }))
+}
+
+/// The object of this name, or all of the namespace if there is none.
+fn found(informer: &Informer<DynamicObject>, namespace: &str, name: &str) -> Vec<Arc<DynamicObject>> {
+    if name.is_empty() { informer.namespace(namespace) } else { informer.get(namespace, name).into_iter().collect() }
+}

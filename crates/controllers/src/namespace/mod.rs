@@ -1,0 +1,81 @@
+//! Namespaces of the control plane, into every member (propagation.md 22).
+
+mod apply;
+mod observe;
+
+use std::sync::Arc;
+
+use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
+use ironclad_fleet::ClusterName;
+use ironclad_propagation::namespace;
+use ironclad_runtime::{Change, Failure, Next, run_workers};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+
+use crate::{Context, context::cluster_of};
+
+/// `--concurrent-namespace-syncs`.
+const WORKERS: usize = 1;
+
+/// A namespace, for one member or for all.
+pub(crate) type Key = (Arc<str>, Option<ClusterName>);
+
+pub(crate) fn start(cx: &Arc<Context>) {
+    let worker = cx.clone();
+    run_workers("namespace", &cx.seam.tasks, &cx.queues.namespace, WORKERS, move |key| {
+        let cx = worker.clone();
+        async move { reconcile(&cx, &key).await }
+    });
+}
+
+async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    let Some(observed) = observe::observe(cx, key)? else { return Ok(Next::Forget) };
+    let rng = cx.seam.rng.clone();
+    let plan = observed.with_seen(|seen| namespace::decide(seen, || rng.uuid()));
+    apply::apply(cx, &observed, plan).await
+}
+
+/// A namespace came or changed; or a cluster's execution space came, and with it a member that lacks all of them.
+pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
+    let Some(new) = change.new.as_deref() else { return };
+    let name = new.name_any();
+    if let Ok(cluster) = names::cluster_of_execution_namespace(&name) {
+        if change.old.is_none() {
+            enqueue_all(cx, Some(&cluster.into()));
+        }
+    } else if namespace::counts(change.old.as_deref().map(|n| &n.metadata), &new.metadata) {
+        enqueue(cx, new, None);
+    }
+}
+
+/// A Work of a namespace went, or was changed by somebody else.
+pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
+    let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
+    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
+    if change.new.as_deref().map(of) == Some(of(old)) {
+        return;
+    }
+    if let Some(name) = namespace::of_work(&old.metadata) {
+        cx.queues.namespace.add((name.into(), cluster_of(old)));
+    }
+}
+
+/// An override of namespaces came, changed or went.
+pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOverridePolicy>) {
+    let (old, new) = (change.old.as_deref().map(|p| &p.spec), change.new.as_deref().map(|p| &p.spec));
+    if old != new && [old, new].into_iter().flatten().any(namespace::is_overridden_by) {
+        enqueue_all(cx, None);
+    }
+}
+
+fn enqueue_all(cx: &Context, cluster: Option<&ClusterName>) {
+    for namespace in cx.namespaces.list() {
+        if names::cluster_of_execution_namespace(&namespace.name_any()).is_err() {
+            enqueue(cx, &namespace, cluster);
+        }
+    }
+}
+
+fn enqueue(cx: &Context, namespace: &Namespace, cluster: Option<&ClusterName>) {
+    cx.queues.namespace.add((namespace.name_any().into(), cluster.cloned()));
+}

@@ -11,7 +11,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::{dependencies::dependents, detect::Skipped};
+use ironclad_propagation::dependencies::dependents;
 use ironclad_runtime::{
     Change, EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope,
     Writer,
@@ -58,9 +58,6 @@ pub struct Context {
     pub connector: Arc<dyn Connector>,
     /// Answers what a kind's replicas, health and status are: read through [`Context::interpreter`].
     interpreter: RwLock<Interpreter>,
-
-    /// What is not propagated.
-    pub skipped: Arc<Skipped>,
 
     /// All PropagationPolicies.
     pub policies: Informer<PropagationPolicy>,
@@ -183,7 +180,7 @@ impl Context {
     pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let queues = Queues::new(&seam);
-        let skipped = Arc::new(Skipped::default());
+        let settings = Arc::new(settings);
         let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
         let bindings: Informer<ResourceBinding> = Informer::new(&[
             by_template,
@@ -208,7 +205,7 @@ impl Context {
             &seam,
             seam.tasks.child("templates"),
             WatchScope::default(),
-            crate::detector::on_template(queues.clone(), skipped.clone(), dependents),
+            crate::detector::on_template(queues.clone(), settings.clone(), dependents),
         ));
         let rebalancers = Informer::new(&[]);
         let works_by_binding: Indexer<Work> = (BY_BINDING, binding_ids);
@@ -282,7 +279,6 @@ impl Context {
             mapper,
             connector,
             interpreter: RwLock::default(),
-            skipped,
             policies: Informer::new(&[]),
             cluster_policies: Informer::new(&[]),
             overrides: Informer::new(&[]),
@@ -303,7 +299,7 @@ impl Context {
             cluster_status,
             rebalancer_status,
             template_status,
-            settings: Arc::new(settings),
+            settings,
             metrics: Metrics::new(),
             queues,
             clusters_by_name: RwLock::default(),

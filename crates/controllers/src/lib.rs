@@ -46,16 +46,19 @@ pub async fn start(cx: &Arc<Context>) {
     scheduler::start(cx);
     binding::start(cx);
     binding_status::start(cx);
-    let on = |name| cx.settings.controllers.enabled(name);
-    if on("namespace") {
+    if runs(cx, "namespace") {
         namespace::start(cx);
     }
     if cx.settings.gates.enabled(Gate::PropagateDeps) {
         dependencies::start(cx);
     }
-    if on("workloadRebalancer") {
+    if runs(cx, "workloadRebalancer") {
         rebalance::start(cx);
     }
+}
+
+fn runs(cx: &Context, controller: &str) -> bool {
+    cx.settings.controllers.enabled(controller)
 }
 
 /// Who hears of what. The handlers hold the context weakly: it owns the caches that hold them.
@@ -69,21 +72,31 @@ fn wire(cx: &Arc<Context>) {
             });
         }};
     }
-    on!(cx.bindings, scheduler::on_binding, binding::on_binding, binding_status::on_binding, dependencies::on_binding);
+    on!(cx.bindings, scheduler::on_binding, binding::on_binding, binding_status::on_binding);
     on!(
         cx.cluster_bindings,
         scheduler::on_cluster_binding,
         binding::on_cluster_binding,
-        binding_status::on_cluster_binding,
-        dependencies::on_cluster_binding
+        binding_status::on_cluster_binding
     );
-    on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work, namespace::on_work);
+    on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster);
     on!(cx.secrets, cluster::on_secret);
-    on!(cx.namespaces, cluster::on_namespace, namespace::on_namespace);
+    on!(cx.namespaces, cluster::on_namespace);
     on!(cx.overrides, binding::on_override);
-    on!(cx.cluster_overrides, binding::on_cluster_override, namespace::on_cluster_override);
-    on!(cx.rebalancers, rebalance::on_rebalancer);
+    on!(cx.cluster_overrides, binding::on_cluster_override);
     on!(cx.policies, policy::on_policy);
     on!(cx.cluster_policies, policy::on_cluster_policy);
+    if runs(cx, "namespace") {
+        on!(cx.namespaces, namespace::on_namespace);
+        on!(cx.works, namespace::on_work);
+        on!(cx.cluster_overrides, namespace::on_cluster_override);
+    }
+    if cx.settings.gates.enabled(Gate::PropagateDeps) {
+        on!(cx.bindings, dependencies::on_binding);
+        on!(cx.cluster_bindings, dependencies::on_cluster_binding);
+    }
+    if runs(cx, "workloadRebalancer") {
+        on!(cx.rebalancers, rebalance::on_rebalancer);
+    }
 }

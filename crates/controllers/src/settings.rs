@@ -11,6 +11,8 @@ pub struct Settings {
     pub gates: Gates,
     /// `--controllers`.
     pub controllers: ControllerList,
+    /// What is propagated.
+    pub propagation: ironclad_propagation::flags::Flags,
 }
 
 /// Every controller that `--controllers` may name (operations.md 8.1).

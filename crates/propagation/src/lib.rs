@@ -13,6 +13,7 @@ pub mod dependencies;
 pub mod detect;
 pub mod drift;
 pub mod execute;
+pub mod flags;
 pub mod namespace;
 pub mod overrides;
 pub mod policy;

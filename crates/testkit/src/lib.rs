@@ -2,4 +2,5 @@
 
 pub mod product;
 pub mod real;
+pub mod scenario;
 pub mod sim;

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 pub(crate) use self::observe::AnyPolicy;
 
-use crate::{Context, context::Queues, dependencies::Wakes, objects::OnChange, objects::object_key};
+use crate::{Context, Settings, context::Queues, dependencies::Wakes, objects::OnChange, objects::object_key};
 
 /// `--concurrent-resource-template-syncs`.
 const WORKERS: usize = 5;
@@ -54,11 +54,11 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.
-pub(crate) fn on_template(queues: Queues, skipped: Arc<detect::Skipped>, dependents: Wakes) -> OnChange {
+pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: Wakes) -> OnChange {
     Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let key = object_key(gvk, object);
-        if skipped.skips_object(gvk, &key.namespace, &key.name) {
+        if settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) {
             return;
         }
         let counts = match (&change.old, &change.new) {

@@ -4,15 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
-use ironclad_propagation::{
-    detect::Skipped,
-    namespace::{self, Seen},
-};
+use ironclad_propagation::namespace::{self, Seen};
 use ironclad_runtime::Failure;
 use serde_json::Value;
 
 use super::Key;
-use crate::Context;
+use crate::{Context, Settings};
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -21,7 +18,7 @@ pub(super) struct Observed {
     namespace: Value,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
-    skipped: Arc<Skipped>,
+    settings: Arc<Settings>,
 }
 
 impl Observed {
@@ -32,7 +29,7 @@ impl Observed {
             works: &self.works,
             clusters: &self.clusters,
             cluster_overrides: &self.cluster_overrides,
-            skipped: &self.skipped,
+            skipped: &self.settings.propagation.skipped,
         })
     }
 }
@@ -58,6 +55,6 @@ pub(super) fn observe(cx: &Context, (name, only): &Key) -> Result<Option<Observe
         namespace: serde_json::to_value(&*namespace).map_err(|e| Failure::Invalid(e.to_string()))?,
         clusters,
         cluster_overrides: cx.cluster_overrides.list(),
-        skipped: cx.skipped.clone(),
+        settings: cx.settings.clone(),
     }))
 }

@@ -1,5 +1,7 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
+mod propagation;
+
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_fleet::gates::Gates;
@@ -14,6 +16,8 @@ pub(crate) struct ControllerFlags {
     /// Features to switch on or off, as `Failover=true,PropagateDeps=false`
     #[arg(long, env = "IRONCLAD_FEATURE_GATES", default_value = "", hide_default_value = true, value_name = "GATES")]
     feature_gates: String,
+    #[command(flatten)]
+    propagation: propagation::PropagationFlags,
 }
 
 impl ControllerFlags {
@@ -28,6 +32,6 @@ impl ControllerFlags {
             tracing::warn!("{warning}");
         }
         let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
-        Ok(Settings { gates, controllers })
+        Ok(Settings { gates, controllers, propagation: self.propagation.settings()? })
     }
 }

@@ -1,6 +1,7 @@
 //! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a seed.
 
 mod history;
+pub mod kinds;
 mod link;
 pub mod road;
 mod world;

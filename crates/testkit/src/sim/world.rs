@@ -7,8 +7,8 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     crds::crds,
-    policy::PropagationPolicy,
-    work::{ResourceBinding, Work},
+    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Connector, Context, Settings};
@@ -63,6 +63,8 @@ pub struct World {
     pub faults: FaultPlan,
     /// The simulated members.
     pub members: Arc<BTreeMap<String, Arc<Member>>>,
+    /// What the controllers are started with.
+    pub settings: Settings,
     seam: Seam,
     plane: Arc<Server>,
     controllers: Option<(Tasks, Arc<Context>)>,
@@ -125,6 +127,7 @@ impl World {
             history,
             faults: FaultPlan::default(),
             members: Arc::new(members),
+            settings: Settings::default(),
             seam,
             plane,
             controllers: None,
@@ -160,7 +163,7 @@ impl World {
             history: self.history.clone(),
         };
         let plane = in_process_client(link, Arc::new(Traffic::default()));
-        let context = Context::new(plane, seam.clone(), Arc::new(connector), Settings::default());
+        let context = Context::new(plane, seam.clone(), Arc::new(connector), self.settings.clone());
         self.controllers = Some((seam.tasks.clone(), context.clone()));
         seam.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
     }
@@ -229,8 +232,14 @@ impl World {
         for policy in all::<PropagationPolicy>(&plane).await? {
             fleet.insert_policy(policy);
         }
+        for policy in all::<ClusterPropagationPolicy>(&plane).await? {
+            fleet.insert_cluster_policy(policy);
+        }
         for template in all::<Deployment>(&plane).await? {
             fleet.insert_template(serde_json::to_value(template)?);
+        }
+        for binding in all::<ClusterResourceBinding>(&plane).await? {
+            fleet.insert_cluster_binding(binding);
         }
         for binding in all::<ResourceBinding>(&plane).await? {
             fleet.insert_binding(binding);
@@ -243,7 +252,16 @@ impl World {
                 fleet.insert_member(name.as_str().into(), serde_json::to_value(object)?);
             }
         }
+        super::kinds::complete(&mut fleet, &plane, &self.members).await?;
         Ok(fleet)
+    }
+
+    /// Lets so much virtual time pass.
+    pub async fn advance(&mut self, time: Duration) {
+        let until = self.seam.clock.mono() + time;
+        while self.seam.clock.mono() < until {
+            self.pass().await;
+        }
     }
 
     async fn pass(&mut self) {

@@ -5,5 +5,6 @@ mod kill_loop;
 mod real_env;
 mod road;
 mod road_real;
+mod road_scenarios;
 mod road_sim;
 mod road_up;

@@ -1,0 +1,70 @@
+//! Scripts that drive a simulated world, and the transcript of what was seen: a `.scenario` file with its `.out`.
+//!
+//! A script is lines of one verb each; a block of YAML follows its verb indented. What it shows is chosen by JSON pointers, so
+//! that a transcript is short enough to be reviewed and has nothing in it that differs from run to run.
+//!
+//! ```text
+//! members 2                                          simulated members, member1 first (before anything else)
+//! gates Failover=true                                feature gates (before anything else)
+//! apply                                              YAML documents, indented, for the control plane
+//! apply member1                                      the same for a member
+//! patch plane deployment default/web {"spec": …}     a merge patch
+//! delete plane deployment default/web
+//! settle                                             until nobody has anything to do
+//! advance 30s                                        lets virtual time pass
+//! down member1 | up member1                          its API server
+//! restart                                            the controller process ends and another one starts
+//! get plane deployment default/web /spec/replicas    shows values, one a line; `absent` if there is no such object
+//! list plane works                                   namespaces and names of all objects of a kind
+//! events                                             what was told since this was last asked
+//! writes                                             what the controllers wrote to the control plane since
+//! reads                                              what they read there since
+//! ```
+
+mod dialect;
+mod run;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+pub use run::Transcript;
+
+/// Set to anything, the transcripts of this run become the expected ones.
+const ACCEPT: &str = "ACCEPT_SCENARIOS";
+
+/// Runs a script in a world of its own and compares the transcript with the file beside it, which ends in `.out`.
+///
+/// # Errors
+/// If the script can't be read or run, or the transcript differs.
+pub fn check(script: &Path) -> anyhow::Result<()> {
+    let text = fs::read_to_string(script).with_context(|| format!("reading {}", script.display()))?;
+    let transcript = run::run(&text).with_context(|| format!("running {}", script.display()))?;
+    let expected: PathBuf = script.with_extension("out");
+    if std::env::var_os(ACCEPT).is_some() {
+        return fs::write(&expected, transcript.to_string()).context("writing the transcript");
+    }
+    let want = fs::read_to_string(&expected).unwrap_or_default();
+    let got = transcript.to_string();
+    let Some((line, (is, want))) = numbered(&got, &want).find(|(_, (is, want))| is != want) else { return Ok(()) };
+    bail!(
+        "{} differs from its .out at line {line}:\n  is     {}\n  wanted {}\n{ACCEPT}=1 takes it as it is; the whole is\n{got}",
+        script.display(),
+        is.unwrap_or("(the end)"),
+        want.unwrap_or("(the end)"),
+    )
+}
+
+type Pair<'a> = (Option<&'a str>, Option<&'a str>);
+
+fn numbered<'a>(is: &'a str, want: &'a str) -> impl Iterator<Item = (usize, Pair<'a>)> {
+    let (mut is, mut want) = (is.lines(), want.lines());
+    let pairs = std::iter::from_fn(move || match (is.next(), want.next()) {
+        (None, None) => None,
+        pair => Some(pair),
+    });
+    pairs.enumerate().map(|(n, pair)| (n + 1, pair))
+}

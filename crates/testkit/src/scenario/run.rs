@@ -1,0 +1,308 @@
+//! Carries a script out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use anyhow::{Context as _, bail};
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::gates::Gates;
+use ironclad_simcluster::Faults;
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    discovery::{Discovery, Scope},
+};
+use serde_json::Value;
+
+use super::dialect::{self, Named, Step};
+use crate::sim::{World, WorldOptions};
+
+/// All scripts run from one seed: a transcript has one history.
+const SEED: u64 = 0x0dd5;
+
+/// What a script showed.
+#[derive(Debug, Default)]
+pub struct Transcript(String);
+
+impl fmt::Display for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Transcript {
+    fn line(&mut self, text: &str) {
+        self.0.push_str(text);
+        self.0.push('\n');
+    }
+}
+
+/// Runs a script in a runtime and a world of its own.
+pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
+    let script = dialect::parse(text)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    runtime.block_on(async {
+        let mut world = World::start(WorldOptions { seed: SEED, members: script.members }).await?;
+        world.settings.gates = Gates::parse(&script.gates)?.0;
+        world.start_controllers().await;
+        let clusters: Api<Cluster> = Api::all(world.user());
+        world
+            .until("all clusters are Ready", async || {
+                let all = clusters.list(&ListParams::default()).await?;
+                Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+            })
+            .await?;
+        world.until_quiet().await?;
+        let seen = world.history.lines().len();
+        let mut stage = Stage { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen };
+        stage.events().await?;
+        let mut transcript = Transcript::default();
+        for (line, step) in script.steps {
+            let Some(step) = step else {
+                transcript.line(&line);
+                continue;
+            };
+            transcript.line(&format!("> {line}"));
+            if let Err(error) = stage.carry_out(step, &mut transcript).await {
+                let lines = stage.world.history.lines();
+                let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+                return Err(error.context(format!("at `{line}`; so far\n{transcript}\nthe history ends with\n{tail}")));
+            }
+        }
+        Ok(transcript)
+    })
+}
+
+/// The world and what was seen of it.
+struct Stage {
+    world: World,
+    kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
+    told: BTreeSet<String>,
+    written: usize,
+    read: usize,
+}
+
+impl Stage {
+    async fn carry_out(&mut self, step: Step, transcript: &mut Transcript) -> anyhow::Result<()> {
+        match step {
+            Step::Apply { server, documents } => {
+                for document in documents {
+                    self.apply(&server, document).await?;
+                }
+            }
+            Step::Patch { object, patch } => {
+                let api = self.api(&object).await?;
+                api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+            Step::Delete(object) => {
+                let api = self.api(&object).await?;
+                api.delete(&object.name, &DeleteParams::background()).await?;
+            }
+            Step::Settle => self.world.until_quiet().await?,
+            Step::Advance(time) => self.world.advance(time).await,
+            Step::Down(member) => self.faults(&member, Faults { down: true, ..Faults::default() })?,
+            Step::Up(member) => self.faults(&member, Faults::default())?,
+            Step::Restart => {
+                self.world.kill_controllers();
+                self.world.start_controllers().await;
+            }
+            Step::Get { object, pointers } => {
+                let api = self.api(&object).await?;
+                match api.get_opt(&object.name).await? {
+                    None => transcript.line("  absent"),
+                    Some(found) => {
+                        let json = serde_json::to_value(&found)?;
+                        for pointer in &pointers {
+                            let mut value = json.pointer(pointer).cloned().unwrap_or(Value::Null);
+                            mask(&mut value);
+                            transcript.line(&format!("  {pointer} {value}"));
+                        }
+                        if pointers.is_empty() {
+                            transcript.line("  present");
+                        }
+                    }
+                }
+            }
+            Step::List { server, kind } => {
+                let client = self.client(&server)?;
+                let (resource, _) = self.kind(&server, &kind).await?;
+                let all: Api<DynamicObject> = Api::all_with(client, &resource);
+                for object in all.list(&ListParams::default()).await?.items {
+                    let namespace = object.namespace().unwrap_or_default();
+                    transcript.line(&format!("  {namespace}/{}", object.name_any()));
+                }
+            }
+            Step::Events => {
+                for line in self.events().await? {
+                    transcript.line(&format!("  {line}"));
+                }
+            }
+            Step::Writes => {
+                let (counts, total) = self.requests(self.written, |method| !matches!(method, "GET" | "HEAD"));
+                self.written = self.world.history.lines().len();
+                for (what, count) in counts {
+                    transcript.line(&format!("  {count} {what}"));
+                }
+                transcript.line(&format!("  {total} in all"));
+            }
+            Step::Reads => {
+                let (counts, _) = self.requests(self.read, |method| matches!(method, "GET" | "HEAD"));
+                self.read = self.world.history.lines().len();
+                for (what, count) in counts {
+                    transcript.line(&format!("  {count} {what}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self, server: &str) -> anyhow::Result<Client> {
+        if server == "plane" {
+            return Ok(self.world.user());
+        }
+        Ok(self.world.members.get(server).with_context(|| format!("there is no member {server}"))?.client())
+    }
+
+    fn faults(&self, member: &str, faults: Faults) -> anyhow::Result<()> {
+        let member = self.world.members.get(member).with_context(|| format!("there is no member {member}"))?;
+        member.set_faults(faults);
+        Ok(())
+    }
+
+    /// The kind by its name or plural, in lower case.
+    async fn kind(&mut self, server: &str, kind: &str) -> anyhow::Result<(ApiResource, Scope)> {
+        let key = (server.to_owned(), kind.to_owned());
+        if let Some(known) = self.kinds.get(&key) {
+            return Ok(known.clone());
+        }
+        let discovery = Discovery::new(self.client(server)?).run_aggregated().await?;
+        for group in discovery.groups_alphabetical() {
+            for (resource, capabilities) in group.resources_by_stability() {
+                if resource.kind.to_lowercase() == kind || resource.plural == kind {
+                    let found = (resource, capabilities.scope);
+                    self.kinds.insert(key, found.clone());
+                    return Ok(found);
+                }
+            }
+        }
+        bail!("{server} does not serve {kind}")
+    }
+
+    async fn api(&mut self, object: &Named) -> anyhow::Result<Api<DynamicObject>> {
+        let (resource, scope) = self.kind(&object.server, &object.kind).await?;
+        let client = self.client(&object.server)?;
+        Ok(match scope {
+            Scope::Cluster => Api::all_with(client, &resource),
+            Scope::Namespaced => Api::namespaced_with(client, &object.namespace, &resource),
+        })
+    }
+
+    async fn apply(&mut self, server: &str, document: Value) -> anyhow::Result<()> {
+        let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = Named {
+            server: server.to_owned(),
+            kind: text("/kind").to_lowercase(),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        };
+        let api = self.api(&name).await?;
+        let object: DynamicObject = serde_json::from_value(document)?;
+        if api.get_opt(&name.name).await?.is_some() {
+            api.patch(&name.name, &PatchParams::default(), &Patch::Merge(&object)).await?;
+        } else {
+            api.create(&PostParams::default(), &object).await?;
+        }
+        Ok(())
+    }
+
+    /// Events that were not told yet: type, reason, kind and name, message.
+    async fn events(&mut self) -> anyhow::Result<Vec<String>> {
+        let all: Api<Event> = Api::all(self.world.user());
+        let mut lines = Vec::new();
+        for event in all.list(&ListParams::default()).await?.items {
+            if self.told.insert(format!("{}/{}", event.namespace().unwrap_or_default(), event.name_any())) {
+                let about = &event.involved_object;
+                let text = |field: &Option<String>| field.clone().unwrap_or_default();
+                lines.push(format!(
+                    "{} {} {} {}: {}",
+                    text(&event.type_),
+                    text(&event.reason),
+                    text(&about.kind),
+                    text(&about.name),
+                    masked(&text(&event.message)),
+                ));
+            }
+        }
+        lines.sort();
+        Ok(lines)
+    }
+
+    /// Requests of the controllers to the control plane since that line of the history, by method and resource. Watches, what a
+    /// cluster's health says, and events are told apart by their names.
+    fn requests(&self, since: usize, wanted: fn(&str) -> bool) -> (BTreeMap<String, usize>, usize) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for line in &self.world.history.lines()[since..] {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, link, method, uri, rest @ ..] = words.as_slice() else { continue };
+            let is_request = !rest.contains(&"->") && !rest.contains(&"faulted") && !rest.contains(&"answer");
+            if link.ends_with("->plane") && is_request && wanted(method) && !uri.contains("watch=") {
+                *counts.entry(format!("{method} {}", resource_of(uri))).or_default() += 1;
+            }
+        }
+        let total = counts.values().sum();
+        (counts, total)
+    }
+}
+
+/// `resourcebindings/status` of `/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web-deployment/status?…`.
+fn resource_of(uri: &str) -> String {
+    let path = uri.split('?').next().unwrap_or_default();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let from = if parts.first() == Some(&"api") { 2 } else { 3 };
+    let rest = parts.get(from..).unwrap_or_default();
+    match rest {
+        ["namespaces", _, resource] | ["namespaces", _, resource, _] => (*resource).to_owned(),
+        ["namespaces", _, resource, _, subresource] => format!("{resource}/{subresource}"),
+        [resource] | [resource, _] => (*resource).to_owned(),
+        [resource, _, subresource] => format!("{resource}/{subresource}"),
+        _ => path.to_owned(),
+    }
+}
+
+/// Levels what differs from run to run.
+fn mask(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = masked(text),
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::Object(fields) => {
+            for name in ["uid", "resourceVersion"] {
+                if let Some(field) = fields.get_mut(name) {
+                    *field = Value::from(format!("<{name}>"));
+                }
+            }
+            fields.values_mut().for_each(mask);
+        }
+        _ => {}
+    }
+}
+
+/// Uuids and times as what they are.
+fn masked(text: &str) -> String {
+    let words: Vec<String> = text
+        .split(' ')
+        .map(|word| {
+            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            let is_uuid = bare.len() == 36 && bare.bytes().filter(|b| *b == b'-').count() == 4;
+            let is_time = bare.len() >= 20 && bare.parse::<jiff::Timestamp>().is_ok();
+            match (is_uuid, is_time) {
+                (true, _) => word.replace(bare, "<uuid>"),
+                (_, true) => word.replace(bare, "<time>"),
+                _ => word.to_owned(),
+            }
+        })
+        .collect();
+    words.join(" ")
+}

@@ -1,0 +1,66 @@
+//! Objects of whatever kinds bindings and Works name, for the invariants: read past all faults.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_fleet::{Gvk, World as Fleet};
+use ironclad_simcluster::Member;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use serde_json::Value;
+
+/// Puts the templates of all bindings, all Namespaces, and the members' objects of the Works' kinds into the fleet.
+///
+/// # Errors
+/// If a server does not answer.
+pub async fn complete(
+    fleet: &mut Fleet,
+    plane: &Client,
+    members: &BTreeMap<String, Arc<Member>>,
+) -> anyhow::Result<()> {
+    let of = |manifest: &Value| {
+        let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
+        Gvk::from_manifest(text("apiVersion"), text("kind"))
+    };
+    let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));
+    let mut kinds: Vec<Gvk> =
+        specs.map(|spec| Gvk::from_manifest(&spec.resource.api_version, &spec.resource.kind)).collect();
+    kinds.push(Gvk::from_manifest("v1", "Namespace"));
+    kinds.sort();
+    kinds.dedup();
+    for gvk in &kinds {
+        for object in list(plane, gvk).await? {
+            fleet.insert_template(object);
+        }
+    }
+    let mut kinds: Vec<Gvk> = fleet.works.values().flat_map(|w| &w.spec.workload.manifests).map(of).collect();
+    kinds.sort();
+    kinds.dedup();
+    for (name, member) in members {
+        for gvk in &kinds {
+            for object in list(&member.client(), gvk).await? {
+                fleet.insert_member(name.as_str().into(), object);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn list(client: &Client, gvk: &Gvk) -> anyhow::Result<Vec<Value>> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    match api.list(&ListParams::default()).await {
+        Ok(list) => Ok(list
+            .items
+            .into_iter()
+            .map(|mut object| {
+                object.types = Some(kube::api::TypeMeta { api_version: gvk.api_version(), kind: gvk.kind.to_string() });
+                serde_json::to_value(object)
+            })
+            .collect::<Result<_, _>>()?),
+        // A kind that comes and goes.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(other) => Err(other.into()),
+    }
+}

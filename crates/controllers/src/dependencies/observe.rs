@@ -50,9 +50,10 @@ impl Observed {
 pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
     let Some(binding) = cx.binding(key) else { return Ok(None) };
     let template = cx.templates.read(&binding.template()).await?;
+    let interpreter = cx.interpreter();
     let mut objects = Vec::new();
     // A template that can't be read is the decision's to report.
-    for needed in dependencies::needs(binding.view(), template.as_ref(), &cx.interpreter).unwrap_or_default() {
+    for needed in dependencies::needs(binding.view(), template.as_ref(), &interpreter).unwrap_or_default() {
         let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
         let Some(informer) = cx.templates.informer(&gvk).await? else { continue };
         informer.synced().await;
@@ -88,7 +89,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         template,
         objects,
         referrers: referrers.into_values().collect(),
-        interpreter: cx.interpreter.clone(),
+        interpreter,
     }))
 }
 

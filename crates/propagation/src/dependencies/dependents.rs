@@ -75,8 +75,10 @@ mod tests {
             {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf"},
             {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "namespace": "shop", "labelSelector": {"matchLabels": {"a": "b"}}},
         ]);
-        let binding =
-            patched(&binding(&[]), &json!({"metadata": {"annotations": {annotations::DEPENDENCIES: record.to_string()}}}));
+        let binding = patched(
+            &binding(&[]),
+            &json!({"metadata": {"annotations": {annotations::DEPENDENCIES: record.to_string()}}}),
+        );
         let recorded = recorded(&binding.metadata);
         for (name, api_version, kind, namespace, object, want) in [
             ("the one named", "v1", "ConfigMap", "shop", "conf", true),
@@ -85,11 +87,8 @@ mod tests {
             ("another kind", "v1", "Secret", "shop", "conf", false),
             ("any, where a selector says which", "discovery.k8s.io/v1", "EndpointSlice", "shop", "x", true),
         ] {
-            let metadata = ObjectMeta {
-                name: Some(object.into()),
-                namespace: Some(namespace.into()),
-                ..ObjectMeta::default()
-            };
+            let metadata =
+                ObjectMeta { name: Some(object.into()), namespace: Some(namespace.into()), ..ObjectMeta::default() };
             let values = of_object(&Gvk::from_manifest(api_version, kind), &metadata);
             assert_eq!(values.iter().any(|value| recorded.contains(value)), want, "{name}");
         }

@@ -10,6 +10,16 @@ use kube::{
 };
 use serde_json::Value;
 
+/// Whether all bindings and Works of the fleet are of the one kind that [`super::truth`] follows.
+#[must_use]
+pub fn are_followed(fleet: &Fleet) -> bool {
+    let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));
+    let mut kinds = specs.map(|spec| spec.resource.kind.as_str());
+    let manifests = fleet.works.values().flat_map(|work| &work.spec.workload.manifests);
+    let mut in_works = manifests.map(|manifest| manifest.get("kind").and_then(Value::as_str).unwrap_or_default());
+    kinds.all(|kind| kind == "Deployment") && in_works.all(|kind| kind == "Deployment")
+}
+
 /// Puts the templates of all bindings, all Namespaces, and the members' objects of the Works' kinds into the fleet.
 ///
 /// # Errors

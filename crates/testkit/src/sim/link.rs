@@ -1,10 +1,9 @@
 //! The fault layer: what lies between a client and a server in the simulation.
 //!
 //! Every request gets a drawn virtual delay, which is what explores the interleavings, and is written into the history.
-//! Faults are chosen by the number of the write that a process makes to a server.
+//! Which fault strikes is said by the [`FaultPlan`] of the process; what becomes of a watch is done in `watch`.
 
 use std::{
-    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -17,68 +16,17 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use ironclad_seam::{Seam, Tasks};
 use kube::client::Body;
-use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tower::{BoxError, Service};
 
-use super::History;
+use super::{
+    History,
+    faults::{Fault, FaultPlan},
+    watch,
+};
 
 /// The longest virtual delay of one direction of a request.
 const DELAY_MAX: Duration = Duration::from_millis(4);
-
-/// What is done to one write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The server never sees it; the client is told that the object changed meanwhile (409).
-    Conflict,
-    /// It is done and answered, and then the client's process is killed.
-    KillAfterAnswer,
-    /// It is done, and the client's process is killed before the answer arrives.
-    KillBeforeAnswer,
-    /// It is done, but the answer is lost: the client sees a broken connection.
-    LoseAnswer,
-}
-
-/// Which writes of a process to a server are faulted, counted from 1.
-#[derive(Clone, Default)]
-pub struct FaultPlan(Arc<Mutex<Planned>>);
-
-#[derive(Default)]
-struct Planned {
-    faults: BTreeMap<u64, Fault>,
-    writes: u64,
-    struck: Vec<(u64, Fault)>,
-}
-
-impl FaultPlan {
-    /// Does this to the n-th write.
-    pub fn on_write(&self, number: u64, fault: Fault) {
-        self.0.lock().faults.insert(number, fault);
-    }
-
-    /// How many writes passed so far.
-    #[must_use]
-    pub fn writes(&self) -> u64 {
-        self.0.lock().writes
-    }
-
-    /// The faults that really struck.
-    #[must_use]
-    pub fn struck(&self) -> Vec<(u64, Fault)> {
-        self.0.lock().struck.clone()
-    }
-
-    fn next_write(&self) -> (u64, Option<Fault>) {
-        let mut planned = self.0.lock();
-        planned.writes += 1;
-        let number = planned.writes;
-        let fault = planned.faults.remove(&number);
-        if let Some(fault) = fault {
-            planned.struck.push((number, fault));
-        }
-        (number, fault)
-    }
-}
 
 /// The way from one process to one server.
 #[derive(Clone)]
@@ -98,7 +46,8 @@ impl<S> Link<S> {
     }
 }
 
-type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Any body of an answer.
+pub(super) type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl<S, B> Service<Request<Body>> for Link<S>
 where
@@ -151,8 +100,13 @@ where
     let (parts, body) = request.into_parts();
     let bytes = body.collect().await.map_err(BoxError::from)?.to_bytes();
     let what = format!("{name} {} {}", parts.method, parts.uri);
-    let is_write = !matches!(parts.method, Method::GET | Method::HEAD);
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    let is_watch =
+        is_read && parts.uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")));
+    // Heartbeats are neither faulted by number nor a sign of unrest.
+    let is_write = !is_read && !parts.uri.path().contains("/leases");
     let (number, fault) = if is_write { faults.next_write() } else { (0, None) };
+    faults.stalled(&seam.clock).await;
     seam.clock.sleep(delays.duration_up_to(DELAY_MAX)).await;
     if is_write {
         history.log(format!("{what} #{number} body {}", digest(&bytes)));
@@ -187,7 +141,14 @@ where
             history.log(format!("{what} #{number} answer lost"));
             Err("connection reset by the simulation".into())
         }
-        Some(Fault::Conflict) | None => Ok(response.map(|body| body.map_err(Into::into).boxed_unsync())),
+        Some(Fault::Conflict) | None => {
+            let response = response.map(|body| body.map_err(Into::into).boxed_unsync());
+            if !is_watch || !response.status().is_success() {
+                return Ok(response);
+            }
+            let clock = seam.clock.clone();
+            Ok(response.map(|body| watch::disturbed(body, &what, clock, faults, history)))
+        }
     }
 }
 

@@ -1,11 +1,21 @@
 //! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a seed.
 
+mod faults;
 mod history;
+pub mod judge;
 pub mod kinds;
+pub mod knobs;
 mod link;
+mod process;
+pub mod programme;
 pub mod road;
+pub mod sometimes;
+mod state;
+pub mod truth;
+mod watch;
 mod world;
 
+pub use faults::{Cut, EventFault, Fault, FaultPlan};
 pub use history::History;
-pub use link::{Fault, FaultPlan, Link};
-pub use world::{World, WorldOptions};
+pub use link::Link;
+pub use world::{Setup, World, WorldOptions};

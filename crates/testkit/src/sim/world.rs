@@ -1,4 +1,4 @@
-//! A simulated world: an embedded control plane, simulated members and a controller process that can be killed, in one
+//! A simulated world: an embedded control plane, simulated members and controller processes that can be killed, in one
 //! thread, in virtual time, from one seed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -7,33 +7,21 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     crds::crds,
-    policy::{ClusterPropagationPolicy, PropagationPolicy},
-    work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
-use ironclad_controllers::{Connector, Context, Settings};
+use ironclad_controllers::{Context, Settings};
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
-use ironclad_simcluster::{Member, MemberOptions};
+use ironclad_simcluster::{Member, MemberOptions, Shape};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options as StoreOptions};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{Pod, Secret},
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{
-    Api, Client, Resource, ResourceExt as _,
-    api::{ListParams, PostParams},
-};
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, api::PostParams};
+use tokio::time::Instant;
 
-use super::{FaultPlan, History, Link};
+use super::{FaultPlan, History, judge::Rules, kinds, process::Slot, truth::Truth};
 
 /// When the virtual clock begins: any time will do, but always the same.
 const EPOCH_SECONDS: i64 = 1_790_000_000;
@@ -55,20 +43,52 @@ pub struct WorldOptions {
     pub members: usize,
 }
 
+/// What a world is made of, down to the flags of its controllers.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// From what everything follows.
+    pub seed: u64,
+    /// Simulated members that are joined, `member1` first.
+    pub members: usize,
+    /// Further members that can be joined later.
+    pub spares: usize,
+    /// Nodes of each member.
+    pub nodes: u32,
+    /// The flags of the controllers.
+    pub settings: Settings,
+    /// What the judge goes by.
+    pub rules: Rules,
+}
+
+impl From<WorldOptions> for Setup {
+    fn from(options: WorldOptions) -> Self {
+        Self {
+            seed: options.seed,
+            members: options.members,
+            spares: 0,
+            nodes: Shape::default().nodes,
+            settings: Settings::default(),
+            rules: Rules::default(),
+        }
+    }
+}
+
 /// The world.
 pub struct World {
     /// Everything that happened.
     pub history: History,
-    /// What is done to the controllers' writes to the control plane.
+    /// What is done to the first controller process's requests to the control plane.
     pub faults: FaultPlan,
-    /// The simulated members.
+    /// The simulated members, the spare ones among them.
     pub members: Arc<BTreeMap<String, Arc<Member>>>,
-    /// What the controllers are started with.
+    /// The flags of controllers that start from now on.
     pub settings: Settings,
+    /// What really stands.
+    pub truth: Truth,
     seam: Seam,
     plane: Arc<Server>,
-    controllers: Option<(Tasks, Arc<Context>)>,
-    incarnation: u32,
+    slots: [Slot; 2],
+    checked: u64,
 }
 
 impl World {
@@ -76,12 +96,13 @@ impl World {
     ///
     /// # Errors
     /// If a part does not start.
-    pub async fn start(options: WorldOptions) -> anyhow::Result<Self> {
+    pub async fn start(setup: impl Into<Setup>) -> anyhow::Result<Self> {
+        let setup = setup.into();
         let epoch = Timestamp::from_second(EPOCH_SECONDS).context("a constant in range")?;
         let clock = Clock::simulated(epoch);
-        let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(options.seed), tasks: Tasks::new("world") };
+        let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(setup.seed), tasks: Tasks::new("world") };
         let history = History::new(clock.clone());
-        let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock)?;
+        let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock.clone())?;
         let plane_seam = seam.child("plane");
         let plane = Server::open(
             ServerOptions { name: "plane".into(), ..ServerOptions::default() },
@@ -102,37 +123,63 @@ impl World {
         let only = kubecontrollers::Options { controllers: Controller::PLANE.to_vec(), root_certificate: None };
         kubecontrollers::start(&plane_controllers, &only);
         plane_controllers.caches.start(&admin, &plane_controllers.seam);
+        let watcher = seam.child("truth");
+        let truth = Truth::follow(&admin, &watcher, history.clone(), setup.rules).await;
         let mut members = BTreeMap::new();
-        for n in 1..=options.members {
+        for n in 1..=setup.members + setup.spares {
             let name = format!("member{n}");
+            let shape = Shape { nodes: setup.nodes, ..Shape::default() };
             let member = Member::start(
-                MemberOptions { name: name.clone(), ..MemberOptions::default() },
+                MemberOptions { name: name.clone(), shape, ..MemberOptions::default() },
                 engine.store_with(&name, StoreOptions::member()),
                 seam.child(&name),
             )
             .await?;
-            let mut cluster = Cluster::new(
-                &name,
-                ClusterSpec {
-                    sync_mode: SyncMode::Push,
-                    api_endpoint: format!("https://{name}.simulated:6443"),
-                    ..ClusterSpec::default()
-                },
-            );
-            cluster.metadata.labels = Some([("sim".to_owned(), "true".to_owned())].into());
-            Api::<Cluster>::all(admin.clone()).create(&PostParams::default(), &cluster).await?;
+            truth.follow_member(&name, &member, &watcher).await;
             members.insert(name, Arc::new(member));
         }
-        Ok(Self {
+        let slots = [Slot::new("controllers", &clock), Slot::new("standby", &clock)];
+        let world = Self {
             history,
-            faults: FaultPlan::default(),
+            faults: slots[0].faults.clone(),
             members: Arc::new(members),
-            settings: Settings::default(),
+            settings: setup.settings,
+            truth,
             seam,
             plane,
-            controllers: None,
-            incarnation: 0,
-        })
+            slots,
+            checked: 0,
+        };
+        for n in 1..=setup.members {
+            world.join(&format!("member{n}")).await?;
+        }
+        Ok(world)
+    }
+
+    /// Makes the Cluster of a member.
+    ///
+    /// # Errors
+    /// If there is one already.
+    pub async fn join(&self, name: &str) -> anyhow::Result<()> {
+        let mut cluster = Cluster::new(
+            name,
+            ClusterSpec {
+                sync_mode: SyncMode::Push,
+                api_endpoint: format!("https://{name}.simulated:6443"),
+                ..ClusterSpec::default()
+            },
+        );
+        cluster.metadata.labels = Some([("sim".to_owned(), "true".to_owned())].into());
+        Api::<Cluster>::all(self.user()).create(&PostParams::default(), &cluster).await?;
+        Ok(())
+    }
+
+    /// The simulated member of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn member(&self, name: &str) -> anyhow::Result<&Member> {
+        self.members.get(name).map(|member| &**member).with_context(|| format!("there is no member {name}"))
     }
 
     /// A user's client of the control plane: no faults, no delays, not in the history.
@@ -141,45 +188,65 @@ impl World {
         client_of(&self.plane)
     }
 
-    /// Starts a controller process from nothing.
-    pub async fn start_controllers(&mut self) {
-        self.incarnation += 1;
-        let name = format!("controllers{}", self.incarnation);
-        let seam = self.seam.child(&name);
-        self.history.log(format!("{name} starts"));
-        let link = Link::new(
-            self.plane.in_process(Identity::admin("ironclad")),
-            &format!("{name}->plane"),
-            &self.seam,
-            seam.tasks.clone(),
-            self.faults.clone(),
-            self.history.clone(),
-        );
-        let connector = SimConnector {
-            members: self.members.clone(),
-            name,
-            seam: self.seam.clone(),
-            process: seam.tasks.clone(),
-            history: self.history.clone(),
-        };
-        let plane = in_process_client(link, Arc::new(Traffic::default()));
-        let context = Context::new(plane, seam.clone(), Arc::new(connector), self.settings.clone());
-        self.controllers = Some((seam.tasks.clone(), context.clone()));
-        seam.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
+    /// Virtual time, and the true time of day.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.seam.clock
     }
 
-    /// Kills the controller process between two polls, if it runs.
+    /// What is done to a process's requests to the control plane: 0 is the first, 1 the standby.
+    #[must_use]
+    pub fn faults_of(&self, process: usize) -> &FaultPlan {
+        &self.slots[process].faults
+    }
+
+    /// What is done to a process's requests to members.
+    #[must_use]
+    pub fn member_faults_of(&self, process: usize) -> &FaultPlan {
+        &self.slots[process].member_faults
+    }
+
+    /// Moves the time of day of a process away from the true one.
+    pub fn skew(&self, process: usize, ms: i64) {
+        self.history.log(format!("the clock of process {process} is off by {ms} ms"));
+        self.slots[process].clock.set_skew_ms(ms);
+    }
+
+    /// What the first controller process shares, while it runs.
+    #[must_use]
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        self.slots[0].context()
+    }
+
+    /// Starts the first controller process from nothing.
+    pub async fn start_controllers(&mut self) {
+        self.start_process(0);
+    }
+
+    /// Starts a controller process from nothing.
+    pub fn start_process(&mut self, process: usize) {
+        self.truth.tell(|judge, at| judge.started(at));
+        self.slots[process].start(&self.seam, &self.plane, &self.members, &self.settings, &self.history);
+    }
+
+    /// Kills the first controller process between two polls, if it runs; it does not come back by itself.
     pub fn kill_controllers(&mut self) {
-        if let Some((tasks, _)) = self.controllers.take() {
-            self.history.log(format!("{} killed", tasks.name()));
-            tasks.kill();
+        self.slots[0].kill(&self.history);
+    }
+
+    /// Kills a process between two polls; it comes back after this time.
+    pub fn crash(&mut self, process: usize, back_after: Duration) {
+        if self.slots[process].is_empty() {
+            return;
         }
+        self.slots[process].kill(&self.history);
+        self.slots[process].back_at = Some(self.seam.clock.mono() + back_after);
     }
 
     /// Lets virtual time pass, restarting killed controllers, until this holds.
     ///
     /// # Errors
-    /// If it does not hold within the patience of the world.
+    /// If it does not hold within the patience of the world, or an invariant breaks meanwhile.
     pub async fn until(
         &mut self,
         what: &str,
@@ -187,11 +254,48 @@ impl World {
     ) -> anyhow::Result<()> {
         let began = self.seam.clock.mono();
         while !holds().await? {
-            let violations = check(&self.observe().await?);
-            let broken: Vec<Violation> = violations.into_iter().filter(|v| !v.is_passing()).collect();
-            ensure!(broken.is_empty(), "waiting for {what}: {}", told(&broken));
+            self.judge().await.with_context(|| format!("waiting for {what}"))?;
             ensure!(self.seam.clock.mono() - began < PATIENCE, "{what}: not so after {PATIENCE:?} of virtual time");
-            self.pass().await;
+            self.step().await;
+        }
+        Ok(())
+    }
+
+    /// Lets this much virtual time pass, restarting killed controllers.
+    ///
+    /// # Errors
+    /// If an invariant breaks meanwhile.
+    pub async fn pass(&mut self, time: Duration) -> anyhow::Result<()> {
+        let end = self.seam.clock.mono() + time;
+        while self.seam.clock.mono() < end {
+            let left = end - self.seam.clock.mono();
+            self.step_for(LOOK.min(left)).await;
+            self.judge().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets so much virtual time pass, restarting killed controllers, whatever happens meanwhile.
+    pub async fn advance(&mut self, time: Duration) {
+        let until = self.seam.clock.mono() + time;
+        while self.seam.clock.mono() < until {
+            self.step().await;
+        }
+    }
+
+    /// What is broken in the present state, or was in a write since the last look.
+    ///
+    /// # Errors
+    /// If anything is.
+    pub async fn judge(&mut self) -> anyhow::Result<()> {
+        let broken = self.truth.broken();
+        ensure!(broken.is_empty(), "{}", broken.join("; "));
+        let changes = self.truth.changes();
+        if changes != self.checked {
+            self.checked = changes;
+            let violations = self.violations().await?;
+            let broken: Vec<Violation> = violations.into_iter().filter(|v| !v.is_passing()).collect();
+            ensure!(broken.is_empty(), "{}", told(&broken));
         }
         Ok(())
     }
@@ -201,22 +305,24 @@ impl World {
     /// # Errors
     /// If they never come to rest.
     pub async fn until_quiet(&mut self) -> anyhow::Result<()> {
+        let writes = |world: &Self| -> u64 { world.slots.iter().map(|slot| slot.faults.writes()).sum() };
         let began = self.seam.clock.mono();
-        let (mut writes, mut since) = (self.faults.writes(), began);
+        let (mut seen, mut since) = (writes(self), began);
         loop {
-            self.pass().await;
+            self.step().await;
+            self.judge().await?;
             let now = self.seam.clock.mono();
-            let idle = self.controllers.as_ref().is_some_and(|(tasks, context)| !tasks.is_dead() && context.is_quiet());
-            if self.faults.writes() != writes || !idle {
-                (writes, since) = (self.faults.writes(), now);
+            let idle = self.slots.iter().all(Slot::is_quiet) && self.slots.iter().any(|slot| slot.context().is_some());
+            if writes(self) != seen || !idle {
+                (seen, since) = (writes(self), now);
             }
             if now - since >= QUIET {
                 self.history.log("quiet");
-                let violations = check(&self.observe().await?);
+                let violations = self.violations().await?;
                 ensure!(violations.is_empty(), "at rest, and yet: {}", told(&violations));
                 return Ok(());
             }
-            ensure!(now - began < PATIENCE, "never quiet: {} writes so far", self.faults.writes());
+            ensure!(now - began < PATIENCE, "never quiet: {seen} writes so far");
         }
     }
 
@@ -225,72 +331,44 @@ impl World {
     /// # Errors
     /// If a server does not answer.
     pub async fn observe(&self) -> anyhow::Result<Fleet> {
-        let (mut fleet, plane) = (Fleet::default(), self.user());
-        for cluster in all::<Cluster>(&plane).await? {
-            fleet.insert_cluster(cluster);
-        }
-        for policy in all::<PropagationPolicy>(&plane).await? {
-            fleet.insert_policy(policy);
-        }
-        for policy in all::<ClusterPropagationPolicy>(&plane).await? {
-            fleet.insert_cluster_policy(policy);
-        }
-        for template in all::<Deployment>(&plane).await? {
-            fleet.insert_template(serde_json::to_value(template)?);
-        }
-        for binding in all::<ClusterResourceBinding>(&plane).await? {
-            fleet.insert_cluster_binding(binding);
-        }
-        for binding in all::<ResourceBinding>(&plane).await? {
-            fleet.insert_binding(binding);
-        }
-        for work in all::<Work>(&plane).await? {
-            fleet.insert_work(work);
-        }
-        for (name, member) in self.members.iter() {
-            for object in all::<Deployment>(&member.client()).await? {
-                fleet.insert_member(name.as_str().into(), serde_json::to_value(object)?);
-            }
-        }
-        super::kinds::complete(&mut fleet, &plane, &self.members).await?;
+        let mut fleet = self.truth.fleet();
+        kinds::complete(&mut fleet, &self.user(), &self.members).await?;
         Ok(fleet)
     }
 
-    /// Lets so much virtual time pass.
-    pub async fn advance(&mut self, time: Duration) {
-        let until = self.seam.clock.mono() + time;
-        while self.seam.clock.mono() < until {
-            self.pass().await;
+    async fn violations(&self) -> anyhow::Result<Vec<Violation>> {
+        // What the truth follows needs no request; other kinds do.
+        if self.truth.look(kinds::are_followed) {
+            Ok(self.truth.look(check))
+        } else {
+            Ok(check(&self.observe().await?))
         }
     }
 
-    async fn pass(&mut self) {
-        self.seam.clock.sleep(LOOK).await;
-        if self.controllers.as_ref().is_some_and(|(tasks, _)| tasks.is_dead()) {
-            self.controllers = None;
-            self.seam.clock.sleep(RESTART_AFTER).await;
-            self.start_controllers().await;
+    /// Takes back every fault of processes; those of members are left.
+    pub fn heal_processes(&mut self) {
+        for slot in &self.slots {
+            slot.faults.heal();
+            slot.member_faults.heal();
+            slot.clock.set_skew_ms(0);
         }
     }
 
-    /// Everything that a user can see of what was propagated, without what differs from run to run: times, versions, uids.
-    ///
-    /// # Errors
-    /// If a server does not answer.
-    pub async fn state(&self) -> anyhow::Result<String> {
-        let mut text = String::new();
-        let plane = self.user();
-        dump::<Deployment>(&mut text, "plane", Api::all(plane.clone())).await?;
-        dump::<ResourceBinding>(&mut text, "plane", Api::all(plane.clone())).await?;
-        dump::<Work>(&mut text, "plane", Api::all(plane)).await?;
-        for (name, member) in self.members.iter() {
-            dump::<Deployment>(&mut text, name, Api::all(member.client())).await?;
-            let pods = Api::<Pod>::all(member.client()).list(&ListParams::default()).await?;
-            let running =
-                pods.items.iter().filter(|p| p.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running"));
-            text.push_str(&format!("{name} {} pods, {} running\n", pods.items.len(), running.count()));
+    async fn step(&mut self) {
+        self.step_for(LOOK).await;
+    }
+
+    async fn step_for(&mut self, time: Duration) {
+        self.seam.clock.sleep(time).await;
+        let now = self.seam.clock.mono();
+        for process in 0..self.slots.len() {
+            if self.slots[process].is_dead() {
+                self.crash(process, RESTART_AFTER);
+            }
+            if self.slots[process].back_at.is_some_and(|at: Instant| at <= now) {
+                self.start_process(process);
+            }
         }
-        Ok(text)
     }
 }
 
@@ -304,87 +382,6 @@ fn told(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    Ok(Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items)
-}
-
 fn client_of(server: &Arc<Server>) -> Client {
     in_process_client(server.in_process(Identity::admin("user")), Arc::new(Traffic::default()))
-}
-
-/// Connects simulated members in-process, through a fault layer each.
-struct SimConnector {
-    members: Arc<BTreeMap<String, Arc<Member>>>,
-    name: String,
-    seam: Seam,
-    process: Tasks,
-    history: History,
-}
-
-impl Connector for SimConnector {
-    fn connect(&self, cluster: &Cluster, _credentials: Option<&Secret>) -> Result<Client, String> {
-        let name = cluster.name_any();
-        let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
-        let link = Link::new(
-            member.faulted_service(Identity::admin("ironclad")),
-            &format!("{}->{name}", self.name),
-            &self.seam,
-            self.process.clone(),
-            FaultPlan::default(),
-            self.history.clone(),
-        );
-        Ok(in_process_client(link, Arc::new(Traffic::default())))
-    }
-}
-
-async fn dump<K>(text: &mut String, server: &str, api: Api<K>) -> anyhow::Result<()>
-where
-    K: Resource + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
-{
-    for object in api.list(&ListParams::default()).await?.items {
-        let mut value = serde_json::to_value(&object)?;
-        mask(&mut value);
-        let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-        text.push_str(&format!("{server} {key} {value}\n"));
-    }
-    Ok(())
-}
-
-/// Removes or levels what may differ between two runs that came to the same end.
-fn mask(value: &mut Value) {
-    // In how many steps a member came to its end is the way, not the end: so generations differ, too.
-    const VARIES: [&str; 11] = [
-        "generation",
-        "observedGeneration",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "lastTransitionTime",
-        "lastUpdateTime",
-        "lastScheduledTime",
-        "managedFields",
-        "resourcetemplate.karmada.io/uid",
-        "time",
-    ];
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|name, _| !VARIES.contains(&name.as_str()));
-            for (name, field) in fields.iter_mut() {
-                // Permanent ids are drawn anew by every process, and the fingerprint covers the template with its ids.
-                if name.ends_with("permanent-id") || name == "policy.ironclad.io/applied-template" {
-                    *field = Value::from("id");
-                }
-                mask(field);
-                // So is the order in which conditions first came.
-                if let (true, Value::Array(list)) = (name == "conditions", field) {
-                    list.sort_by_key(|condition| condition["type"].to_string());
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        _ => {}
-    }
 }

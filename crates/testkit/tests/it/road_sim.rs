@@ -23,7 +23,8 @@ use kube::{
 const MATRIX: WorldOptions = WorldOptions { seed: 0x1c1ad, members: 2 };
 
 fn digest_in_a_process(seed: u64) -> anyhow::Result<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_sim")).args(["--seed", &seed.to_string(), "--digest"]).output()?;
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sim")).args(["--road", "--seed", &seed.to_string(), "--digest"]).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,113 +1,182 @@
-//! Runs seeds of the simulation: `cargo xtask sim`. A failing seed prints its history and how to run it again.
+//! Runs seeds of the simulation: `cargo xtask sim`. A failing seed is shrunk, and says how to run it again.
 
-use anyhow::bail;
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, bail};
 use clap::Parser;
 use ironclad_seam::{Clock, Rng};
 use ironclad_testkit::sim::{
     Fault, WorldOptions,
+    programme::{self, Programme},
     road::{self, Disturbance},
+    sometimes,
 };
 
+/// A zero among the things that have to happen is a failure from so many seeds on.
+const MANY: u64 = 300;
+
 #[derive(Parser)]
-#[command(name = "sim", about = "Runs the road in virtual time, from seeds")]
+#[command(
+    name = "sim",
+    about = "Runs whole fleets in virtual time, from seeds",
+    after_help = "Examples:
+  sim --seeds 2000 --minutes 30     fresh seeds; their root is printed
+  sim --root 0x5eed --seeds 50      the seeds that follow from a root
+  sim --seed 17 --history           one seed again, with everything that happened
+  sim --seed 17 --keep 3,7          the same with two of its actions alone"
+)]
 struct Args {
     /// Run this one seed
-    #[arg(long)]
+    #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// Run so many fresh seeds
+    /// Run so many seeds
     #[arg(long, default_value_t = 50)]
     seeds: u64,
+    /// Draw the seeds from this root; without it the system gives one
+    #[arg(long, value_parser = number)]
+    root: Option<u64>,
     /// Stop starting new seeds after so many minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// Simulated members
-    #[arg(long, default_value_t = 3)]
-    members: usize,
-    /// Disturb the write of this number
-    #[arg(long, requires = "fault")]
-    write: Option<u64>,
-    /// How: conflict, kill-after, kill-before, lose-answer
+    /// Only the actions at these places, or `none`
+    #[arg(long, requires = "seed", value_name = "PLACES")]
+    keep: Option<String>,
+    /// Print a seed's programme and run nothing
+    #[arg(long, requires = "seed")]
+    show: bool,
+    /// Don't look for the shortest programme that fails
     #[arg(long)]
-    fault: Option<String>,
+    no_shrink: bool,
     /// Print only the digest of the history
     #[arg(long, requires = "seed")]
     digest: bool,
     /// Print the history
     #[arg(long, requires = "seed")]
     history: bool,
+    /// Run the scenario of the road instead, with one seed
+    #[arg(long, requires = "seed")]
+    road: bool,
+    /// Simulated members of the road
+    #[arg(long, default_value_t = 3, requires = "road")]
+    members: usize,
+    /// Disturb the write of this number on the road
+    #[arg(long, requires = "fault")]
+    write: Option<u64>,
+    /// How: conflict, kill-after, kill-before, lose-answer
+    #[arg(long, requires = "road")]
+    fault: Option<Fault>,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    if let Some(seed) = args.seed {
-        let disturbance = match (args.write, args.fault.as_deref()) {
-            (Some(write), Some(fault)) => Some(Disturbance { write, fault: parse(fault)? }),
-            _ => None,
-        };
-        let outcome = road::run(WorldOptions { seed, members: args.members }, disturbance)?;
-        if args.history {
-            println!("{}", outcome.history.join("\n"));
-        }
-        println!("{}", outcome.digest);
-        if !args.digest {
-            println!("writes to settle: {}, in all: {}", outcome.writes_to_settle, outcome.writes);
-        }
-        return Ok(());
+    match args.seed {
+        Some(seed) if args.road => on_the_road(&args, seed),
+        Some(seed) => again(&args, seed),
+        None => many(&args),
     }
-    fresh(&args)
 }
 
-/// Fresh seeds, each with one drawn fault on one drawn write.
-fn fresh(args: &Args) -> anyhow::Result<()> {
-    let root = Rng::from_system();
-    println!("fresh seeds from root {:#x}", root.seed());
-    let draws = root.stream("seeds");
-    let clock = Clock::system();
-    let began = clock.wall();
-    let (mut ran, mut failed) = (0, 0);
-    for _ in 0..args.seeds {
-        if args.minutes.is_some_and(|m| clock.wall().duration_since(began).as_mins() >= m as i64) {
-            break;
-        }
-        let seed = draws.u64();
-        let faults = [Fault::Conflict, Fault::KillAfterAnswer, Fault::KillBeforeAnswer, Fault::LoseAnswer];
-        let disturbance =
-            Disturbance { write: 1 + draws.below(60), fault: faults[draws.below(faults.len() as u64) as usize] };
-        let options = WorldOptions { seed, members: 1 + draws.below(4) as usize };
-        ran += 1;
-        if let Err(error) = road::run(options, Some(disturbance)) {
-            failed += 1;
-            println!("seed {seed} failed: {error:#}");
-            println!(
-                "again: cargo xtask sim --seed {seed} --members {} --write {} --fault {} --history",
-                options.members,
-                disturbance.write,
-                name(disturbance.fault)
-            );
-        }
+fn on_the_road(args: &Args, seed: u64) -> anyhow::Result<()> {
+    let disturbance = args.write.zip(args.fault).map(|(write, fault)| Disturbance { write, fault });
+    let outcome = road::run(WorldOptions { seed, members: args.members }, disturbance)?;
+    if args.history {
+        println!("{}", outcome.history.join("\n"));
     }
-    println!("sim: {} passed, {failed} failed", ran - failed);
-    if failed > 0 {
-        bail!("{failed} of {ran} seeds failed");
+    println!("{}", outcome.digest);
+    if !args.digest {
+        println!("writes to settle: {}, in all: {}", outcome.writes_to_settle, outcome.writes);
     }
     Ok(())
 }
 
-fn parse(fault: &str) -> anyhow::Result<Fault> {
-    Ok(match fault {
-        "conflict" => Fault::Conflict,
-        "kill-after" => Fault::KillAfterAnswer,
-        "kill-before" => Fault::KillBeforeAnswer,
-        "lose-answer" => Fault::LoseAnswer,
-        other => bail!("--fault {other}: one of conflict, kill-after, kill-before, lose-answer"),
-    })
+fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
+    let mut programme = Programme::from_seed(seed);
+    if let Some(keep) = &args.keep {
+        let places =
+            keep.split(',').filter(|place| *place != "none").map(str::parse).collect::<Result<BTreeSet<_>, _>>();
+        programme = programme.keeping(&places.context("--keep takes places, as 3,7, or none")?);
+    }
+    if args.show {
+        print!("{programme}");
+        return Ok(());
+    }
+    match programme::run(&programme) {
+        Ok(outcome) => {
+            if args.history {
+                println!("{}", outcome.history.join("\n"));
+            }
+            println!("{}", outcome.digest);
+            if !args.digest {
+                println!("{} virtual seconds, {} evictions", outcome.seconds, outcome.evictions);
+            }
+            Ok(())
+        }
+        Err(error) => Err(failed(args, &programme, error)),
+    }
 }
 
-fn name(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Conflict => "conflict",
-        Fault::KillAfterAnswer => "kill-after",
-        Fault::KillBeforeAnswer => "kill-before",
-        Fault::LoseAnswer => "lose-answer",
+/// Tells how a programme fails, as short as it fails.
+fn failed(args: &Args, programme: &Programme, error: anyhow::Error) -> anyhow::Error {
+    println!("{} failed: {}", programme.again(), error.root_cause());
+    if args.no_shrink {
+        return error;
     }
+    let shrunk = programme::shrink(programme, error);
+    println!("shrunk in {} runs\nagain: {}", shrunk.runs, shrunk.programme.again());
+    shrunk.error
+}
+
+fn many(args: &Args) -> anyhow::Result<()> {
+    let root = args.root.map_or_else(Rng::from_system, Rng::from_seed);
+    println!("{} seeds from root {:#x}", args.seeds, root.seed());
+    let draws = root.stream("seeds");
+    let clock = Clock::system();
+    let began = clock.wall();
+    let (mut ran, mut evictions, mut failures) = (0u64, 0usize, Vec::new());
+    for _ in 0..args.seeds {
+        let minutes = clock.wall().duration_since(began).as_mins();
+        if args.minutes.is_some_and(|most| minutes >= i64::try_from(most).unwrap_or(i64::MAX)) {
+            println!("{minutes} minutes are over");
+            break;
+        }
+        let programme = Programme::from_seed(draws.u64());
+        ran += 1;
+        match programme::run(&programme) {
+            Ok(outcome) => evictions += outcome.evictions,
+            Err(error) => {
+                let error = failed(args, &programme, error);
+                println!("{error:#}\n");
+                failures.push(format!("{}: {}", programme.again(), error.root_cause()));
+            }
+        }
+        if ran.is_multiple_of(10) {
+            let seconds = clock.wall().duration_since(began).as_secs();
+            println!("{ran} seeds in {seconds} s, {evictions} evictions, {} failed", failures.len());
+        }
+    }
+    println!("\nwhat has to happen sometimes:");
+    for (what, count) in sometimes::counts() {
+        println!("{count:>8}  {what}");
+    }
+    println!("sim: {} passed, {} failed", ran - failures.len() as u64, failures.len());
+    for failure in &failures {
+        println!("failed: {failure}");
+    }
+    let never: Vec<_> =
+        sometimes::counts().into_iter().filter(|(_, count)| *count == 0).map(|(what, _)| what).collect();
+    if ran >= MANY && !never.is_empty() {
+        bail!("never happened in {ran} seeds: {}", never.join("; "));
+    }
+    if !failures.is_empty() {
+        bail!("{} of {ran} seeds failed", failures.len());
+    }
+    Ok(())
 }

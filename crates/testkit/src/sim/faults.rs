@@ -1,0 +1,218 @@
+//! What is done to the requests and watches of one process: by number, for a while, or at once.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
+
+use ironclad_seam::Clock;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+/// What is done to one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The server never sees it; the client is told that the object changed meanwhile (409).
+    Conflict,
+    /// It is done and answered, and then the client's process is killed.
+    KillAfterAnswer,
+    /// It is done, and the client's process is killed before the answer arrives.
+    KillBeforeAnswer,
+    /// It is done, but the answer is lost: the client sees a broken connection.
+    LoseAnswer,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Conflict, Self::KillAfterAnswer, Self::KillBeforeAnswer, Self::LoseAnswer];
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conflict => "conflict",
+            Self::KillAfterAnswer => "kill-after",
+            Self::KillBeforeAnswer => "kill-before",
+            Self::LoseAnswer => "lose-answer",
+        })
+    }
+}
+
+impl FromStr for Fault {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|fault| fault.to_string() == text);
+        found.ok_or_else(|| anyhow::anyhow!("{text} is none of conflict, kill-after, kill-before, lose-answer"))
+    }
+}
+
+/// What is done to one event of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventFault {
+    /// It is not delivered; the watch ends with 410, so that a list stands in its place.
+    Expire,
+    /// It and all that follows on its watch come so much later.
+    Hold(Duration),
+}
+
+/// How all watches of a process end at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The connection breaks: they can be resumed.
+    Reset,
+    /// With 410: they must be listed anew.
+    Expired,
+}
+
+/// The faults of one process, over its restarts. Writes and events are counted from 1. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct FaultPlan(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    planned: Mutex<Planned>,
+    cut: Notify,
+}
+
+#[derive(Default)]
+struct Planned {
+    faults: BTreeMap<u64, Fault>,
+    writes: u64,
+    struck: Vec<(u64, Fault)>,
+    event_faults: BTreeMap<u64, EventFault>,
+    events: u64,
+    events_struck: u64,
+    frozen_until: Option<Instant>,
+    stalled_until: Option<Instant>,
+    cuts: u64,
+    cut_as: Option<Cut>,
+}
+
+impl FaultPlan {
+    /// Does this to the n-th write.
+    pub fn on_write(&self, number: u64, fault: Fault) {
+        self.0.planned.lock().faults.insert(number, fault);
+    }
+
+    /// Does this to the n-th write from now on, 1 being the next.
+    pub fn on_coming_write(&self, number: u64, fault: Fault) {
+        let mut planned = self.0.planned.lock();
+        let number = planned.writes + number;
+        planned.faults.insert(number, fault);
+    }
+
+    /// Does this to the n-th event that any watch delivers.
+    pub fn on_event(&self, number: u64, fault: EventFault) {
+        self.0.planned.lock().event_faults.insert(number, fault);
+    }
+
+    /// No watch delivers anything until then: caches are that stale.
+    pub fn freeze_watches(&self, until: Instant) {
+        self.0.planned.lock().frozen_until = Some(until);
+    }
+
+    /// No request leaves the process before then: it may have been a leader when it decided, and not be one when it writes.
+    pub fn stall(&self, until: Instant) {
+        self.0.planned.lock().stalled_until = Some(until);
+    }
+
+    /// Ends all watches now.
+    pub fn cut_watches(&self, cut: Cut) {
+        {
+            let mut planned = self.0.planned.lock();
+            planned.cuts += 1;
+            planned.cut_as = Some(cut);
+        }
+        self.0.cut.notify_waiters();
+    }
+
+    /// Takes back whatever has not struck yet.
+    pub fn heal(&self) {
+        let mut planned = self.0.planned.lock();
+        planned.faults.clear();
+        planned.event_faults.clear();
+        planned.frozen_until = None;
+        planned.stalled_until = None;
+    }
+
+    /// How many writes passed so far.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.0.planned.lock().writes
+    }
+
+    /// How many events of watches passed so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.0.planned.lock().events
+    }
+
+    /// The faults of writes that really struck.
+    #[must_use]
+    pub fn struck(&self) -> Vec<(u64, Fault)> {
+        self.0.planned.lock().struck.clone()
+    }
+
+    /// How many faults of events really struck.
+    #[must_use]
+    pub fn events_struck(&self) -> u64 {
+        self.0.planned.lock().events_struck
+    }
+
+    pub(super) fn next_write(&self) -> (u64, Option<Fault>) {
+        let mut planned = self.0.planned.lock();
+        planned.writes += 1;
+        let number = planned.writes;
+        let fault = planned.faults.remove(&number);
+        if let Some(fault) = fault {
+            planned.struck.push((number, fault));
+        }
+        (number, fault)
+    }
+
+    pub(super) fn next_event(&self) -> (u64, Option<EventFault>) {
+        let mut planned = self.0.planned.lock();
+        planned.events += 1;
+        let number = planned.events;
+        let fault = planned.event_faults.remove(&number);
+        planned.events_struck += u64::from(fault.is_some());
+        (number, fault)
+    }
+
+    /// Waits while the process is stalled; [`FaultPlan::heal`] is seen at the next look.
+    pub(super) async fn stalled(&self, clock: &Clock) {
+        self.hold(clock, |planned| planned.stalled_until).await;
+    }
+
+    /// Waits while watches are frozen.
+    pub(super) async fn frozen(&self, clock: &Clock) {
+        self.hold(clock, |planned| planned.frozen_until).await;
+    }
+
+    async fn hold(&self, clock: &Clock, until: impl Fn(&Planned) -> Option<Instant>) {
+        const LOOK: Duration = Duration::from_millis(500);
+        loop {
+            let now = clock.mono();
+            let Some(end) = until(&self.0.planned.lock()).filter(|end| *end > now) else { return };
+            clock.sleep_until(end.min(now + LOOK)).await;
+        }
+    }
+
+    pub(super) fn cuts(&self) -> u64 {
+        self.0.planned.lock().cuts
+    }
+
+    /// Resolves when watches that were begun at this count of cuts are cut.
+    pub(super) async fn is_cut(&self, begun: u64) -> Cut {
+        loop {
+            let cut = self.0.cut.notified();
+            tokio::pin!(cut);
+            cut.as_mut().enable();
+            {
+                let planned = self.0.planned.lock();
+                if let Some(kind) = planned.cut_as.filter(|_| planned.cuts > begun) {
+                    return kind;
+                }
+            }
+            cut.await;
+        }
+    }
+}

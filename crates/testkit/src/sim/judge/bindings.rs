@@ -1,0 +1,232 @@
+//! Bindings over time: what an eviction needs, and what ends a task (invariants 4, 6, 8, 9, 11, 12, 17, 21, 22, 34).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_api::{
+    Taint, Toleration,
+    conditions::{binding::EVICTION_PENDING, is_true},
+    eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
+    policy::{Placement, PurgeMode},
+    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+    work::{GracefulEvictionTask, ResourceBinding, ResourceHealth},
+};
+use ironclad_fleet::{BindingKey, ClusterName, taint::tolerates};
+
+use super::{Eviction, Judge, Rules, Write};
+
+/// Times on the wire have whole seconds.
+const SECOND: i64 = 1;
+/// `failover.cluster.tolerationSeconds` if nobody says otherwise.
+const ACTIVE_TOLERATION: i64 = 300;
+
+#[derive(Debug, Default)]
+pub(super) struct Bindings(BTreeMap<BindingKey, State>);
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// When every target was last healthy.
+    healthy: Option<Duration>,
+    /// When the user's wishes (placement, failover) last changed.
+    pub(super) edited: Duration,
+    /// When it last had `failover.cluster`.
+    pub(super) opted_in: Option<Duration>,
+}
+
+fn is_healthy(binding: &ResourceBinding) -> bool {
+    let status = binding.status.as_ref();
+    let line = |name: &str| status.and_then(|s| s.aggregated_status.iter().find(|item| item.cluster_name == name));
+    !binding.spec.clusters.is_empty()
+        && binding
+            .spec
+            .clusters
+            .iter()
+            .all(|t| line(&t.name).is_some_and(|i| i.health == Some(ResourceHealth::Healthy)))
+}
+
+fn task<'a>(binding: &'a ResourceBinding, cluster: &str) -> Option<&'a GracefulEvictionTask> {
+    binding.spec.graceful_eviction_tasks.iter().find(|task| task.from_cluster == cluster)
+}
+
+impl Bindings {
+    pub(super) fn get(&self, key: &BindingKey) -> Option<&State> {
+        self.0.get(key)
+    }
+
+    /// Takes a write in and returns the evictions in it: from where, and for which reason.
+    pub(super) fn see(
+        &mut self,
+        write: &Write,
+        key: &BindingKey,
+        old: Option<&ResourceBinding>,
+        new: Option<&ResourceBinding>,
+        rules: &Rules,
+        broken: &mut Vec<String>,
+        noted: &mut BTreeSet<&'static str>,
+    ) -> Vec<(ClusterName, String)> {
+        let at = write.at;
+        let Some(new) = new else {
+            self.0.remove(key);
+            return Vec::new();
+        };
+        let old = old.filter(|old| old.metadata.uid == new.metadata.uid);
+        if old.is_none() {
+            self.0.insert(key.clone(), State { edited: at, ..State::default() });
+        }
+        let state = self.0.entry(key.clone()).or_default();
+        if old.is_some_and(|old| old.spec.placement != new.spec.placement || old.spec.failover != new.spec.failover) {
+            state.edited = at;
+        }
+        let opted_in = |b: &ResourceBinding| b.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some());
+        if opted_in(new) || old.is_some_and(opted_in) {
+            state.opted_in = Some(at);
+        }
+        let tasks = &new.spec.graceful_eviction_tasks;
+        for task in tasks {
+            if tasks.iter().filter(|t| t.from_cluster == task.from_cluster).count() > 1 {
+                broken.push(format!("invariant 11: {key} has two tasks from {}", task.from_cluster));
+            }
+        }
+        let mut evicted = Vec::new();
+        if let Some(old) = old {
+            for before in &old.spec.graceful_eviction_tasks {
+                if task(new, &before.from_cluster).is_none() && new.metadata.deletion_timestamp.is_none() {
+                    cleared(write, key, before, old, new, state, rules, broken);
+                    noted.insert("a task is cleared after a migration");
+                }
+            }
+            for target in &new.spec.clusters {
+                let chosen = old.spec.target(&target.name).is_none();
+                if chosen && tasks.iter().any(|t| t.producer == PRODUCER_TAINT_MANAGER && t.from_cluster != target.name)
+                {
+                    noted.insert("an evicted binding finds another cluster");
+                }
+                let barring =
+                    task(old, &target.name).filter(|t| bars(&t.reason)).filter(|_| task(new, &target.name).is_some());
+                if let (true, Some(task)) = (chosen, barring) {
+                    broken
+                        .push(format!("invariant 34: {key} goes back to {} in spite of {}", target.name, task.reason));
+                }
+            }
+            for task in tasks.iter().filter(|t| t.producer == PRODUCER_TAINT_MANAGER) {
+                if self::task(old, &task.from_cluster).is_none() {
+                    evicted.push((ClusterName::from(task.from_cluster.as_str()), task.reason.clone()));
+                }
+            }
+        }
+        let waits = |b: &ResourceBinding| b.status.as_ref().is_some_and(|s| is_true(&s.conditions, EVICTION_PENDING));
+        if evicted.is_empty() && old.is_some_and(waits) && !waits(new) && new.spec.graceful_eviction_tasks.is_empty() {
+            noted.insert("what waits is abandoned when its cluster recovers");
+        }
+        if is_healthy(new) || old.is_some_and(is_healthy) {
+            state.healthy = Some(at);
+        }
+        evicted
+    }
+}
+
+fn bars(reason: &str) -> bool {
+    [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason)
+}
+
+fn cleared(
+    write: &Write,
+    key: &BindingKey,
+    task: &GracefulEvictionTask,
+    old: &ResourceBinding,
+    new: &ResourceBinding,
+    state: &State,
+    rules: &Rules,
+    broken: &mut Vec<String>,
+) {
+    let from = &task.from_cluster;
+    let by_person = task.suppress_deletion.is_some();
+    let back = old.spec.target(from).is_some() || new.spec.target(from).is_some();
+    if by_person || back || task.reason == BINDING_PREEMPTED {
+        return;
+    }
+    if old.spec.clusters.is_empty() {
+        broken.push(format!("invariant 22: the task of {key} from {from} is cleared while its result is empty"));
+        return;
+    }
+    let created = task.creation_timestamp.as_ref().map(|t| t.0.as_second());
+    let grace_ended = matches!((task.grace_period_seconds, created), (Some(grace), Some(created))
+        if write.wall + rules.skew + SECOND >= created + i64::from(grace));
+    let healthy = is_healthy(old) || state.healthy.is_some_and(|last| last + rules.stale >= write.at);
+    if !healthy && !grace_ended && task.purge_mode != Some(PurgeMode::Directly) {
+        broken
+            .push(format!("invariant 17: the task of {key} from {from} is cleared before the new copies are healthy"));
+    }
+}
+
+impl Judge {
+    pub(super) fn evicted(
+        &mut self,
+        write: &Write,
+        key: &str,
+        cluster: ClusterName,
+        reason: String,
+        old: Option<&ResourceBinding>,
+        broken: &mut Vec<String>,
+    ) {
+        let (at, rules) = (write.at, &self.rules);
+        if !rules.gate {
+            broken.push(format!("invariant 4: {key} is evicted from {cluster} although gate Failover is off"));
+        }
+        if self.starts.last().is_some_and(|start| self.starts.len() == 1 && at < *start + rules.warm_up) {
+            broken.push(format!("invariant 2: {key} is evicted from {cluster} during the warm-up"));
+        }
+        broken.extend(self.rate.evicted(at, rules.stale));
+        if let (Some(old), Some(state)) = (old, self.clusters.get(&cluster)) {
+            let binding_key = BindingKey {
+                namespace: old.metadata.namespace.as_deref().unwrap_or_default().into(),
+                name: old.metadata.name.as_deref().unwrap_or_default().into(),
+            };
+            let seen = self.bindings.get(&binding_key);
+            let began = state.episode_began.unwrap_or(at);
+            let opted_in = seen.and_then(|s| s.opted_in).is_some_and(|last| last + rules.stale >= began);
+            let causes: Vec<&Taint> = state.causes(at, rules.stale).collect();
+            let passive = rules.no_execute && causes.iter().any(|t| t.effect == NO_EXECUTE);
+            let active = opted_in && causes.iter().any(|t| t.effect == PREFER_NO_EXECUTE);
+            if !passive && !active {
+                broken.push(format!("invariants 6, 12: {key} is evicted from {cluster} without a cause"));
+            }
+            // What was edited in this episode may have been judged by what it was before.
+            let unchanged = seen.is_some_and(|s| s.edited < began);
+            let due = due(old, &causes, rules);
+            if unchanged && (passive || active) && due.is_none_or(|due| due > write.wall + rules.skew + SECOND) {
+                broken.push(format!("invariants 8, 9: {key} is evicted from {cluster} at {}, due {due:?}", write.wall));
+            }
+            let uid = old.metadata.uid.clone().unwrap_or_default();
+            let times = self.per_episode.entry((uid, cluster.clone(), state.episode)).or_default();
+            *times += 1;
+            if *times > 1 {
+                broken.push(format!("invariant 21: {key} is evicted from {cluster} {times} times in one episode"));
+            }
+        }
+        self.evictions.push(Eviction { at, binding: key.to_owned(), cluster, reason });
+    }
+}
+
+/// When the binding is due, in seconds (failover.md 3.2 to 3.4); `None` is never.
+fn due(binding: &ResourceBinding, taints: &[&Taint], rules: &Rules) -> Option<i64> {
+    let placement = binding.spec.placement.as_ref().map_or_else(Placement::default, Clone::clone);
+    let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());
+    let passive = taints.iter().filter(|t| rules.no_execute && t.effect == NO_EXECUTE).filter_map(|taint| {
+        let matching: Vec<&Toleration> =
+            placement.cluster_tolerations.iter().filter(|toleration| tolerates(toleration, taint)).collect();
+        if matching.iter().any(|toleration| toleration.toleration_seconds.is_none()) {
+            return None;
+        }
+        let longest = matching.iter().filter_map(|t| t.toleration_seconds).max().unwrap_or(0).max(0);
+        Some(added(taint) + longest)
+    });
+    let behaviour = binding.spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
+    let active = taints.iter().filter(|t| t.effect == PREFER_NO_EXECUTE).filter_map(|taint| {
+        let toleration = behaviour?.toleration_seconds.map_or(ACTIVE_TOLERATION, i64::from);
+        Some(added(taint) + toleration)
+    });
+    passive.chain(active).min()
+}

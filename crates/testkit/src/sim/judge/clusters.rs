@@ -1,0 +1,125 @@
+//! Clusters over time: their Ready condition, their taints, their failover episodes (invariants 5, 27 to 30).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ironclad_api::{
+    Taint,
+    cluster::{Cluster, SyncMode},
+    conditions::{TRUE, UNKNOWN},
+    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+};
+use ironclad_fleet::ClusterName;
+
+use super::Rules;
+
+/// Stored times and thresholds are compared to the second.
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Clusters(BTreeMap<ClusterName, State>);
+
+/// One cluster's past.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) taints: Vec<Taint>,
+    /// Evicting taints that stood until a while ago, and until when.
+    former: Vec<(Taint, Duration)>,
+    /// Counts episodes; the present or last one.
+    pub(super) episode: u64,
+    pub(super) episode_began: Option<Duration>,
+    is_ready: bool,
+    /// Since when it is (or is not) Ready.
+    pub(super) ready_since: Duration,
+    flipped: Option<Duration>,
+}
+
+pub(super) fn evicts(taint: &Taint) -> bool {
+    taint.effect == NO_EXECUTE || taint.effect == PREFER_NO_EXECUTE
+}
+
+impl State {
+    /// The evicting taints that a view of this age may show.
+    pub(super) fn causes(&self, at: Duration, stale: Duration) -> impl Iterator<Item = &Taint> {
+        let lately = self.former.iter().filter(move |(_, until)| *until + stale >= at).map(|(taint, _)| taint);
+        self.taints.iter().filter(|taint| evicts(taint)).chain(lately)
+    }
+
+    /// Ready for so long that everybody knows.
+    pub(super) fn is_surely_ready(&self, at: Duration, stale: Duration) -> bool {
+        self.is_ready && at.saturating_sub(self.ready_since) > stale
+    }
+}
+
+impl Clusters {
+    pub(super) fn get(&self, name: &ClusterName) -> Option<&State> {
+        self.0.get(name)
+    }
+
+    pub(super) fn see(
+        &mut self,
+        at: Duration,
+        name: &ClusterName,
+        old: Option<&Cluster>,
+        new: Option<&Cluster>,
+        rules: &Rules,
+        starts: &[Duration],
+        broken: &mut Vec<String>,
+    ) {
+        let Some(new) = new else {
+            self.0.remove(name);
+            return;
+        };
+        let uid = |cluster: &Cluster| cluster.metadata.uid.clone();
+        if old.is_some_and(|old| uid(old) != uid(new)) {
+            self.0.remove(name);
+        }
+        let state = self.0.entry(name.clone()).or_default();
+        for taint in new.spec.taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
+            if !rules.asked_taints.contains(&(taint.key.clone(), taint.effect.clone())) {
+                broken.push(format!("invariant 5: {name} has {}:{} for which nobody asked", taint.key, taint.effect));
+            }
+        }
+        for taint in &new.spec.taints {
+            let same = |t: &&Taint| t.key == taint.key && t.effect == taint.effect;
+            if let Some(before) = state.taints.iter().find(same)
+                && before.time_added.is_some()
+                && before.time_added != taint.time_added
+            {
+                broken.push(format!("invariant 28: timeAdded of {}:{} on {name} moved", taint.key, taint.effect));
+            }
+            if new.spec.taints.iter().filter(same).count() > 1 {
+                broken.push(format!("{name} has {}:{} twice", taint.key, taint.effect));
+            }
+        }
+        for taint in state.taints.iter().filter(|taint| evicts(taint)) {
+            let stays = new.spec.taints.iter().any(|t| t.key == taint.key && t.effect == taint.effect);
+            if !stays {
+                state.former.push((taint.clone(), at));
+            }
+        }
+        let faulty = |taints: &[Taint]| taints.iter().any(evicts);
+        if faulty(&new.spec.taints) && !faulty(&state.taints) {
+            state.episode += 1;
+            state.episode_began = Some(at);
+        }
+        state.taints.clone_from(&new.spec.taints);
+        state.former.retain(|(_, until)| at.saturating_sub(*until) < Duration::from_secs(600));
+        if new.spec.sync_mode == SyncMode::Push && new.ready() == Some(UNKNOWN) {
+            broken.push(format!("invariant 30: {name} is a Push cluster and Unknown"));
+        }
+        if let Some(ready) = new.ready().map(|status| status == TRUE)
+            && (ready != state.is_ready || old.is_none_or(|old| old.ready().is_none()))
+        {
+            let first = old.is_none_or(|old| old.ready().is_none());
+            if let (false, Some(last)) = (first, state.flipped)
+                && at - last + SECOND < rules.debounce
+                && !starts.iter().any(|start| (last..=at).contains(start))
+            {
+                broken.push(format!("invariant 29: Ready of {name} flipped twice within {:?}", at - last));
+            }
+            state.is_ready = ready;
+            state.ready_since = at;
+            state.flipped = Some(at);
+        }
+    }
+}

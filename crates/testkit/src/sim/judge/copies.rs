@@ -1,0 +1,61 @@
+//! Copies of workloads over time: never none, and with Directly never two (invariants 16, 18).
+
+use std::time::Duration;
+
+use ironclad_api::{labels, policy::PurgeMode, work::Work};
+use ironclad_fleet::{ClusterName, ObjectKey, WorkKey, World as Fleet};
+
+use super::{Rules, clusters::Clusters};
+
+/// A Work came: with Directly the one in a cluster that is Ready must be gone before.
+pub(super) fn work(
+    at: Duration,
+    key: &WorkKey,
+    old: Option<&Work>,
+    new: Option<&Work>,
+    fleet: &Fleet,
+    clusters: &Clusters,
+    rules: &Rules,
+    broken: &mut Vec<String>,
+) {
+    let (None, Some(new)) = (old, new) else { return };
+    let id =
+        |work: &Work| work.metadata.labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)).cloned();
+    let Some(of) = id(new) else { return };
+    let binding = fleet.bindings.values().find(|binding| {
+        binding.metadata.labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)) == Some(&of)
+    });
+    let Some(binding) = binding else { return };
+    for task in binding.spec.graceful_eviction_tasks.iter().filter(|t| t.purge_mode == Some(PurgeMode::Directly)) {
+        let from = ClusterName::from(task.from_cluster.as_str());
+        if from == key.cluster || binding.spec.target(&task.from_cluster).is_some() {
+            continue;
+        }
+        let ready = clusters.get(&from).is_some_and(|state| state.is_surely_ready(at, rules.stale));
+        let stands = fleet.works.iter().any(|(k, work)| k.cluster == from && id(work).as_ref() == Some(&of));
+        if ready && stands {
+            broken.push(format!("invariant 18: {} gets its copy while that in {from} stands", key.cluster));
+        }
+    }
+}
+
+/// A copy went: unless somebody asked for that, another one must be there.
+pub(super) fn gone(cluster: &ClusterName, object: &ObjectKey, fleet: &Fleet, rules: &Rules, broken: &mut Vec<String>) {
+    let Some(template) = fleet.templates.get(object) else { return };
+    if template.pointer("/metadata/deletionTimestamp").is_some() {
+        return;
+    }
+    let binding = fleet.bindings.values().find(|binding| {
+        let resource = &binding.spec.resource;
+        *resource.namespace == *object.namespace && *resource.name == *object.name && *resource.kind == *object.gvk.kind
+    });
+    let Some(binding) = binding else { return };
+    let behaviour = binding.spec.failover.as_ref();
+    let mode = behaviour.and_then(|f| f.cluster.as_ref()).map_or(rules.purge_mode, |c| c.purge_mode());
+    let directly = mode == PurgeMode::Directly
+        || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
+    let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
+    if !directly && !elsewhere && binding.metadata.deletion_timestamp.is_none() {
+        broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
+    }
+}

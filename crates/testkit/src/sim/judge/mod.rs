@@ -1,0 +1,172 @@
+//! The invariants of failover.md 13 that concern a stretch of time, judged write by write.
+//!
+//! This is slow, obvious code that shares nothing with the decisions it judges but the types of the API. Views of
+//! controllers lag behind the truth: whatever was true a short while ago ([`Rules::stale`]) excuses what is done now.
+
+mod bindings;
+mod clusters;
+mod copies;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_api::{Taint, cluster::Cluster, policy::PurgeMode};
+use ironclad_fleet::{ClusterName, World as Fleet};
+
+pub use self::rate::Rates;
+use self::{bindings::Bindings, clusters::Clusters};
+use super::truth::{Changed, Write};
+
+/// What holds in a world besides what its objects say.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Gate `Failover`.
+    pub gate: bool,
+    /// `--enable-no-execute-taint-eviction`.
+    pub no_execute: bool,
+    /// `--no-execute-taint-eviction-purge-mode`.
+    pub purge_mode: PurgeMode,
+    /// How fast evictions may be.
+    pub rates: Rates,
+    /// No eviction within this time after the start of the leader.
+    pub warm_up: Duration,
+    /// How long an observation lasts before Ready follows it: the smaller one of both thresholds.
+    pub debounce: Duration,
+    /// How far a view may lie behind the truth.
+    pub stale: Duration,
+    /// How far clocks may lie apart, seconds.
+    pub skew: i64,
+    /// The taints that users and policies name, as key and effect.
+    pub asked_taints: BTreeSet<(String, String)>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            gate: false,
+            no_execute: true,
+            purge_mode: PurgeMode::Gracefully,
+            rates: Rates::default(),
+            warm_up: Duration::from_secs(40),
+            debounce: Duration::from_secs(30),
+            stale: Duration::from_secs(3),
+            skew: 0,
+            asked_taints: BTreeSet::new(),
+        }
+    }
+}
+
+/// One eviction, as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    /// When, since the world began.
+    pub at: Duration,
+    /// Namespace and name of the binding.
+    pub binding: String,
+    /// From where.
+    pub cluster: ClusterName,
+    /// The task's reason.
+    pub reason: String,
+}
+
+/// Judges one world.
+#[derive(Debug)]
+pub struct Judge {
+    /// What it judges by.
+    pub rules: Rules,
+    clusters: Clusters,
+    bindings: Bindings,
+    rate: rate::Log,
+    evictions: Vec<Eviction>,
+    /// How often each binding (by uid) was evicted from a cluster in one of its episodes.
+    per_episode: BTreeMap<(String, ClusterName, u64), u32>,
+    /// When processes started.
+    starts: Vec<Duration>,
+    /// What happened that is worth to have happened ([`super::sometimes`]).
+    noted: BTreeSet<&'static str>,
+}
+
+impl Judge {
+    /// A judge of a world of which nothing was seen yet.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            clusters: Clusters::default(),
+            bindings: Bindings::default(),
+            rate: rate::Log::default(),
+            evictions: Vec::new(),
+            per_episode: BTreeMap::new(),
+            starts: Vec::new(),
+            noted: BTreeSet::new(),
+        }
+    }
+
+    /// What happened of the things that have to happen sometimes.
+    #[must_use]
+    pub fn noted(&self) -> &BTreeSet<&'static str> {
+        &self.noted
+    }
+
+    /// A controller process starts.
+    pub fn started(&mut self, at: Duration) {
+        self.starts.push(at);
+    }
+
+    /// All evictions so far, in their order.
+    #[must_use]
+    pub fn evictions(&self) -> &[Eviction] {
+        &self.evictions
+    }
+
+    /// What is wrong with this write.
+    pub fn see(&mut self, write: &Write, fleet: &Fleet) -> Vec<String> {
+        let mut broken = Vec::new();
+        match &write.what {
+            Changed::Cluster { name, old, new } => {
+                let (old, new) = (old.as_deref(), new.as_deref());
+                let taints = |cluster: Option<&Cluster>| cluster.is_some_and(|c| c.spec.taints.iter().any(by_policy));
+                match (taints(old), taints(new)) {
+                    (false, true) => drop(self.noted.insert("a policy taints a cluster")),
+                    (true, false) => drop(self.noted.insert("a policy takes its taint back")),
+                    _ => {}
+                }
+                self.clusters.see(write.at, name, old, new, &self.rules, &self.starts, &mut broken);
+                let allowed = self.rules.rates.allowed(fleet.clusters.values().map(|c| &**c));
+                if self.rules.gate && allowed <= 0.0 && new.is_some_and(|c| c.spec.taints.iter().any(clusters::evicts))
+                {
+                    self.noted.insert("no eviction while too many clusters are unhealthy");
+                }
+                self.rate.allow(write.at, allowed);
+            }
+            Changed::Binding { key, old, new } => {
+                let (old, new) = (old.as_deref(), new.as_deref());
+                for (cluster, reason) in
+                    self.bindings.see(write, key, old, new, &self.rules, &mut broken, &mut self.noted)
+                {
+                    self.evicted(write, &key.to_string(), cluster, reason, old, &mut broken);
+                }
+            }
+            Changed::Work { key, old, new } => {
+                let (old, new) = (old.as_deref(), new.as_deref());
+                copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
+            }
+            Changed::Copy { cluster, object, before, after } => {
+                if *before && !after {
+                    copies::gone(cluster, object, fleet, &self.rules, &mut broken);
+                }
+            }
+        }
+        broken
+    }
+}
+
+/// A taint that evicts and was not set by hand.
+fn by_policy(taint: &Taint) -> bool {
+    clusters::evicts(taint) && taint.key == super::programme::POLICY_KEY
+}

@@ -1,0 +1,199 @@
+//! The judge finds what is wrong, and lets pass what is right.
+
+use std::sync::Arc;
+
+use ironclad_api::work::ResourceBinding;
+use ironclad_fleet::BindingKey;
+use serde_json::{Value, json};
+
+use super::*;
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+#[test]
+fn the_formula() {
+    let rates = Rates::default();
+    // total, unhealthy, evictions per second: the table of failover.md 6.4.
+    let rows = [
+        (0, 0, 0.5),
+        (1, 1, 0.0),
+        (2, 1, 0.5),
+        (3, 1, 0.5),
+        (3, 2, 0.0),
+        (9, 5, 0.0),
+        (10, 5, 0.5),
+        (10, 6, 0.0),
+        (11, 6, 0.5),
+        (11, 7, 0.1),
+        (20, 11, 0.5),
+        (20, 12, 0.1),
+        (100, 55, 0.5),
+        (100, 56, 0.1),
+        (100, 100, 0.0),
+    ];
+    for (total, unhealthy, want) in rows {
+        assert_eq!(rates.of(total, unhealthy), want, "{unhealthy} of {total}");
+    }
+    assert_eq!(Rates { secondary: 0.0, ..rates }.of(40, 23), 0.0);
+}
+
+#[test]
+fn windows_of_evictions() {
+    let mut log = rate::Log::default();
+    log.allow(S(0), 0.5);
+    assert_eq!(log.evicted(S(100), S(0)), None);
+    assert_eq!(log.evicted(S(102), S(0)), None, "exactly the interval later");
+    let early = log.evicted(S(102) + Duration::from_millis(1_900), S(0));
+    assert!(early.unwrap().starts_with("invariant 1: 2 evictions"), "a tenth of a second too early");
+    log.allow(S(200), 0.0);
+    assert!(log.evicted(S(260), S(3)).unwrap().starts_with("invariant 2"));
+    log.allow(S(300), 0.5);
+    log.allow(S(400), 0.0);
+    assert_eq!(log.evicted(S(402), S(3)), None, "a view may be three seconds old");
+    assert!(log.evicted(S(404), S(3)).is_some());
+}
+
+struct Court {
+    judge: Judge,
+    fleet: Fleet,
+    clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    binding: Option<Arc<ResourceBinding>>,
+}
+
+impl Court {
+    fn new(rules: Rules) -> Self {
+        let mut court =
+            Self { judge: Judge::new(rules), fleet: Fleet::default(), clusters: BTreeMap::new(), binding: None };
+        for name in ["m1", "m2", "m3"] {
+            court.cluster(0, name, "True", json!([]));
+        }
+        court
+    }
+
+    fn cluster(&mut self, at: u64, name: &str, ready: &str, taints: Value) -> Vec<String> {
+        let cluster: Cluster = serde_json::from_value(json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name, "uid": name},
+            "spec": {"syncMode": "Push", "taints": taints},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        }))
+        .unwrap();
+        let (name, new) = (ClusterName::from(name), Arc::new(cluster));
+        self.fleet.clusters.insert(name.clone(), new.clone());
+        let old = self.clusters.insert(name.clone(), new.clone());
+        let what = Changed::Cluster { name, old, new: Some(new) };
+        self.judge.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
+    }
+
+    fn binding(&mut self, at: u64, clusters: &[&str], tasks: Value, failover: Value) -> Vec<String> {
+        let targets: Vec<Value> = clusters.iter().map(|name| json!({"name": name, "replicas": 1})).collect();
+        let binding: ResourceBinding = serde_json::from_value(json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+            "metadata": {"name": "b", "namespace": "n", "uid": "b"},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "n", "name": "b"}, "replicas": 1,
+                "clusters": targets, "gracefulEvictionTasks": tasks, "failover": failover,
+            },
+        }))
+        .unwrap();
+        let new = Some(Arc::new(binding));
+        let old = std::mem::replace(&mut self.binding, new.clone());
+        let key = BindingKey { namespace: "n".into(), name: "b".into() };
+        let what = Changed::Binding { key, old, new };
+        self.judge.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
+    }
+}
+
+fn rules() -> Rules {
+    Rules { gate: true, asked_taints: BTreeSet::from([("k".into(), "NoExecute".into())]), ..Rules::default() }
+}
+
+fn taint(effect: &str, added: &str) -> Value {
+    json!([{"key": "k", "effect": effect, "timeAdded": format!("1970-01-01T00:{added}Z")}])
+}
+
+fn task() -> Value {
+    json!([{"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "TaintManager", "purgeMode": "Gracefully"}])
+}
+
+fn found(broken: &[String], what: &str) -> bool {
+    broken.iter().any(|b| b.contains(what))
+}
+
+#[test]
+fn an_eviction_needs_a_cause_that_is_due_and_a_gate() {
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    assert_eq!(court.binding(102, &[], task(), Value::Null), Vec::<String>::new());
+    assert_eq!(court.judge.evictions().len(), 1);
+
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    assert!(found(&court.binding(102, &[], task(), Value::Null), "without a cause"));
+
+    let mut court = Court::new(Rules { gate: false, ..rules() });
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    assert!(found(&court.binding(102, &[], task(), Value::Null), "invariant 4"));
+
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("PreferNoExecute", "01:40"));
+    assert!(found(&court.binding(500, &[], task(), Value::Null), "invariants 6"), "it did not opt in");
+
+    let opted_in = json!({"cluster": {"purgeMode": "Gracefully", "tolerationSeconds": 60}});
+    for (at, early) in [(158, true), (160, false)] {
+        let mut court = Court::new(rules());
+        court.binding(1, &["m1"], json!([]), opted_in.clone());
+        court.cluster(100, "m1", "True", taint("PreferNoExecute", "01:40"));
+        assert_eq!(found(&court.binding(at, &[], task(), opted_in.clone()), "invariants 8, 9"), early, "{at}");
+    }
+}
+
+#[test]
+fn taints_and_conditions_over_time() {
+    let mut court = Court::new(rules());
+    assert!(court.cluster(10, "m1", "True", taint("NoExecute", "00:10")).is_empty());
+    assert!(found(&court.cluster(20, "m1", "True", taint("NoExecute", "00:20")), "invariant 28"));
+    let other = json!([{"key": "other", "effect": "NoExecute"}]);
+    assert!(found(&court.cluster(30, "m2", "True", other), "invariant 5"));
+    assert!(found(&court.cluster(40, "m2", "Unknown", json!([])), "invariant 30"));
+    assert!(found(&court.cluster(50, "m2", "True", json!([])), "invariant 29"), "ten seconds after the flip before");
+    assert!(!found(&court.cluster(90, "m2", "False", json!([])), "invariant 29"));
+}
+
+#[test]
+fn a_task_ends_when_the_new_copies_are_healthy_and_never_with_an_empty_result() {
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    court.binding(102, &[], task(), Value::Null);
+    assert!(found(&court.binding(110, &[], json!([]), Value::Null), "invariant 22"));
+
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    court.binding(102, &[], task(), Value::Null);
+    court.binding(103, &["m2"], task(), Value::Null);
+    assert!(found(&court.binding(110, &["m2"], json!([]), Value::Null), "invariant 17"));
+
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    court.binding(102, &[], task(), Value::Null);
+    court.binding(103, &["m1"], task(), Value::Null);
+    assert!(court.binding(110, &["m1"], json!([]), Value::Null).is_empty(), "it is back where it was");
+    let twice = json!([task()[0], task()[0]]);
+    assert!(found(&court.binding(111, &["m2"], twice, Value::Null), "invariant 11"));
+}
+
+#[test]
+fn once_in_an_episode() {
+    let mut court = Court::new(rules());
+    court.binding(1, &["m1"], json!([]), Value::Null);
+    court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+    court.binding(102, &[], task(), Value::Null);
+    court.binding(120, &["m1"], json!([]), Value::Null);
+    assert!(found(&court.binding(130, &[], task(), Value::Null), "invariant 21"));
+}

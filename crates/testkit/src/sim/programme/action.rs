@@ -1,0 +1,205 @@
+//! What can go wrong, or be asked for, in the middle of everything.
+
+use std::{fmt, time::Duration};
+
+use ironclad_api::{Taint, cluster::Cluster, policy::PropagationPolicy};
+use ironclad_simcluster::{Faults, Flap};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{App, Failover};
+use crate::sim::{Cut, Fault, World};
+
+/// How often a user's edit is tried again when somebody else was faster.
+const EDITS: usize = 20;
+
+/// One action.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// These members' servers go down.
+    Down(Vec<usize>),
+    /// These members are up and well again, whatever they suffered from.
+    Up(Vec<usize>),
+    /// A member answers late.
+    Slow(usize, Duration),
+    /// A member goes up and down by turns.
+    Flap(usize, Duration, Duration),
+    /// These members can't be reached and go on by themselves.
+    Partition(Vec<usize>),
+    /// The next write of a process but so many meets this fault.
+    WriteFault(usize, u64, Fault),
+    /// So many writes in a row are answered 409.
+    Conflicts(usize, u64),
+    /// A write to some member meets this fault.
+    MemberFault(usize, u64, Fault),
+    /// The watches of a process are that stale for so long.
+    Freeze(usize, Duration),
+    /// The watches of a process end.
+    CutWatches(usize, Cut),
+    /// A process sends nothing for so long, and then what it decided before.
+    Stall(usize, Duration),
+    /// A process is killed and comes back after so long.
+    Crash(usize, Duration),
+    /// A process's time of day jumps.
+    Skew(usize, i64),
+    /// A person taints a member.
+    Taint(usize, &'static str),
+    /// A person takes that back.
+    Untaint(usize, &'static str),
+    /// A user changes how a workload's policy reacts to failures.
+    Failover(usize, Failover),
+    /// A user scales a workload.
+    Scale(usize, i32),
+    /// A user deletes a workload and makes it again.
+    Recreate(usize),
+}
+
+/// The key of taints that persons set.
+pub const HAND_KEY: &str = "hand";
+
+impl Action {
+    /// Does it.
+    pub(super) async fn take(&self, world: &mut World, apps: &mut [App]) -> anyhow::Result<()> {
+        world.history.log(format!("ACTION {self}"));
+        let now = world.clock().mono();
+        match self {
+            Self::Down(members) => set(world, members, &Faults { down: true, ..Faults::default() }),
+            Self::Up(members) => set(world, members, &Faults::default()),
+            Self::Slow(member, time) => set(world, &[*member], &Faults { slow: Some(*time), ..Faults::default() }),
+            Self::Flap(member, up, down) => {
+                let flap = Some(Flap { up: *up, down: *down });
+                set(world, &[*member], &Faults { flap, ..Faults::default() });
+            }
+            Self::Partition(members) => set(world, members, &Faults { partition: true, ..Faults::default() }),
+            Self::WriteFault(process, number, fault) => world.faults_of(*process).on_coming_write(*number, *fault),
+            Self::Conflicts(process, count) => {
+                for number in 1..=*count {
+                    world.faults_of(*process).on_coming_write(number, Fault::Conflict);
+                }
+            }
+            Self::MemberFault(process, number, fault) => {
+                world.member_faults_of(*process).on_coming_write(*number, *fault);
+            }
+            Self::Freeze(process, time) => world.faults_of(*process).freeze_watches(now + *time),
+            Self::CutWatches(process, cut) => world.faults_of(*process).cut_watches(*cut),
+            Self::Stall(process, time) => world.faults_of(*process).stall(now + *time),
+            Self::Crash(process, back_after) => world.crash(*process, *back_after),
+            Self::Skew(process, ms) => world.skew(*process, *ms),
+            Self::Taint(member, effect) => taint(&world.user(), &name(*member), HAND_KEY, effect).await?,
+            Self::Untaint(member, effect) => untaint(&world.user(), &name(*member), HAND_KEY, effect).await?,
+            Self::Failover(app, failover) => {
+                let Some(app) = apps.get_mut(*app) else { return Ok(()) };
+                app.failover = failover.clone();
+                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+                let behaviour = failover.to_json();
+                let patch = json!({"spec": {"failover": behaviour}});
+                policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+            Self::Scale(app, replicas) => {
+                let Some(app) = apps.get_mut(*app) else { return Ok(()) };
+                app.replicas = *replicas;
+                let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
+                let patch = json!({"spec": {"replicas": replicas}});
+                deployments.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+            Self::Recreate(app) => {
+                let Some(app) = apps.get(*app) else { return Ok(()) };
+                let deployments: Api<Deployment> = Api::namespaced(world.user(), "default");
+                deployments.delete(&app.name, &DeleteParams::background()).await?;
+                let clock = world.clock().clone();
+                // Its controllers may hold it by a finalizer for a moment.
+                for _ in 0..EDITS {
+                    if deployments.create(&PostParams::default(), &app.deployment()?).await.is_ok() {
+                        return Ok(());
+                    }
+                    clock.sleep(Duration::from_millis(500)).await;
+                }
+                anyhow::bail!("{} can't be made again", app.name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a member by its number, 0 being the first.
+pub(super) fn name(member: usize) -> String {
+    format!("member{}", member + 1)
+}
+
+fn set(world: &World, members: &[usize], faults: &Faults) {
+    for member in members {
+        if let Ok(member) = world.member(&name(*member)) {
+            member.set_faults(faults.clone());
+        }
+    }
+}
+
+/// Adds a taint as a person does.
+///
+/// # Errors
+/// If the cluster is not there.
+pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
+    edit(plane, cluster, |taints| {
+        if !taints.iter().any(|t| t.key == key && t.effect == effect) {
+            taints.push(Taint { key: key.into(), effect: effect.into(), value: None, time_added: None });
+        }
+    })
+    .await
+}
+
+/// Removes a taint as a person does.
+///
+/// # Errors
+/// If the cluster is not there.
+pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
+    edit(plane, cluster, |taints| taints.retain(|t| t.key != key || t.effect != effect)).await
+}
+
+async fn edit(plane: &Client, cluster: &str, change: impl Fn(&mut Vec<Taint>)) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(plane.clone());
+    for _ in 0..EDITS {
+        let mut edited = clusters.get(cluster).await?;
+        let before = edited.spec.taints.clone();
+        change(&mut edited.spec.taints);
+        if edited.spec.taints == before {
+            return Ok(());
+        }
+        match clusters.replace(cluster, &PostParams::default(), &edited).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            other => return Ok(other.map(drop)?),
+        }
+    }
+    anyhow::bail!("the taints of {cluster} can't be edited: somebody else always is faster")
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = |members: &[usize]| members.iter().map(|m| name(*m)).collect::<Vec<_>>().join(" ");
+        match self {
+            Self::Down(members) => write!(f, "down {}", all(members)),
+            Self::Up(members) => write!(f, "up {}", all(members)),
+            Self::Slow(member, time) => write!(f, "slow {} by {time:?}", name(*member)),
+            Self::Flap(member, up, down) => write!(f, "flap {} up {up:?} down {down:?}", name(*member)),
+            Self::Partition(members) => write!(f, "partition {}", all(members)),
+            Self::WriteFault(process, number, fault) => write!(f, "{fault} at write +{number} of process {process}"),
+            Self::Conflicts(process, count) => write!(f, "{count} conflicts of process {process}"),
+            Self::MemberFault(process, number, fault) => {
+                write!(f, "{fault} at write +{number} of process {process} to members")
+            }
+            Self::Freeze(process, time) => write!(f, "freeze the watches of process {process} for {time:?}"),
+            Self::CutWatches(process, cut) => write!(f, "cut the watches of process {process}: {cut:?}"),
+            Self::Stall(process, time) => write!(f, "stall process {process} for {time:?}"),
+            Self::Crash(process, time) => write!(f, "crash process {process}, back after {time:?}"),
+            Self::Skew(process, ms) => write!(f, "the clock of process {process} is off by {ms} ms"),
+            Self::Taint(member, effect) => write!(f, "taint {} {HAND_KEY}:{effect}", name(*member)),
+            Self::Untaint(member, effect) => write!(f, "untaint {} {HAND_KEY}:{effect}", name(*member)),
+            Self::Failover(app, failover) => write!(f, "app{} gets failover {failover}", app + 1),
+            Self::Scale(app, replicas) => write!(f, "scale app{} to {replicas}", app + 1),
+            Self::Recreate(app) => write!(f, "delete app{} and make it again", app + 1),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The workloads of a programme, and the policy that taints clusters.
+
+use std::fmt;
+
+use ironclad_api::policy::{ClusterTaintPolicy, PropagationPolicy};
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::{Value, json};
+
+/// Over which clusters a workload is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// A whole copy in so many clusters.
+    Copies(usize),
+    /// A whole copy in every cluster; without a constraint nothing may be moved.
+    Everywhere,
+    /// Replicas divided over so many clusters.
+    Divided(usize),
+}
+
+/// What a policy's `failover.cluster` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failover {
+    /// Nothing.
+    None,
+    /// Moves on PreferNoExecute after so many seconds, in this way.
+    Cluster {
+        /// `purgeMode`.
+        mode: &'static str,
+        /// `tolerationSeconds`.
+        seconds: i64,
+    },
+}
+
+impl Failover {
+    /// As `spec.failover` of a policy.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::None => Value::Null,
+            Self::Cluster { mode, seconds } => json!({"cluster": {"purgeMode": mode, "tolerationSeconds": seconds}}),
+        }
+    }
+}
+
+impl fmt::Display for Failover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Cluster { mode, seconds } => write!(f, "{mode}/{seconds}"),
+        }
+    }
+}
+
+/// A Deployment with a policy of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct App {
+    /// Its name, and its policy's.
+    pub name: String,
+    /// Replicas that are wanted: of each copy, or divided.
+    pub replicas: i32,
+    /// Where it goes.
+    pub spread: Spread,
+    /// The members it may go to; all if empty.
+    pub affinity: Vec<String>,
+    /// Seconds for which it tolerates NoExecute taints set by hand; a negative number is for ever.
+    pub tolerates: Option<i64>,
+    /// Reaction to taints.
+    pub failover: Failover,
+}
+
+impl App {
+    /// A workload of this name: one copy of one replica, in one cluster.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            replicas: 1,
+            spread: Spread::Copies(1),
+            affinity: Vec::new(),
+            tolerates: None,
+            failover: Failover::None,
+        }
+    }
+
+    /// Its template.
+    ///
+    /// # Errors
+    /// None: it is well-formed.
+    pub fn deployment(&self) -> anyhow::Result<Deployment> {
+        let labels = json!({"app": self.name});
+        Ok(serde_json::from_value(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": self.name, "namespace": "default", "labels": labels},
+            "spec": {
+                "replicas": self.replicas, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}},
+            },
+        }))?)
+    }
+
+    /// Its placement.
+    #[must_use]
+    pub fn placement(&self) -> Value {
+        let mut placement = json!({});
+        if self.affinity.is_empty() {
+            placement["clusterAffinity"] = json!({});
+        } else {
+            placement["clusterAffinity"] = json!({"clusterNames": self.affinity});
+        }
+        let groups = |n: usize| json!([{"spreadByField": "cluster", "minGroups": n, "maxGroups": n}]);
+        match self.spread {
+            Spread::Copies(n) => placement["spreadConstraints"] = groups(n),
+            Spread::Everywhere => {}
+            Spread::Divided(n) => {
+                placement["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": n}]);
+                placement["replicaScheduling"] =
+                    json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
+            }
+        }
+        if let Some(seconds) = self.tolerates {
+            let mut toleration = json!({"key": super::action::HAND_KEY, "operator": "Exists", "effect": "NoExecute"});
+            if seconds >= 0 {
+                toleration["tolerationSeconds"] = json!(seconds);
+            }
+            placement["clusterTolerations"] = json!([toleration]);
+        }
+        placement
+    }
+
+    /// Its policy.
+    ///
+    /// # Errors
+    /// None: it is well-formed.
+    pub fn policy(&self) -> anyhow::Result<PropagationPolicy> {
+        let mut policy = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"name": self.name, "namespace": "default"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name}],
+                "placement": self.placement(),
+            },
+        });
+        if self.failover != Failover::None {
+            policy["spec"]["failover"] = self.failover.to_json();
+        }
+        Ok(serde_json::from_value(policy)?)
+    }
+}
+
+impl fmt::Display for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} replicas, {:?}, failover {}", self.name, self.replicas, self.spread, self.failover)?;
+        if !self.affinity.is_empty() {
+            write!(f, ", on {}", self.affinity.join(" "))?;
+        }
+        match self.tolerates {
+            None => Ok(()),
+            Some(seconds) if seconds < 0 => f.write_str(", tolerates"),
+            Some(seconds) => write!(f, ", tolerates for {seconds} s"),
+        }
+    }
+}
+
+/// A policy that taints whatever is not Ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaintPolicy {
+    /// The effect of its taint.
+    pub effect: &'static str,
+    /// Seconds until it taints.
+    pub add_after: i64,
+    /// Seconds until it takes the taint back.
+    pub remove_after: i64,
+}
+
+/// The key of the taint that it adds.
+pub const POLICY_KEY: &str = "failing";
+
+impl TaintPolicy {
+    /// As an object.
+    ///
+    /// # Errors
+    /// None: it is well-formed.
+    pub fn object(&self) -> anyhow::Result<ClusterTaintPolicy> {
+        Ok(serde_json::from_value(json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
+            "metadata": {"name": "failing"},
+            "spec": {
+                "targetCluster": {},
+                "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}],
+                "taintsToAdd": [{
+                    "key": POLICY_KEY, "effect": self.effect,
+                    "addOnMatchSeconds": self.add_after, "removeOnMismatchSeconds": self.remove_after,
+                }],
+            },
+        }))?)
+    }
+}
+
+impl fmt::Display for TaintPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{POLICY_KEY}:{} after {} s, back after {} s", self.effect, self.add_after, self.remove_after)
+    }
+}

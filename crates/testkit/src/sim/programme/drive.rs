@@ -1,0 +1,234 @@
+//! Runs a programme: the fleet settles, things go wrong, all is healed, and everything comes to rest.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, bail, ensure};
+use ironclad_api::{
+    cluster::Cluster,
+    policy::{ClusterTaintPolicy, PropagationPolicy},
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
+    work::ResourceBinding,
+};
+use ironclad_simcluster::Faults;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+
+use super::{
+    Action, App, Programme, Spread,
+    action::{self, HAND_KEY, untaint},
+    apps::POLICY_KEY,
+};
+use crate::sim::{
+    Setup, World,
+    judge::{Rates, Rules},
+    knobs,
+    sometimes::happened,
+};
+
+/// So many lines of history come with a failure.
+const HISTORY_SHOWN: usize = 80;
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The digest of the history: equal for equal programmes.
+    pub digest: String,
+    /// The history, line by line.
+    pub history: Vec<String>,
+    /// How many evictions there were.
+    pub evictions: usize,
+    /// Virtual seconds.
+    pub seconds: u64,
+}
+
+/// Runs a programme in a runtime of its own.
+///
+/// # Errors
+/// If an invariant breaks, or the world does not come to rest as it should. The error ends with the history's tail.
+pub fn run(programme: &Programme) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    runtime.block_on(async {
+        let mut world = World::start(setup(programme)).await?;
+        let began = world.clock().mono();
+        match drive(&mut world, programme).await {
+            Ok(()) => Ok(Outcome {
+                digest: world.history.digest(),
+                history: world.history.lines(),
+                evictions: world.truth.ask(|judge| judge.evictions().len()),
+                seconds: (world.clock().mono() - began).as_secs(),
+            }),
+            Err(error) => {
+                let lines = world.history.lines();
+                let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
+                Err(error.context(format!("{programme}the history ends with\n{tail}\n")))
+            }
+        }
+    })
+}
+
+/// The world that a programme plays in.
+fn setup(programme: &Programme) -> Setup {
+    let freezes = programme.steps.iter().map(|step| match &step.action {
+        Action::Freeze(_, time) | Action::Stall(_, time) => *time,
+        Action::Slow(_, time) => *time,
+        _ => Duration::ZERO,
+    });
+    let stale = freezes.max().unwrap_or_default() * 2 + Duration::from_secs(4);
+    let skews = programme.steps.iter().map(|step| match &step.action {
+        Action::Skew(_, ms) => ms.unsigned_abs().div_ceil(1_000) as i64,
+        _ => 0,
+    });
+    let mut asked_taints = BTreeSet::from([(HAND_KEY.to_owned(), NO_EXECUTE.to_owned())]);
+    if let Some(policy) = &programme.taint_policy {
+        asked_taints.insert((POLICY_KEY.to_owned(), policy.effect.to_owned()));
+    }
+    let rules = Rules {
+        gate: programme.gate,
+        rates: Rates { primary: programme.rate, ..Rates::default() },
+        stale,
+        skew: skews.max().unwrap_or_default(),
+        asked_taints,
+        ..Rules::default()
+    };
+    let settings = knobs::settings(programme.gate, programme.rate, programme.check);
+    Setup { seed: programme.seed, members: programme.members, spares: 0, nodes: 1, settings, rules }
+}
+
+async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
+    let mut apps = programme.apps.clone();
+    settle(world, programme, &apps).await.context("before anything went wrong")?;
+    for step in &programme.steps {
+        world.pass(step.after).await?;
+        step.action.take(world, &mut apps).await.with_context(|| step.to_string())?;
+    }
+    world.pass(Duration::from_secs(30)).await?;
+    world.history.log("HEAL");
+    for member in world.members.values() {
+        member.set_faults(Faults::default());
+    }
+    world.heal_processes();
+    let user = world.user();
+    for member in 0..programme.members {
+        for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
+            untaint(&user, &action::name(member), HAND_KEY, effect).await?;
+        }
+    }
+    let clusters: Api<Cluster> = Api::all(user.clone());
+    world
+        .until("all clusters are Ready and without taints", async || {
+            let all = clusters.list(&ListParams::default()).await?;
+            Ok(all.items.iter().all(|c| c.ready() == Some("True") && c.spec.taints.is_empty()))
+        })
+        .await?;
+    let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
+    for app in &apps {
+        world
+            .until(&format!("{} is where it should be", app.name), async || {
+                let Some(binding) = bindings.get_opt(&format!("{}-deployment", app.name)).await? else {
+                    return Ok(false);
+                };
+                Ok(is_settled(app, &binding, programme.members).is_ok())
+            })
+            .await
+            .with_context(|| format!("{app}"))?;
+    }
+    world.until_quiet().await?;
+    for app in &apps {
+        let binding = bindings.get(&format!("{}-deployment", app.name)).await?;
+        is_settled(app, &binding, programme.members).with_context(|| format!("at rest: {app}"))?;
+    }
+    seen(world);
+    Ok(())
+}
+
+/// Everything is made and comes to rest before anything goes wrong.
+async fn settle(world: &mut World, programme: &Programme, apps: &[App]) -> anyhow::Result<()> {
+    let user = world.user();
+    world.start_process(0);
+    if programme.standby {
+        world.start_process(1);
+    }
+    let clusters: Api<Cluster> = Api::all(user.clone());
+    world
+        .until("all clusters are Ready", async || {
+            let all = clusters.list(&ListParams::default()).await?;
+            Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+        })
+        .await?;
+    if let Some(policy) = &programme.taint_policy {
+        let policies: Api<ClusterTaintPolicy> = Api::all(user.clone());
+        policies.create(&PostParams::default(), &policy.object()?).await?;
+    }
+    for app in apps {
+        let (deployments, policies): (Api<Deployment>, Api<PropagationPolicy>) =
+            (Api::namespaced(user.clone(), "default"), Api::namespaced(user.clone(), "default"));
+        deployments.create(&PostParams::default(), &app.deployment()?).await?;
+        policies.create(&PostParams::default(), &app.policy()?).await?;
+    }
+    world.until_quiet().await
+}
+
+/// What any healthy fleet has for a workload, by its specification alone.
+fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::Result<()> {
+    let spec = &binding.spec;
+    let status = binding.status.clone().unwrap_or_default();
+    ensure!(spec.graceful_eviction_tasks.is_empty(), "there are tasks: {:?}", spec.graceful_eviction_tasks);
+    let placed: i32 = spec.clusters.iter().map(|target| target.replicas).sum();
+    let (groups, replicas) = (spec.clusters.len(), app.replicas);
+    match app.spread {
+        Spread::Copies(n) => {
+            ensure!(groups == n && placed == replicas * n as i32, "{:?}", spec.clusters);
+        }
+        Spread::Everywhere => {
+            ensure!(groups == members && placed == replicas * members as i32, "{:?}", spec.clusters);
+        }
+        Spread::Divided(n) => ensure!((1..=n).contains(&groups) && placed == replicas, "{:?}", spec.clusters),
+    }
+    for target in &spec.clusters {
+        let Some(line) = status.aggregated_status.iter().find(|item| item.cluster_name == target.name) else {
+            bail!("nothing is reported from {}", target.name);
+        };
+        ensure!(line.applied, "not applied in {}", target.name);
+        let ready = line.status.as_ref().and_then(|s| s.get("readyReplicas")).and_then(serde_json::Value::as_i64);
+        ensure!(
+            ready.unwrap_or_default() == i64::from(target.replicas),
+            "{ready:?} of {} replicas are ready in {}",
+            target.replicas,
+            target.name
+        );
+    }
+    Ok(())
+}
+
+/// Notes what was worth running for.
+fn seen(world: &World) {
+    let history = world.history.lines();
+    let any = |part: &str| history.iter().any(|line| line.contains(part));
+    world.truth.ask(|judge| {
+        let evictions = judge.evictions();
+        if !evictions.is_empty() {
+            happened("a binding is evicted");
+        }
+        if evictions.iter().any(|e| e.reason == ironclad_api::eviction::TAINT_PREFER_NO_EXECUTE) {
+            happened("a binding is evicted because of PreferNoExecute");
+        }
+        for what in judge.noted() {
+            happened(what);
+        }
+    });
+    if any("killed before the answer") || any("killed after the answer") {
+        happened("a process is killed between two writes of one turn");
+    }
+    if any("cut with 410") || any("becomes 410") {
+        happened("a watch ends with 410");
+    }
+    if history.iter().any(|line| line.contains(" standby") && line.contains(" body ")) {
+        happened("the leader changes");
+    }
+    if any("answer lost") {
+        happened("an answer to a write is lost");
+    }
+}

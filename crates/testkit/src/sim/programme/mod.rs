@@ -1,0 +1,118 @@
+//! A programme: a fleet, its workloads, and a list of what goes wrong and when. It follows from a seed alone, so that a
+//! failing one replays exactly and can be shrunk by leaving actions out.
+
+mod action;
+mod apps;
+mod draw;
+mod drive;
+mod shrink;
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+pub use self::{
+    action::{Action, HAND_KEY, taint, untaint},
+    apps::{App, Failover, POLICY_KEY, Spread, TaintPolicy},
+    drive::{Outcome, run},
+    shrink::{Shrunk, shrink},
+};
+
+/// What happens so long after what happened before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// So long after the one before.
+    pub after: Duration,
+    /// What.
+    pub action: Action,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "+{:.1}s {}", self.after.as_secs_f64(), self.action)
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Programme {
+    /// From what it and every chance in its run follow.
+    pub seed: u64,
+    /// Members, `member1` first.
+    pub members: usize,
+    /// Gate `Failover`.
+    pub gate: bool,
+    /// `--resource-eviction-rate`.
+    pub rate: f64,
+    /// `--pre-scheduling-check`.
+    pub check: &'static str,
+    /// Two controller processes, of which one leads.
+    pub standby: bool,
+    /// The workloads.
+    pub apps: Vec<App>,
+    /// The taint policy, if there is one.
+    pub taint_policy: Option<TaintPolicy>,
+    /// What goes wrong.
+    pub steps: Vec<Step>,
+    /// The places of these steps in the whole list.
+    pub kept: Vec<usize>,
+}
+
+impl Programme {
+    /// The programme of a seed.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        draw::programme(seed)
+    }
+
+    /// The same with some of its steps. A step that is left out leaves its wait behind.
+    #[must_use]
+    pub fn keeping(&self, places: &BTreeSet<usize>) -> Self {
+        let (mut steps, mut kept) = (Vec::new(), Vec::new());
+        let mut waited = Duration::ZERO;
+        for (step, place) in self.steps.iter().zip(&self.kept) {
+            waited += step.after;
+            if places.contains(place) {
+                steps.push(Step { after: waited, action: step.action.clone() });
+                kept.push(*place);
+                waited = Duration::ZERO;
+            }
+        }
+        Self { steps, kept, ..self.clone() }
+    }
+
+    /// How it is run again.
+    #[must_use]
+    pub fn again(&self) -> String {
+        let whole = Self::from_seed(self.seed);
+        if whole.kept == self.kept {
+            return format!("cargo xtask sim --seed {}", self.seed);
+        }
+        let kept: Vec<String> = self.kept.iter().map(ToString::to_string).collect();
+        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(",") };
+        format!("cargo xtask sim --seed {} --keep {kept}", self.seed)
+    }
+}
+
+impl fmt::Display for Programme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} members, gate {}, rate {}, check {}{}",
+            self.seed,
+            self.members,
+            if self.gate { "on" } else { "off" },
+            self.rate,
+            self.check,
+            if self.standby { ", with a standby" } else { "" }
+        )?;
+        if let Some(policy) = &self.taint_policy {
+            writeln!(f, "  policy {policy}")?;
+        }
+        for app in &self.apps {
+            writeln!(f, "  {app}")?;
+        }
+        for (place, step) in self.kept.iter().zip(&self.steps) {
+            writeln!(f, "  [{place}] {step}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! What really stands in the control plane and in its members, kept from watches that no fault touches.
+//!
+//! Every change is taken into a [`Fleet`] and shown to the [`Judge`] at the virtual moment at which it was made, so that
+//! invariants over a stretch of time are judged write by write, and a look at the world costs no request.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ironclad_api::{
+    cluster::Cluster,
+    names,
+    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
+};
+use ironclad_fleet::{BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey, World as Fleet};
+use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_seam::{Clock, Seam};
+use ironclad_simcluster::Member;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    History,
+    judge::{Judge, Rules},
+};
+
+/// One change, as the store made it.
+#[derive(Debug, Clone)]
+pub enum Changed {
+    /// A Cluster.
+    Cluster {
+        /// Its name.
+        name: ClusterName,
+        /// Before; `None` if it was not there.
+        old: Option<Arc<Cluster>>,
+        /// After; `None` if it is gone.
+        new: Option<Arc<Cluster>>,
+    },
+    /// A binding of either kind; that of a cluster-scoped template has no namespace and is shown as the other kind.
+    Binding {
+        /// Its key.
+        key: BindingKey,
+        /// Before.
+        old: Option<Arc<ResourceBinding>>,
+        /// After.
+        new: Option<Arc<ResourceBinding>>,
+    },
+    /// A Work.
+    Work {
+        /// Its key.
+        key: WorkKey,
+        /// Before.
+        old: Option<Arc<Work>>,
+        /// After.
+        new: Option<Arc<Work>>,
+    },
+    /// A Deployment in a member came, changed or went.
+    Copy {
+        /// The member.
+        cluster: ClusterName,
+        /// Which object.
+        object: ObjectKey,
+        /// Whether it was there.
+        before: bool,
+        /// Whether it is there.
+        after: bool,
+    },
+}
+
+/// A change and its moment.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// Virtual time since the world began.
+    pub at: Duration,
+    /// The true time of day then, seconds.
+    pub wall: i64,
+    /// What changed.
+    pub what: Changed,
+}
+
+/// The state of everything, and who judges its changes.
+#[derive(Clone)]
+pub struct Truth(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    began: tokio::time::Instant,
+    history: History,
+    state: Mutex<State>,
+}
+
+struct State {
+    fleet: Fleet,
+    changes: u64,
+    judge: Judge,
+    broken: Vec<String>,
+}
+
+impl Truth {
+    /// Begins to follow the control plane. Resolves when all that stands is known.
+    pub async fn follow(plane: &Client, seam: &Seam, history: History, rules: Rules) -> Self {
+        let state = State { fleet: Fleet::default(), changes: 0, judge: Judge::new(rules), broken: Vec::new() };
+        let began = seam.clock.mono();
+        let truth = Self(Arc::new(Inner { clock: seam.clock.clone(), began, history, state: Mutex::new(state) }));
+        truth
+            .kind::<Cluster>("clusters", plane, seam, |fleet, change| {
+                let name = ClusterName::from(name_of(change).as_str());
+                put(&mut fleet.clusters, name.clone(), &change.new);
+                Some(Changed::Cluster { name, old: change.old.clone(), new: change.new.clone() })
+            })
+            .await;
+        truth
+            .kind::<PropagationPolicy>("policies", plane, seam, |fleet, change| {
+                let key = PolicyKey {
+                    namespace: namespace_of(change).as_str().into(),
+                    name: name_of(change).as_str().into(),
+                };
+                put(&mut fleet.policies, key, &change.new);
+                None
+            })
+            .await;
+        truth
+            .kind::<ClusterPropagationPolicy>("clusterpolicies", plane, seam, |fleet, change| {
+                let key = PolicyKey { namespace: "".into(), name: name_of(change).as_str().into() };
+                put(&mut fleet.cluster_policies, key, &change.new);
+                None
+            })
+            .await;
+        truth
+            .kind::<Deployment>("templates", plane, seam, |fleet, change| {
+                let key = deployment_key(change);
+                match &change.new {
+                    None => drop(fleet.templates.remove(&key)),
+                    Some(new) => drop(fleet.templates.insert(key, Arc::new(manifest(&**new, "apps/v1", "Deployment")))),
+                }
+                None
+            })
+            .await;
+        truth
+            .kind::<ResourceBinding>("bindings", plane, seam, |fleet, change| {
+                let key = BindingKey {
+                    namespace: namespace_of(change).as_str().into(),
+                    name: name_of(change).as_str().into(),
+                };
+                put(&mut fleet.bindings, key.clone(), &change.new);
+                Some(Changed::Binding { key, old: change.old.clone(), new: change.new.clone() })
+            })
+            .await;
+        truth
+            .kind::<ClusterResourceBinding>("clusterbindings", plane, seam, |fleet, change| {
+                let key = BindingKey { namespace: "".into(), name: name_of(change).as_str().into() };
+                put(&mut fleet.cluster_bindings, key.clone(), &change.new);
+                let old = change.old.as_deref().map(as_namespaced);
+                Some(Changed::Binding { key, old, new: change.new.as_deref().map(as_namespaced) })
+            })
+            .await;
+        truth
+            .kind::<Work>("works", plane, seam, |fleet, change| {
+                let namespace = namespace_of(change);
+                let cluster = names::cluster_of_execution_namespace(&namespace).ok()?;
+                let key = WorkKey { cluster: cluster.into(), name: name_of(change).as_str().into() };
+                put(&mut fleet.works, key.clone(), &change.new);
+                Some(Changed::Work { key, old: change.old.clone(), new: change.new.clone() })
+            })
+            .await;
+        truth
+    }
+
+    /// Follows what is in a member, too, past all its faults.
+    pub async fn follow_member(&self, name: &str, member: &Member, seam: &Seam) {
+        let cluster = ClusterName::from(name);
+        self.0.state.lock().fleet.members.insert(cluster.clone(), BTreeMap::new());
+        self.kind::<Deployment>("copies", &member.client(), seam, move |fleet, change| {
+            let object = deployment_key(change);
+            let copies = fleet.members.entry(cluster.clone()).or_default();
+            match &change.new {
+                None => drop(copies.remove(&object)),
+                Some(new) => drop(copies.insert(object.clone(), Arc::new(manifest(&**new, "apps/v1", "Deployment")))),
+            }
+            let (before, after) = (change.old.is_some(), change.new.is_some());
+            Some(Changed::Copy { cluster: cluster.clone(), object, before, after })
+        })
+        .await;
+    }
+
+    async fn kind<K>(
+        &self,
+        name: &'static str,
+        client: &Client,
+        seam: &Seam,
+        take: impl Fn(&mut Fleet, &Change<K>) -> Option<Changed> + Send + Sync + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let informer: Informer<K> = Informer::new(&[]);
+        let weak = Arc::downgrade(&self.0);
+        informer.on_change(move |change| {
+            let Some(inner) = weak.upgrade() else { return };
+            inner.take(|fleet| take(fleet, change));
+        });
+        informer.start(name, seam, &seam.tasks, Api::all(client.clone()), &WatchScope::default());
+        informer.synced().await;
+    }
+
+    /// Everything as it stands now.
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        self.0.state.lock().fleet.clone()
+    }
+
+    /// How often anything changed so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.0.state.lock().changes
+    }
+
+    /// Looks at what stands, without a copy of it.
+    pub fn look<T>(&self, at: impl FnOnce(&Fleet) -> T) -> T {
+        at(&self.0.state.lock().fleet)
+    }
+
+    /// What the judge found broken since the last call.
+    #[must_use]
+    pub fn broken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.state.lock().broken)
+    }
+
+    /// Tells the judge what happened outside the control plane.
+    pub fn tell(&self, tell: impl FnOnce(&mut Judge, Duration)) {
+        let at = self.0.clock.mono() - self.0.began;
+        tell(&mut self.0.state.lock().judge, at);
+    }
+
+    /// Asks the judge.
+    pub fn ask<T>(&self, ask: impl FnOnce(&Judge) -> T) -> T {
+        ask(&self.0.state.lock().judge)
+    }
+}
+
+impl Inner {
+    fn take(&self, take: impl FnOnce(&mut Fleet) -> Option<Changed>) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.changes += 1;
+        let Some(what) = take(&mut state.fleet) else { return };
+        let write = Write { at: self.clock.mono() - self.began, wall: self.clock.wall().as_second(), what };
+        for broken in state.judge.see(&write, &state.fleet) {
+            self.history.log(format!("BROKEN {broken}"));
+            state.broken.push(broken);
+        }
+    }
+}
+
+fn put<Q: Ord, K>(map: &mut BTreeMap<Q, Arc<K>>, key: Q, new: &Option<Arc<K>>) {
+    match new {
+        Some(new) => map.insert(key, new.clone()),
+        None => map.remove(&key),
+    };
+}
+
+fn any<K>(change: &Change<K>) -> Option<&Arc<K>> {
+    change.new.as_ref().or(change.old.as_ref())
+}
+
+fn name_of<K: Resource>(change: &Change<K>) -> String {
+    any(change).map(|object| object.name_any()).unwrap_or_default()
+}
+
+fn namespace_of<K: Resource>(change: &Change<K>) -> String {
+    any(change).and_then(|object| object.namespace()).unwrap_or_default()
+}
+
+fn deployment_key(change: &Change<Deployment>) -> ObjectKey {
+    ObjectKey {
+        gvk: Gvk::from_manifest("apps/v1", "Deployment"),
+        namespace: namespace_of(change).as_str().into(),
+        name: name_of(change).as_str().into(),
+    }
+}
+
+/// As JSON with its type, which typed objects of a list do not carry.
+fn manifest(object: &impl Serialize, api_version: &str, kind: &str) -> serde_json::Value {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    value["apiVersion"] = api_version.into();
+    value["kind"] = kind.into();
+    value
+}
+
+fn as_namespaced(binding: &ClusterResourceBinding) -> Arc<ResourceBinding> {
+    Arc::new(ResourceBinding {
+        metadata: binding.metadata.clone(),
+        spec: binding.spec.clone(),
+        status: binding.status.clone(),
+    })
+}

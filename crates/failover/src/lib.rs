@@ -12,6 +12,7 @@ pub mod health;
 pub mod membership;
 pub mod preserved;
 pub mod purge;
+pub mod taint_policy;
 pub mod taints;
 
 pub use flags::Flags;

@@ -180,7 +180,7 @@ fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
     plan
 }
 
-fn about(cluster: &Cluster) -> ObjectReference {
+pub(crate) fn about(cluster: &Cluster) -> ObjectReference {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     ObjectReference {
         api_version: "cluster.karmada.io/v1alpha1".to_owned(),

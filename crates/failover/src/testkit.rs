@@ -1,12 +1,12 @@
 //! Makers for the tests of this crate: they take only what matters to a row.
 
 use ironclad_api::{
-    Taint, Time,
+    Condition, Taint, Time,
     cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
     conditions::{self, cluster::READY},
     eviction::{PRODUCER_TAINT_MANAGER, TAINT_UNTOLERATED},
     finalizers::CLUSTER_CONTROLLER,
-    policy::PurgeMode,
+    policy::{MatchCondition, PurgeMode},
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster},
 };
 use jiff::Timestamp;
@@ -77,4 +77,17 @@ pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> Aggrega
         applied_message: String::new(),
         health: Some(health),
     }
+}
+
+/// A condition of a cluster, since this second.
+pub(crate) fn condition(type_: &str, status: &str, since: i64) -> Condition {
+    let mut condition = conditions::condition(type_, status, "Stored", "");
+    condition.last_transition_time = Time(at(since));
+    condition
+}
+
+/// A condition that a policy looks at.
+pub(crate) fn when(type_: &str, operator: &str, values: &[&str]) -> MatchCondition {
+    let status_values = values.iter().map(|value| (*value).to_owned()).collect();
+    MatchCondition { condition_type: type_.to_owned(), operator: operator.to_owned(), status_values }
 }

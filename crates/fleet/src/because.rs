@@ -7,6 +7,7 @@ pub mod health;
 pub mod migration;
 pub mod propagation;
 pub mod schedule;
+pub mod taint_policy;
 
 use std::fmt;
 
@@ -38,6 +39,8 @@ pub enum Because {
     Health(health::Reason),
     /// What becomes of copies that are left.
     Migration(migration::Reason),
+    /// Which taints policies want on a cluster.
+    TaintPolicy(taint_policy::Reason),
 }
 
 impl Because {
@@ -52,6 +55,7 @@ impl Because {
             Self::Schedule(reason) => reason.reason(),
             Self::Health(reason) => reason.reason(),
             Self::Migration(reason) => reason.reason(),
+            Self::TaintPolicy(reason) => reason.reason(),
         }
     }
 }
@@ -80,6 +84,12 @@ impl From<migration::Reason> for Because {
     }
 }
 
+impl From<taint_policy::Reason> for Because {
+    fn from(reason: taint_policy::Reason) -> Self {
+        Self::TaintPolicy(reason)
+    }
+}
+
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +100,7 @@ impl fmt::Display for Because {
             Self::Schedule(reason) => reason.fmt(f),
             Self::Health(reason) => reason.fmt(f),
             Self::Migration(reason) => reason.fmt(f),
+            Self::TaintPolicy(reason) => reason.fmt(f),
         }
     }
 }

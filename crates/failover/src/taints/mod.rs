@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 pub use by_condition::{ByCondition, wanted};
 pub use owners::Owners;
 pub use validate::{EFFECTS, validate};
+pub(crate) use validate::validate_parts;
 
 /// What tells the taints of one cluster apart: there is at most one of each (failover.md 2.5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use ironclad_api::{
     apps::WorkloadRebalancer,
     cluster::Cluster,
     labels, names, namespaces,
-    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
+    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy, PropagationPolicy},
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
@@ -18,7 +18,10 @@ use ironclad_runtime::{
 };
 use ironclad_scheduling::Clusters;
 use ironclad_seam::Seam;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Namespace, Secret},
+};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::RwLock;
 
@@ -31,6 +34,7 @@ use crate::{
     metrics::Metrics,
     objects::Objects,
     settings::Settings,
+    taint_policy,
     targets::{Templates, Typed},
 };
 
@@ -81,6 +85,10 @@ pub struct Context {
     pub namespaces: Informer<Namespace>,
     /// All WorkloadRebalancers.
     pub rebalancers: Informer<WorkloadRebalancer>,
+    /// All ClusterTaintPolicies.
+    pub taint_policies: Informer<ClusterTaintPolicy>,
+    /// The leases of agents: those of namespace `karmada-cluster`.
+    pub leases: Informer<Lease>,
     /// Templates of the kinds that some policy or binding names.
     pub templates: Arc<Objects>,
     /// The templates that wait for a policy.
@@ -110,6 +118,8 @@ pub struct Context {
 
     /// Who waits for what.
     pub queues: Queues,
+    /// What is remembered of taint policies.
+    pub(crate) taint_policy: taint_policy::State,
     clusters_by_name: RwLock<Arc<Clusters>>,
     leaving: RwLock<BTreeSet<ClusterName>>,
 }
@@ -137,6 +147,10 @@ pub struct Queues {
     pub template_status: Queue<ObjectKey>,
     /// Clusters to be connected, prepared or taken apart.
     pub cluster: Queue<ClusterName>,
+    /// Clusters whose taints are to be compared with what policies want.
+    pub taint_policy: Queue<ClusterName>,
+    /// ClusterTaintPolicies whose status is to be told.
+    pub taint_policy_status: Queue<Key>,
 }
 
 impl Queues {
@@ -155,6 +169,8 @@ impl Queues {
             binding_status: queue(seam, "bindingStatus"),
             template_status: queue(seam, "templateStatus"),
             cluster: queue(seam, "cluster"),
+            taint_policy: queue(seam, "taintPolicy"),
+            taint_policy_status: queue(seam, "taintPolicyStatus"),
         }
     }
 
@@ -171,6 +187,9 @@ impl Queues {
             && self.binding_status.is_empty()
             && self.template_status.is_empty()
             && self.cluster.is_empty()
+            // Windows that run for minutes are no work.
+            && self.taint_policy.is_idle()
+            && self.taint_policy_status.is_empty()
     }
 }
 
@@ -290,6 +309,9 @@ impl Context {
             secrets: Informer::new(&[]),
             namespaces: Informer::new(&[]),
             rebalancers,
+            taint_policies: Informer::new(&[]),
+            leases: Informer::new(&[]),
+            taint_policy: taint_policy::State::default(),
             templates,
             waiting: WaitingTemplates::default(),
             members: Members::default(),
@@ -318,6 +340,9 @@ impl Context {
         let secrets = Api::namespaced(self.plane.clone(), namespaces::CLUSTER);
         self.secrets.start("secrets", seam, tasks, secrets, &all);
         self.namespaces.start("namespaces", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.taint_policies.start("clustertaintpolicies", seam, tasks, Api::all(self.plane.clone()), &all);
+        let leases = Api::namespaced(self.plane.clone(), namespaces::CLUSTER);
+        self.leases.start("leases", seam, tasks, leases, &all);
         self.bindings.start("resourcebindings", seam, tasks, Api::all(self.plane.clone()), &all);
         let cluster_bindings = Api::all(self.plane.clone());
         self.cluster_bindings.start("clusterresourcebindings", seam, tasks, cluster_bindings, &all);
@@ -330,6 +355,8 @@ impl Context {
         self.clusters.synced().await;
         self.secrets.synced().await;
         self.namespaces.synced().await;
+        self.taint_policies.synced().await;
+        self.leases.synced().await;
         self.bindings.synced().await;
         self.cluster_bindings.synced().await;
         self.works.synced().await;
@@ -346,6 +373,8 @@ impl Context {
             && self.clusters.is_synced()
             && self.secrets.is_synced()
             && self.namespaces.is_synced()
+            && self.taint_policies.is_synced()
+            && self.leases.is_synced()
             && self.bindings.is_synced()
             && self.cluster_bindings.is_synced()
             && self.works.is_synced()

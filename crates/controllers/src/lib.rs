@@ -19,6 +19,7 @@ mod policy;
 mod rebalance;
 mod scheduler;
 mod settings;
+mod taint_policy;
 mod targets;
 mod work_status;
 
@@ -55,6 +56,7 @@ pub async fn start(cx: &Arc<Context>) {
     if runs(cx, "workloadRebalancer") {
         rebalance::start(cx);
     }
+    taint_policy::start(cx);
 }
 
 fn runs(cx: &Context, controller: &str) -> bool {
@@ -80,7 +82,8 @@ fn wire(cx: &Arc<Context>) {
         binding_status::on_cluster_binding
     );
     on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
-    on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster);
+    on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
+    on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);
     on!(cx.overrides, binding::on_override);

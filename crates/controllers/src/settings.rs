@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ironclad_failover as failover;
 use ironclad_fleet::gates::Gates;
 
 /// All settings; the default is the reference's.
@@ -13,6 +14,8 @@ pub struct Settings {
     pub controllers: ControllerList,
     /// What is propagated.
     pub propagation: ironclad_propagation::flags::Flags,
+    /// Health of clusters, taints and failover.
+    pub failover: failover::Flags,
 }
 
 /// Every controller that `--controllers` may name (operations.md 8.1).

@@ -180,7 +180,9 @@ fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
     plan
 }
 
-pub(crate) fn about(cluster: &Cluster) -> ObjectReference {
+/// A cluster as events are about it.
+#[must_use]
+pub fn about(cluster: &Cluster) -> ObjectReference {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     ObjectReference {
         api_version: "cluster.karmada.io/v1alpha1".to_owned(),

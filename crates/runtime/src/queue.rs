@@ -125,6 +125,14 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         self.len() == 0
     }
 
+    /// True if no key is ready or worked on; appointments may be open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let state = self.0.state.lock();
+        let now = self.0.clock.mono();
+        state.ready.is_empty() && state.working.is_empty() && state.delayed.first().is_none_or(|(at, _)| *at > now)
+    }
+
     /// The next key; [`Queue::done`] must be called with it.
     pub async fn next(&self) -> T {
         loop {
@@ -260,10 +268,12 @@ mod tests {
         q.add_after("soon", Duration::from_secs(5));
         assert_eq!(q.next().await, "soon");
         assert_eq!(tokio_now(&q) - start, Duration::from_secs(2));
+        q.done(&"soon");
+        assert!(q.is_idle() && !q.is_empty(), "an appointment is no work");
         q.add("late");
+        assert!(!q.is_idle());
         assert_eq!(q.next().await, "late");
         assert_eq!(tokio_now(&q) - start, Duration::from_secs(2));
-        q.done(&"soon");
         q.done(&"late");
         assert!(q.is_empty());
     }

@@ -19,7 +19,11 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) ->
         match effect {
             Effect::Patch { patch } => {
                 let api = Api::all(cx.plane.clone());
-                writer.patch(&api, Some(&cx.clusters), &*seen.cluster, patch.clone()).await?;
+                let patched = writer.patch(&api, Some(&cx.clusters), &*seen.cluster, patch.clone()).await;
+                if let Err(failure) = patched {
+                    cx.tell_untainted(&seen.cluster, patch, &failure);
+                    return Err(failure);
+                }
             }
             Effect::CreateNamespace(object) => {
                 let namespace: Namespace =

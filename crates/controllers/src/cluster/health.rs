@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::Request;
 use ironclad_api::cluster::{APIEnablement, APIResource};
-use ironclad_failover::health::{self, Collected, Effect, Memory, Probe, Seen, Thresholds};
+use ironclad_failover::health::{self, Collected, Effect, Memory, Probe, Seen};
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::Key;
 use ironclad_seam::Tasks;
@@ -16,8 +16,6 @@ use tokio::{
 
 use crate::Context;
 
-/// `--cluster-status-update-frequency`.
-const EVERY: Duration = Duration::from_secs(10);
 /// A probe that is not answered within this time counts as not reachable.
 const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 /// What a ready member serves is read again after this time.
@@ -32,12 +30,12 @@ pub(super) fn start(cx: &Arc<Context>, name: &ClusterName, look: Arc<Notify>) ->
         loop {
             let Some(cx) = weak.upgrade() else { return };
             check(&cx, &name, &mut state).await;
-            let clock = cx.seam.clock.clone();
+            let (clock, every) = (cx.seam.clock.clone(), cx.settings.failover.health.status_update_frequency);
             drop(cx);
             tokio::select! {
                 biased;
                 () = look.notified() => {}
-                () = clock.sleep(EVERY) => {}
+                () = clock.sleep(every) => {}
             }
         }
     });
@@ -65,7 +63,7 @@ async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
     let Some(cluster) = cx.clusters.get("", &name.0) else { return };
     let mono = cx.seam.clock.mono();
     let elapsed = mono - *state.began.get_or_insert(mono);
-    let seen = Seen { cluster: &cluster, memory: state.memory, thresholds: Thresholds::default() };
+    let seen = Seen { cluster: &cluster, memory: state.memory, thresholds: cx.settings.failover.health.thresholds };
     let due = state.collected.is_none_or(|at| mono - at >= COLLECT_EVERY) || cluster.ready() != Some("True");
     let collected = match &client {
         Ok(client) if due && health::collects(&seen, &probe, elapsed) => {

@@ -3,7 +3,9 @@
 mod apply;
 mod connect;
 mod health;
+mod monitor;
 mod observe;
+mod taints;
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ pub(crate) fn start(cx: &Arc<Context>) {
         let cx = worker.clone();
         async move { reconcile(&cx, name).await }
     });
+    monitor::start(cx);
 }
 
 async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure> {

@@ -20,6 +20,7 @@ pub(super) struct Observed {
     /// The Works in its execution space.
     pub(super) works: Vec<Arc<Work>>,
     targeted_by: usize,
+    taints: ByCondition,
 }
 
 impl Observed {
@@ -35,7 +36,7 @@ impl Observed {
             space,
             works: self.works.iter().map(|w| &**w).collect(),
             targeted_by: self.targeted_by,
-            taints: ByCondition::On,
+            taints: self.taints,
         }
     }
 }
@@ -50,5 +51,6 @@ pub(super) fn observe(cx: &Context, name: &ClusterName, cluster: Arc<Cluster>) -
     } else {
         (Vec::new(), 0)
     };
-    Observed { cluster, space: cx.namespaces.get("", &namespace), works, targeted_by }
+    let taints = cx.settings.failover.by_condition;
+    Observed { cluster, space: cx.namespaces.get("", &namespace), works, targeted_by, taints }
 }

@@ -70,7 +70,9 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
         }
         memory.told.insert(said);
     }
-    let status = watched.iter().map(|(rule, watches)| (rule.name.to_owned(), status(rule, watches, &taints, &pass.owners, cluster)));
+    let status = watched
+        .iter()
+        .map(|(rule, watches)| (rule.name.to_owned(), status(rule, watches, &taints, &pass.owners, cluster)));
     let status = status.collect();
     Decision { plan, memory, next: pass.next, status }
 }
@@ -137,7 +139,8 @@ impl<'a> Pass<'a> {
     /// Policies that are gone, that do not select the cluster any more, or that do not name the taint any more own nothing;
     /// nor does anybody own a taint that is not there. The taints stay (failover.md 2.7).
     fn drop_lost_owners(&mut self, watched: &[(Rule<'_>, Watches)], plan: &mut Plan<Effect>) {
-        let present: Vec<String> = self.cluster.spec.taints.iter().map(|taint| TaintId::of(taint).to_string()).collect();
+        let present: Vec<String> =
+            self.cluster.spec.taints.iter().map(|taint| TaintId::of(taint).to_string()).collect();
         let lost = self.owners.retain(|taint, policy| {
             let rule = watched.iter().find(|(rule, _)| rule.name == policy);
             present.iter().any(|id| id == taint)
@@ -180,7 +183,8 @@ impl<'a> Pass<'a> {
                 let value = Some(item.value.to_owned()).filter(|value| !value.is_empty());
                 let added = Timestamp::from_second(now.as_second()).unwrap_or(now);
                 let TaintId { key, effect } = item.id.clone();
-                self.slots.push(Slot { taint: Taint { key, effect, value, time_added: Some(Time(added)) }, present: true });
+                self.slots
+                    .push(Slot { taint: Taint { key, effect, value, time_added: Some(Time(added)) }, present: true });
             }
         }
         self.owners.add(&item.id, rule.name);

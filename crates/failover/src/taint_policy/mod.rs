@@ -55,6 +55,14 @@ pub struct Memory {
     told: BTreeSet<String>,
 }
 
+impl Memory {
+    /// As it is when the events of the decision were not told, since a write before them failed.
+    #[must_use]
+    pub fn untold(self) -> Self {
+        Self { told: BTreeSet::new(), ..self }
+    }
+}
+
 /// The predicates of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Watches {

@@ -118,13 +118,37 @@ mod tests {
     fn predicates() {
         let up = |name: &str, status: &str, since| condition(name, status, since);
         for (name, wanted, standing, holds, since) in [
-            ("In, listed", vec![when("Ready", "In", &["False", "Unknown"])], vec![up("Ready", "False", 7)], true, Some(7)),
+            (
+                "In, listed",
+                vec![when("Ready", "In", &["False", "Unknown"])],
+                vec![up("Ready", "False", 7)],
+                true,
+                Some(7),
+            ),
             ("In, not listed", vec![when("Ready", "In", &["False"])], vec![up("Ready", "True", 7)], false, Some(7)),
-            ("NotIn, not listed", vec![when("Ready", "NotIn", &["True"])], vec![up("Ready", "False", 7)], true, Some(7)),
+            (
+                "NotIn, not listed",
+                vec![when("Ready", "NotIn", &["True"])],
+                vec![up("Ready", "False", 7)],
+                true,
+                Some(7),
+            ),
             ("NotIn, listed", vec![when("Ready", "NotIn", &["True"])], vec![up("Ready", "True", 7)], false, Some(7)),
             ("absent matches no In", vec![when("Ready", "In", &["False"])], vec![], false, None),
-            ("absent matches no NotIn: a cluster that just joined", vec![when("Ready", "NotIn", &["True"])], vec![], false, None),
-            ("an unknown operator is false", vec![when("Ready", "Is", &["True"])], vec![up("Ready", "True", 7)], false, None),
+            (
+                "absent matches no NotIn: a cluster that just joined",
+                vec![when("Ready", "NotIn", &["True"])],
+                vec![],
+                false,
+                None,
+            ),
+            (
+                "an unknown operator is false",
+                vec![when("Ready", "Is", &["True"])],
+                vec![up("Ready", "True", 7)],
+                false,
+                None,
+            ),
             (
                 "all match, since the last one",
                 vec![when("Net", "In", &["False"]), when("Disk", "In", &["False"])],
@@ -180,7 +204,11 @@ mod tests {
         let flipped = Stopwatch::follow(Some(first), verdict(false, 190), at(200), s(45));
         assert_eq!(flipped.left_of(s(180), s(45)), s(170), "a flip starts anew");
         let behind = Stopwatch::follow(Some(first), verdict(false, 0), at(200), s(45));
-        assert_eq!((behind.since, behind.left_of(s(180), s(45))), (at(160), s(140)), "not before the opposite was seen");
+        assert_eq!(
+            (behind.since, behind.left_of(s(180), s(45))),
+            (at(160), s(140)),
+            "not before the opposite was seen"
+        );
         let ahead = Stopwatch::follow(None, verdict(true, 500), at(200), s(0));
         assert_eq!((ahead.since, ahead.left_of(s(300), s(0))), (at(200), s(300)), "a writer whose clock is ahead");
         let absent = Stopwatch::follow(None, Verdict { holds: false, since: None }, at(200), s(0));

@@ -109,7 +109,8 @@ impl World {
 
     /// The taints with the second at which they were added.
     fn taints(&self) -> Vec<(String, Option<i64>)> {
-        let one = |taint: &Taint| (ironclad_fleet::taint::text(taint), taint.time_added.as_ref().map(|t| t.0.as_second()));
+        let one =
+            |taint: &Taint| (ironclad_fleet::taint::text(taint), taint.time_added.as_ref().map(|t| t.0.as_second()));
         self.cluster.spec.taints.iter().map(one).collect()
     }
 
@@ -170,7 +171,8 @@ fn seed(name: &str) -> ClusterTaintPolicy {
 /// Upstream's spelling, without windows.
 fn upstream(name: &str, created: i64, add: Vec<MatchCondition>, remove: Vec<MatchCondition>) -> ClusterTaintPolicy {
     let taints = vec![PolicyTaint { key: KEY.into(), effect: PREFER_NO_EXECUTE.into(), ..PolicyTaint::default() }];
-    let spec = ClusterTaintPolicySpec { add_on_conditions: add, remove_on_conditions: remove, taints, ..Default::default() };
+    let spec =
+        ClusterTaintPolicySpec { add_on_conditions: add, remove_on_conditions: remove, taints, ..Default::default() };
     named(name, created, spec)
 }
 
@@ -193,12 +195,7 @@ fn windows() {
             1_599,
             vec![],
         ),
-        (
-            "and then pass",
-            &[(1_000, "False"), (1_299, "True"), (1_300, "False")],
-            1_600,
-            added(1_600),
-        ),
+        ("and then pass", &[(1_000, "False"), (1_299, "True"), (1_300, "False")], 1_600, added(1_600)),
         (
             "False 200 s, Unknown 100 s: equivalent statuses do not reset (B10)",
             &[(1_000, "False"), (1_200, "Unknown")],
@@ -431,7 +428,9 @@ fn both_spellings_on_one_taint() {
     assert_eq!(world.until(9_180).taints(), []);
 
     // Both of upstream's: the later wins within one pass, and nothing is written again and again.
-    for (name, adder, remover, want) in [("older adds, younger removes", 1, 2, 0), ("older removes, younger adds", 2, 1, 1)] {
+    for (name, adder, remover, want) in
+        [("older adds, younger removes", 1, 2, 0), ("older removes, younger adds", 2, 1, 1)]
+    {
         let adds = upstream("adds", adder, down(), vec![]);
         let removes = upstream("removes", remover, vec![], down());
         let mut world = World::new(vec![adds, removes]);
@@ -567,7 +566,8 @@ fn recovering() {
 fn policies() -> impl Strategy<Value = Vec<ClusterTaintPolicy>> {
     let statuses = || prop_oneof![Just(vec!["False"]), Just(vec!["True"]), Just(vec!["False", "Unknown"])];
     let list = move || proptest::collection::vec((prop_oneof![Just(READY), Just("Net")], statuses()), 0..3);
-    let conditions = |list: Vec<(&str, Vec<&str>)>| list.iter().map(|(type_, s)| when(type_, "In", s)).collect::<Vec<_>>();
+    let conditions =
+        |list: Vec<(&str, Vec<&str>)>| list.iter().map(|(type_, s)| when(type_, "In", s)).collect::<Vec<_>>();
     let one = (any::<bool>(), 0..3i64, list(), list(), 0..40i32, 0..40i32).prop_map(
         move |(is_seed, created, add, remove, add_after, remove_after)| {
             if is_seed {

@@ -58,7 +58,8 @@ pub fn validate(spec: &ClusterTaintPolicySpec, no_execute: NoExecutePolicy) -> V
             }
         }
         if entries[i + 1..].iter().any(|later| id == TaintId::new(later.key, later.effect)) {
-            let text = format!("Duplicate taint with the same key({}) and effect({}) is not allowed", id.key, id.effect);
+            let text =
+                format!("Duplicate taint with the same key({}) and effect({}) is not allowed", id.key, id.effect);
             errors.push(FieldError::duplicate(&entry.path, &json!(text)));
         }
         if entry.effect == NO_EXECUTE && no_execute == NoExecutePolicy::Forbidden {
@@ -87,7 +88,9 @@ pub fn warnings(spec: &ClusterTaintPolicySpec) -> Vec<String> {
     let reserved: BTreeSet<&str> =
         entries(spec).iter().map(|entry| entry.key).filter(|key| key.starts_with("cluster.karmada.io/")).collect();
     for key in reserved {
-        warnings.push(format!("taint key {key} is one of the system's own: it adds and removes its NoSchedule taint itself"));
+        warnings.push(format!(
+            "taint key {key} is one of the system's own: it adds and removes its NoSchedule taint itself"
+        ));
     }
     warnings
 }
@@ -200,7 +203,8 @@ mod tests {
         let upstream = || spec(|s| s.taints = vec![taint("k", "NoSchedule")]);
         let mixed = "spec: Forbidden: targetCluster/matchConditions/taintsToAdd can not co-exist with \
                      targetClusters/addOnConditions/removeOnConditions/taints";
-        let duplicate = r#"Duplicate value: "Duplicate taint with the same key(k) and effect(NoSchedule) is not allowed""#;
+        let duplicate =
+            r#"Duplicate value: "Duplicate taint with the same key(k) and effect(NoSchedule) is not allowed""#;
         for (name, spec, want) in [
             ("the seed's example", spec(|s| *s = seed()), vec![]),
             ("upstream's", upstream(), vec![]),

@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 
 pub use by_condition::{ByCondition, wanted};
 pub use owners::Owners;
-pub use validate::{EFFECTS, validate};
 pub(crate) use validate::validate_parts;
+pub use validate::{EFFECTS, validate};
 
 /// What tells the taints of one cluster apart: there is at most one of each (failover.md 2.5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

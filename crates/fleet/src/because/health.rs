@@ -34,6 +34,14 @@ pub enum Reason {
     ApisPartial,
     /// What the cluster serves is not known.
     ApisUnknown,
+    /// The cluster's agent renews its lease or reports.
+    Heard,
+    /// The cluster's agent stopped to be heard of.
+    Silent,
+    /// The cluster's agent was never heard of.
+    NeverHeard,
+    /// The control plane itself probes the cluster.
+    ProbedHere,
     /// The status is as it is published.
     StatusUnchanged,
     /// The taints follow the Ready condition.
@@ -86,6 +94,10 @@ impl Reason {
             Self::ApisComplete => "Complete",
             Self::ApisPartial => "Partial",
             Self::ApisUnknown => "Empty",
+            Self::Heard => "ClusterHeard",
+            Self::Silent => "ClusterStatusUnknown",
+            Self::NeverHeard => "ClusterStatusNeverUpdated",
+            Self::ProbedHere => "ClusterProbedHere",
             Self::StatusUnchanged => "StatusUnchanged",
             Self::TaintsFollowReady { .. } => "TaintsFollowReady",
             Self::TaintsUnchanged => "TaintsUnchanged",
@@ -114,6 +126,10 @@ impl fmt::Display for Reason {
             Self::ApisComplete => f.write_str("collected all APIs of the cluster"),
             Self::ApisPartial => f.write_str("some APIs of the cluster could not be collected"),
             Self::ApisUnknown => f.write_str("no API of the cluster could be collected"),
+            Self::Heard => f.write_str("the cluster's agent is heard of"),
+            Self::Silent => f.write_str("Cluster status controller stopped posting cluster status."),
+            Self::NeverHeard => f.write_str("Cluster status controller never posted cluster status."),
+            Self::ProbedHere => f.write_str("the control plane probes the cluster itself"),
             Self::StatusUnchanged => f.write_str("the status is as it is published"),
             Self::TaintsFollowReady { ready } => write!(f, "the taints follow condition Ready, which is {ready}"),
             Self::TaintsUnchanged => f.write_str("the taints are as they should be"),

@@ -119,7 +119,9 @@ impl fmt::Display for Reason {
             Self::Shared { policy, taint } => {
                 write!(f, "policy {policy} no longer wants taint {taint}, but another policy does")
             }
-            Self::Orphaned { taint } => write!(f, "taint {taint} has no policy any more and stays until somebody removes it"),
+            Self::Orphaned { taint } => {
+                write!(f, "taint {taint} has no policy any more and stays until somebody removes it")
+            }
             Self::Conflict { policy, taint, older } => {
                 write!(f, "taint {taint} has the value of policy {older}, not that of policy {policy}")
             }

@@ -1,9 +1,11 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
+mod health;
 mod propagation;
 
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
+use ironclad_failover::Flags;
 use ironclad_fleet::gates::Gates;
 
 /// Which controllers and features run.
@@ -18,6 +20,7 @@ pub(crate) struct ControllerFlags {
     feature_gates: String,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
+    health: health::HealthArgs,
 }
 
 impl ControllerFlags {
@@ -32,6 +35,15 @@ impl ControllerFlags {
             tracing::warn!("{warning}");
         }
         let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
-        Ok(Settings { gates, controllers, propagation: self.propagation.settings()? })
+        let mut failover = Flags::default();
+        self.health.put_into(&mut failover);
+        let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
+        if !errors.is_empty() {
+            return Err(misused(errors.join("\n  and ")).into());
+        }
+        for warning in failover.warnings() {
+            tracing::warn!("{warning}");
+        }
+        Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, failover })
     }
 }

@@ -1,0 +1,229 @@
+//! Which clusters fell silent: those whose agent neither renews its lease nor reports (failover.md 1.4).
+//!
+//! Only of Pull clusters: the control plane probes the others itself. Silence is measured by monotonic time, so that a
+//! clock that jumps makes nobody Unknown.
+
+use std::time::Duration;
+
+use ironclad_api::{
+    Condition, Time,
+    cluster::{Cluster, SyncMode},
+    conditions::{self, UNKNOWN, cluster::READY},
+};
+use ironclad_fleet::{Plan, StatusPart, because::health::Reason};
+use jiff::Timestamp;
+
+use crate::flags::HealthFlags;
+
+/// What the decision reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// When its lease says that it was renewed, by the agent's clock: only that it moves matters.
+    pub renewed: Option<Timestamp>,
+    /// What the last decision on it returned; `None` at the first look of this process.
+    pub memory: Option<&'a Memory>,
+    /// The grace periods.
+    pub flags: &'a HealthFlags,
+}
+
+/// The last sign of life of a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Memory {
+    /// Another cluster of that name starts anew.
+    cluster: Option<String>,
+    ready: Option<Condition>,
+    renewed: Option<Timestamp>,
+    /// When it was, by monotonic time.
+    seen: Duration,
+    /// How long it had been silent by then.
+    silent_then: Duration,
+}
+
+impl Memory {
+    fn silent(&self, mono: Duration) -> Duration {
+        self.silent_then.saturating_add(mono.saturating_sub(self.seen))
+    }
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A part of the Cluster's status, to be sent on condition that it is still the one seen.
+    Status(StatusPart),
+}
+
+/// The plan, and what to remember.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a decision that nobody applies changes nothing"]
+pub struct Decision {
+    /// What is written.
+    pub plan: Plan<Effect>,
+    /// For the next look; `None` for clusters that are not watched.
+    pub memory: Option<Memory>,
+}
+
+/// Whether a cluster's silence has lasted too long. `now` is in whole seconds, `mono` since any fixed moment of the
+/// process.
+pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
+    let cluster = seen.cluster;
+    if cluster.spec.sync_mode != SyncMode::Pull {
+        return Decision { plan: Plan::nothing(Reason::ProbedHere.into()), memory: None };
+    }
+    let ready = cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, READY));
+    let memory = follow(seen, ready, now, mono);
+    let grace = if ready.is_some() { seen.flags.monitor_grace_period } else { seen.flags.startup_grace_period };
+    let silent = memory.silent(mono);
+    let plan = if silent <= grace {
+        Plan::nothing(Reason::Heard.into())
+    } else if ready.is_some_and(|ready| ready.status == UNKNOWN) {
+        Plan::nothing(Reason::StatusUnchanged.into())
+    } else {
+        let reason = if ready.is_some() { Reason::Silent } else { Reason::NeverHeard };
+        let mut condition = conditions::condition(READY, UNKNOWN, reason.reason(), reason.to_string());
+        condition.last_transition_time = Time(now);
+        condition.observed_generation = ready.and_then(|ready| ready.observed_generation);
+        Plan::one(Effect::Status(StatusPart::condition(condition)), reason.into())
+    };
+    Decision { plan, memory: Some(memory) }
+}
+
+/// The last sign of life: a lease that moved, a condition that changed, or that this process began to look.
+fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Duration) -> Memory {
+    let uid = seen.cluster.metadata.uid.clone();
+    let alive = |silent_then| Memory {
+        cluster: uid.clone(),
+        ready: ready.cloned(),
+        renewed: seen.renewed,
+        seen: mono,
+        silent_then,
+    };
+    match seen.memory.filter(|memory| memory.cluster == uid) {
+        Some(memory) if memory.ready.as_ref() != ready && ready.is_some() => alive(Duration::ZERO),
+        Some(memory) if seen.renewed.is_some() && memory.renewed < seen.renewed => alive(Duration::ZERO),
+        Some(memory) => Memory { ready: ready.cloned(), ..memory.clone() },
+        // After a restart a dead agent is found a whole grace period later, never earlier.
+        None if ready.is_some() || seen.renewed.is_some() => alive(Duration::ZERO),
+        None => {
+            let created = seen.cluster.metadata.creation_timestamp.as_ref();
+            let age = created.map(|created| Duration::try_from(now.duration_since(created.0)).unwrap_or_default());
+            alive(age.unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, cluster, ready};
+
+    /// One thing that happens at a second.
+    #[derive(Clone, Copy)]
+    enum Step {
+        /// The agent renews its lease.
+        Renew,
+        /// The agent reports.
+        Report(&'static str),
+        /// The controller restarts.
+        Restart,
+    }
+    use Step::{Renew, Report, Restart};
+
+    /// Scans every five seconds up to this second; the cluster was created at second 0.
+    fn run(mode: SyncMode, steps: &[(i64, Step)], end: i64) -> Option<(String, String, i64)> {
+        let mut cluster = cluster("m1");
+        cluster.spec.sync_mode = mode;
+        cluster.metadata.creation_timestamp = Some(Time(at(0)));
+        let flags = HealthFlags::default();
+        let (mut renewed, mut memory) = (None, None::<Memory>);
+        for second in 0..=end {
+            for (_, step) in steps.iter().filter(|(when, _)| *when == second) {
+                match step {
+                    // The agent's clock is an hour behind.
+                    Renew => renewed = Some(at(second - 3_600)),
+                    Report(status) => ready(&mut cluster, status, second),
+                    Restart => memory = None,
+                }
+            }
+            if second % 5 != 0 {
+                continue;
+            }
+            let seen = Seen { cluster: &cluster, renewed, memory: memory.as_ref(), flags: &flags };
+            let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
+            if let Some(Effect::Status(part)) = decision.plan.effects.first() {
+                let mut object = serde_json::to_value(&cluster).unwrap();
+                object["status"] = StatusPart::applied(&object["status"], &[part]);
+                cluster = serde_json::from_value(object).unwrap();
+            }
+            memory = decision.memory;
+        }
+        let condition = conditions::get(&cluster.status.as_ref()?.conditions, READY)?;
+        Some((condition.status.clone(), condition.reason.clone(), condition.last_transition_time.0.as_second()))
+    }
+
+    #[test]
+    fn silence() {
+        let unknown = |since| Some(("Unknown".to_owned(), "ClusterStatusUnknown".to_owned(), since));
+        let never = |since| Some(("Unknown".to_owned(), "ClusterStatusNeverUpdated".to_owned(), since));
+        let stored = |status: &str, since| Some((status.to_owned(), "Stored".to_owned(), since));
+        let (pull, push) = (SyncMode::Pull, SyncMode::Push);
+        for (name, mode, steps, end, want) in [
+            ("silent for the whole grace period", pull, &[(0, Report("True"))][..], 40, stored("True", 0)),
+            ("and longer (B5)", pull, &[(0, Report("True"))], 45, unknown(45)),
+            ("a lease that is renewed", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 90, stored("True", 0)),
+            ("and then is not", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 95, unknown(95)),
+            ("a report counts as well", pull, &[(0, Report("True")), (30, Report("False"))], 70, stored("False", 30)),
+            ("False becomes Unknown too", pull, &[(0, Report("False"))], 45, unknown(45)),
+            ("Unknown stays as it is", pull, &[(0, Report("Unknown"))], 500, stored("Unknown", 0)),
+            ("never heard of, in its start-up grace", pull, &[], 60, None),
+            ("never heard of", pull, &[], 65, never(65)),
+            ("never heard of, but its lease moves", pull, &[(40, Renew)], 100, None),
+            ("and stops", pull, &[(40, Renew)], 105, never(105)),
+            (
+                "a restart gives the whole grace again",
+                pull,
+                &[(0, Report("True")), (40, Restart)],
+                80,
+                stored("True", 0),
+            ),
+            ("and then comes", pull, &[(0, Report("True")), (40, Restart)], 85, unknown(85)),
+            ("it comes back", pull, &[(0, Report("True")), (60, Renew), (61, Report("True"))], 65, stored("True", 61)),
+            (
+                "Push clusters never become Unknown (invariant 30)",
+                push,
+                &[(0, Report("True"))],
+                9_000,
+                stored("True", 0),
+            ),
+            ("nor if nothing was ever said of them", push, &[], 9_000, None),
+        ] {
+            assert_eq!(run(mode, steps, end), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn texts() {
+        let text = |reason: Reason| (reason.reason(), reason.to_string());
+        let never = "Cluster status controller never posted cluster status.".to_owned();
+        assert_eq!(text(Reason::NeverHeard), ("ClusterStatusNeverUpdated", never));
+        let stopped = "Cluster status controller stopped posting cluster status.".to_owned();
+        assert_eq!(text(Reason::Silent), ("ClusterStatusUnknown", stopped));
+    }
+
+    #[test]
+    fn neither_a_jump_of_the_clock_nor_another_cluster_of_the_name_counts() {
+        let mut cluster = cluster("m1");
+        cluster.spec.sync_mode = SyncMode::Pull;
+        ready(&mut cluster, "True", 0);
+        let flags = HealthFlags::default();
+        let s = Duration::from_secs;
+        let first = decide(&Seen { cluster: &cluster, renewed: None, memory: None, flags: &flags }, at(0), s(0));
+        let seen = Seen { cluster: &cluster, renewed: None, memory: first.memory.as_ref(), flags: &flags };
+        assert!(decide(&seen, at(300), s(5)).plan.is_quiet(), "five minutes by the wall, five seconds really");
+        let mut other = cluster.clone();
+        other.metadata.uid = Some("another".into());
+        let seen = Seen { cluster: &other, ..seen };
+        assert!(decide(&seen, at(60), s(60)).plan.is_quiet());
+    }
+}

@@ -1,0 +1,62 @@
+//! The flags of cluster health and of taints (failover.md 1.5, 1.6).
+
+use std::time::Duration;
+
+use ironclad_cli::duration;
+use ironclad_failover::{
+    Flags,
+    flags::{HealthFlags, NoExecutePolicy},
+    health::Thresholds,
+    taints::ByCondition,
+};
+
+/// How the health of clusters is found out, and which taints follow from it.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Cluster health")]
+pub(crate) struct HealthArgs {
+    /// From one probe of a cluster to the next
+    #[arg(long, value_parser = duration, default_value = "10s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_STATUS_UPDATE_FREQUENCY")]
+    cluster_status_update_frequency: Duration,
+    /// How long a cluster must answer well until it is Ready
+    #[arg(long, value_parser = duration, default_value = "30s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_SUCCESS_THRESHOLD")]
+    cluster_success_threshold: Duration,
+    /// How long a cluster must not answer well until it is not Ready
+    #[arg(long, value_parser = duration, default_value = "30s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_FAILURE_THRESHOLD")]
+    cluster_failure_threshold: Duration,
+    /// From one look at the leases of agents to the next
+    #[arg(long, value_parser = duration, default_value = "5s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_PERIOD")]
+    cluster_monitor_period: Duration,
+    /// An agent that is silent for longer makes its cluster's Ready Unknown
+    #[arg(long, value_parser = duration, default_value = "40s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_GRACE_PERIOD")]
+    cluster_monitor_grace_period: Duration,
+    /// The same before its first word
+    #[arg(long, value_parser = duration, default_value = "60s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_STARTUP_GRACE_PERIOD")]
+    cluster_startup_grace_period: Duration,
+    /// How long filling the caches of a member may take
+    #[arg(long, value_parser = duration, default_value = "2m", value_name = "DURATION", env = "IRONCLAD_CLUSTER_CACHE_SYNC_TIMEOUT")]
+    cluster_cache_sync_timeout: Duration,
+    /// Taint clusters that are not Ready with NoSchedule
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_TAINT_CLUSTER_BY_CONDITION")]
+    taint_cluster_by_condition: bool,
+    /// Let ClusterTaintPolicies add taints with effect NoExecute
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ALLOW_NO_EXECUTE_TAINT_POLICY")]
+    allow_no_execute_taint_policy: bool,
+}
+
+impl HealthArgs {
+    /// Into the flags of failover.
+    pub(crate) fn put_into(&self, flags: &mut Flags) {
+        flags.health = HealthFlags {
+            status_update_frequency: self.cluster_status_update_frequency,
+            thresholds: Thresholds { success: self.cluster_success_threshold, failure: self.cluster_failure_threshold },
+            monitor_period: self.cluster_monitor_period,
+            monitor_grace_period: self.cluster_monitor_grace_period,
+            startup_grace_period: self.cluster_startup_grace_period,
+            cache_sync_timeout: self.cluster_cache_sync_timeout,
+            ..HealthFlags::default()
+        };
+        flags.by_condition = if self.taint_cluster_by_condition { ByCondition::On } else { ByCondition::Off };
+        flags.no_execute_policy =
+            if self.allow_no_execute_taint_policy { NoExecutePolicy::Allowed } else { NoExecutePolicy::Forbidden };
+    }
+}

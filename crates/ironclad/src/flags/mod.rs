@@ -20,6 +20,7 @@ pub(crate) struct ControllerFlags {
     feature_gates: String,
     #[command(flatten)]
     propagation: propagation::PropagationFlags,
+    #[command(flatten)]
     health: health::HealthArgs,
 }
 

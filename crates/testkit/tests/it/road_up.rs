@@ -126,8 +126,24 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     })
     .await?;
 
-    // A cluster that nobody joined can't be unjoined.
+    // `tree` marks the first broken link, and `get` says where it is.
     let kubeconfig = data.join("kubeconfig").display().to_string();
+    for (template, broken) in [
+        ("deploy/lost", "member9 named by the placement does not exist   <-- look here first"),
+        ("deploy/taken", "already exists in the cluster member1"),
+    ] {
+        let output = ironclad(["tree", template, "--kubeconfig", &kubeconfig]).await?;
+        ensure!(output.code == Some(0) && output.stdout.contains(broken), "{output:?}");
+        ensure!(output.stdout.contains("✓ PropagationPolicy default/"), "{output:?}");
+    }
+    let output = ironclad(["get", "deploy", "taken", "-s", "all", "--kubeconfig", &kubeconfig]).await?;
+    let places: Vec<_> = output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    ensure!(places.len() == 3 && places[1][1] == "Karmada" && places[2][1] == "member1", "{output:?}");
+    ensure!(places[2].last() == Some(&"N"), "what the member has of its own is not adopted: {output:?}");
+    let output = ironclad(["get", "deplo", "--kubeconfig", &kubeconfig]).await?;
+    ensure!(output.code == Some(1) && output.stderr.contains("try: deployments"), "{output:?}");
+
+    // A cluster that nobody joined can't be unjoined.
     let output = ironclad(["unjoin", "member9", "--kubeconfig", &kubeconfig, "--yes"]).await?;
     ensure!(output.code == Some(1) && output.stderr.contains("member9"), "{output:?}");
     product.stop().await

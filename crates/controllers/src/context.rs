@@ -14,7 +14,7 @@ use ironclad_interpreter::Interpreter;
 use ironclad_propagation::dependencies::dependents;
 use ironclad_runtime::{
     Change, EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope,
-    Writer,
+    WorkMetrics, Writer,
 };
 use ironclad_scheduling::Clusters;
 use ironclad_seam::Seam;
@@ -154,23 +154,26 @@ pub struct Queues {
 }
 
 impl Queues {
-    fn new(seam: &Seam) -> Self {
-        fn queue<T: Ord + Clone + std::fmt::Debug>(seam: &Seam, name: &str) -> Queue<T> {
-            Queue::new(seam.clock.clone(), seam.rng.stream(&format!("jitter/{name}")))
+    fn new(seam: &Seam, work: &WorkMetrics) -> Self {
+        fn queue<T>(seam: &Seam, work: &WorkMetrics, name: &'static str) -> Queue<T>
+        where
+            T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
+        {
+            Queue::new(seam.clock.clone(), seam.rng.stream(&format!("jitter/{name}"))).measured(name, work)
         }
         Self {
-            detector: queue(seam, "detector"),
-            policy: queue(seam, "policy"),
-            scheduler: queue(seam, "scheduler"),
-            binding: queue(seam, "binding"),
-            namespace: queue(seam, "namespace"),
-            dependencies: queue(seam, "dependencies"),
-            rebalancer: queue(seam, "rebalancer"),
-            binding_status: queue(seam, "bindingStatus"),
-            template_status: queue(seam, "templateStatus"),
-            cluster: queue(seam, "cluster"),
-            taint_policy: queue(seam, "taintPolicy"),
-            taint_policy_status: queue(seam, "taintPolicyStatus"),
+            detector: queue(seam, work, "detector"),
+            policy: queue(seam, work, "policy"),
+            scheduler: queue(seam, work, "scheduler"),
+            binding: queue(seam, work, "binding"),
+            namespace: queue(seam, work, "namespace"),
+            dependencies: queue(seam, work, "dependencies"),
+            rebalancer: queue(seam, work, "rebalancer"),
+            binding_status: queue(seam, work, "bindingStatus"),
+            template_status: queue(seam, work, "templateStatus"),
+            cluster: queue(seam, work, "cluster"),
+            taint_policy: queue(seam, work, "taintPolicy"),
+            taint_policy_status: queue(seam, work, "taintPolicyStatus"),
         }
     }
 
@@ -198,7 +201,8 @@ impl Context {
     #[must_use]
     pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
-        let queues = Queues::new(&seam);
+        let metrics = Metrics::new();
+        let queues = Queues::new(&seam, &metrics.work);
         let settings = Arc::new(settings);
         let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
         let bindings: Informer<ResourceBinding> = Informer::new(&[
@@ -322,7 +326,7 @@ impl Context {
             rebalancer_status,
             template_status,
             settings,
-            metrics: Metrics::new(),
+            metrics,
             queues,
             clusters_by_name: RwLock::default(),
             leaving: RwLock::default(),

@@ -83,6 +83,7 @@ fn wire(cx: &Arc<Context>) {
     );
     on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
+    on!(cx.clusters, metrics::clusters::on_cluster);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);

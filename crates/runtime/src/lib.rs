@@ -9,6 +9,7 @@ mod client;
 mod events;
 mod failure;
 mod informer;
+mod metrics;
 mod queue;
 mod reconcile;
 mod status;
@@ -22,6 +23,7 @@ pub use client::{
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use informer::{Indexer, Informer, WatchScope};
+pub use metrics::WorkMetrics;
 pub use queue::Queue;
 pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};

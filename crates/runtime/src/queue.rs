@@ -3,13 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use ironclad_seam::{Clock, Stream};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
+
+use crate::metrics::{Meter, WorkMetrics};
 
 /// The first wait of a key that failed (propagation.md 30, `--rate-limiter-base-delay`).
 const BACKOFF_BASE: Duration = Duration::from_millis(5);
@@ -24,17 +26,31 @@ struct Shared<T> {
     changed: Notify,
     clock: Clock,
     jitter: Stream,
+    meter: OnceLock<Meter>,
 }
 
 struct State<T> {
     /// Lower priority number first, then first come first served.
-    ready: BTreeMap<(u8, u64), T>,
+    ready: BTreeMap<(u8, u64), Ready<T>>,
     place: BTreeMap<T, (u8, u64)>,
     delayed: BTreeSet<(Instant, T)>,
     due: BTreeMap<T, Instant>,
-    working: BTreeMap<T, Option<u8>>,
+    working: BTreeMap<T, Working>,
     failures: BTreeMap<T, u32>,
     next: u64,
+}
+
+/// A key that waits for a worker.
+struct Ready<T> {
+    key: T,
+    since: Instant,
+}
+
+/// A key that a worker has.
+struct Working {
+    since: Instant,
+    /// With which priority it was added meanwhile.
+    again: Option<u8>,
 }
 
 /// What a user changed.
@@ -61,7 +77,36 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             failures: BTreeMap::new(),
             next: 0,
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), clock, jitter }))
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            clock,
+            jitter,
+            meter: OnceLock::new(),
+        }))
+    }
+
+    /// The same queue, counted under this name.
+    #[must_use]
+    pub fn measured(self, name: &'static str, metrics: &WorkMetrics) -> Self
+    where
+        T: Send + Sync + 'static,
+    {
+        let weak = Arc::downgrade(&self.0);
+        let unfinished = move || {
+            let shared = weak.upgrade()?;
+            let (state, now) = (shared.state.lock(), shared.clock.mono());
+            let all = state.working.values().map(|working| (now - working.since).as_secs_f64());
+            Some(all.fold((0.0, 0.0), |(sum, longest): (f64, f64), seconds| (sum + seconds, longest.max(seconds))))
+        };
+        // Only the first name counts.
+        self.0.meter.get_or_init(|| metrics.meter(name, Box::new(unfinished)));
+        self
+    }
+
+    /// Where the queue and its workers are counted, if they are.
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        self.0.meter.get()
     }
 
     /// To be worked on now; what was waiting for later no longer waits.
@@ -103,6 +148,9 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         };
         let wait = BACKOFF_BASE.saturating_mul(1 << (failures - 1).min(20)).min(BACKOFF_MAX);
         let wait = wait + self.0.jitter.duration_up_to(wait / 10);
+        if let Some(meter) = self.meter() {
+            meter.retries.inc();
+        }
         self.add_after(key, wait);
         wait
     }
@@ -141,8 +189,9 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             changed.as_mut().enable();
             let wake = {
                 let mut state = self.0.state.lock();
-                state.promote(self.0.clock.mono());
-                if let Some(key) = state.take() {
+                let now = self.0.clock.mono();
+                state.promote(now, self.meter());
+                if let Some(key) = state.take(now, self.meter()) {
                     // Another worker may find more.
                     if !state.ready.is_empty() {
                         self.0.changed.notify_one();
@@ -164,8 +213,11 @@ impl<T: Ord + Clone + Debug> Queue<T> {
 
     /// The work on the key ended; if it was added meanwhile it comes again.
     pub fn done(&self, key: &T) {
-        let again = self.0.state.lock().working.remove(key).flatten();
-        if let Some(priority) = again {
+        let ended = self.0.state.lock().working.remove(key);
+        if let (Some(meter), Some(working)) = (self.meter(), &ended) {
+            meter.worked(self.0.clock.mono() - working.since);
+        }
+        if let Some(priority) = ended.and_then(|working| working.again) {
             self.enqueue(key.clone(), priority);
         }
     }
@@ -176,45 +228,65 @@ impl<T: Ord + Clone + Debug> Queue<T> {
             if let Some(due) = state.due.remove(&key) {
                 state.delayed.remove(&(due, key.clone()));
             }
-            state.insert(key, priority);
+            state.insert(key, priority, self.0.clock.mono(), self.meter());
         }
         self.0.changed.notify_one();
     }
 }
 
 impl<T: Ord + Clone> State<T> {
-    fn insert(&mut self, key: T, priority: u8) {
-        if let Some(again) = self.working.get_mut(&key) {
-            *again = Some(again.map_or(priority, |p| p.min(priority)));
+    fn insert(&mut self, key: T, priority: u8, now: Instant, meter: Option<&Meter>) {
+        if let Some(working) = self.working.get_mut(&key) {
+            working.again = Some(working.again.map_or(priority, |p| p.min(priority)));
             return;
         }
-        if let Some(place) = self.place.get(&key).copied() {
-            if place.0 <= priority {
-                return;
+        let mut since = now;
+        match self.place.get(&key).copied() {
+            Some(place) if place.0 <= priority => return,
+            Some(place) => {
+                if let Some(moved) = self.ready.remove(&place) {
+                    since = moved.since;
+                }
+                if let Some(depth) = meter.and_then(|meter| meter.depth.get(usize::from(place.0))) {
+                    depth.dec();
+                }
             }
-            self.ready.remove(&place);
+            None => {
+                if let Some(meter) = meter {
+                    meter.adds.inc();
+                }
+            }
+        }
+        if let Some(depth) = meter.and_then(|meter| meter.depth.get(usize::from(priority))) {
+            depth.inc();
         }
         let place = (priority, self.next);
         self.next += 1;
         self.place.insert(key.clone(), place);
-        self.ready.insert(place, key);
+        self.ready.insert(place, Ready { key, since });
     }
 
-    fn promote(&mut self, now: Instant) {
+    fn promote(&mut self, now: Instant, meter: Option<&Meter>) {
         while let Some((at, key)) = self.delayed.first().cloned() {
             if at > now {
                 break;
             }
             self.delayed.remove(&(at, key.clone()));
             self.due.remove(&key);
-            self.insert(key, USER);
+            self.insert(key, USER, now, meter);
         }
     }
 
-    fn take(&mut self) -> Option<T> {
-        let (_, key) = self.ready.pop_first()?;
+    fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<T> {
+        let ((priority, _), Ready { key, since }) = self.ready.pop_first()?;
         self.place.remove(&key);
-        self.working.insert(key.clone(), None);
+        self.working.insert(key.clone(), Working { since: now, again: None });
+        if let Some(meter) = meter {
+            meter.waited(now - since);
+            if let Some(depth) = meter.depth.get(usize::from(priority)) {
+                depth.dec();
+            }
+        }
         Some(key)
     }
 }
@@ -292,5 +364,38 @@ mod tests {
 
     fn tokio_now(q: &Queue<&'static str>) -> Instant {
         q.0.clock.mono()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_measured_queue_is_counted_under_the_names_that_dashboards_know() {
+        let mut registry = prometheus_client::registry::Registry::default();
+        let metrics = WorkMetrics::register(&mut registry);
+        let q = queue().measured("binding", &metrics);
+        q.add_replay("a");
+        q.add("a");
+        q.add("b");
+        let first = q.next().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let shown = |registry| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+            text
+        };
+        let labels = "name=\"binding\",controller=\"binding\"";
+        let text = shown(&registry);
+        for line in [
+            format!("workqueue_adds_total{{{labels}}} 2"),
+            format!("workqueue_depth{{{labels},priority=\"0\"}} 1"),
+            format!("workqueue_depth{{{labels},priority=\"-100\"}} 0"),
+            format!("workqueue_unfinished_work_seconds{{{labels}}} 2.0"),
+            format!("workqueue_longest_running_processor_seconds{{{labels}}} 2.0"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+        q.done(&first);
+        q.retry(first);
+        let text = shown(&registry);
+        assert!(text.contains(&format!("workqueue_work_duration_seconds_sum{{{labels}}} 2.0")), "{text}");
+        assert!(text.contains(&format!("workqueue_retries_total{{{labels}}} 1")), "{text}");
     }
 }

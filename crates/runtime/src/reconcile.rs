@@ -52,12 +52,21 @@ where
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
     let counters = Arc::new(Worker::default());
+    if let Some(meter) = queue.meter() {
+        meter.workers.set(i64::try_from(workers).unwrap_or(i64::MAX));
+    }
     for _ in 0..workers {
         let (queue, reconcile, counters) = (queue.clone(), reconcile.clone(), counters.clone());
         tasks.spawn(name, async move {
             loop {
                 let key = queue.next().await;
+                if let Some(meter) = queue.meter() {
+                    meter.active.inc();
+                }
                 let outcome = AssertUnwindSafe(async { reconcile(key.clone()).await }).catch_unwind().await;
+                if let Some(meter) = queue.meter() {
+                    meter.active.dec();
+                }
                 after(name, &queue, &counters, &key, outcome);
                 queue.done(&key);
             }
@@ -74,6 +83,17 @@ fn after<T: Ord + Clone + Debug>(
     outcome: Result<Result<Next, Failure>, Box<dyn std::any::Any + Send>>,
 ) {
     let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+    if let Some(meter) = queue.meter() {
+        match &outcome {
+            Ok(Ok(Next::Forget)) => meter.succeeded.inc(),
+            Ok(Ok(Next::After(_))) => meter.requeued_after.inc(),
+            Ok(Ok(Next::Retry)) => meter.requeued.inc(),
+            Ok(Err(_)) | Err(_) => {
+                meter.failed.inc();
+                meter.errors.inc()
+            }
+        };
+    }
     match outcome {
         Ok(Ok(next)) => {
             count(&counters.succeeded);

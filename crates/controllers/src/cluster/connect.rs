@@ -46,8 +46,9 @@ fn make(
 ) -> Result<Arc<Member>, String> {
     let client = cx.connector.connect(cluster, credentials)?;
     let seam = cx.seam.child(&format!("member/{name}"));
-    let works = Queue::new(seam.clock.clone(), seam.rng.stream("jitter/works"));
-    let statuses = Queue::new(seam.clock.clone(), seam.rng.stream("jitter/statuses"));
+    let works = Queue::new(seam.clock.clone(), seam.rng.stream("jitter/works")).measured("execution", &cx.metrics.work);
+    let statuses =
+        Queue::new(seam.clock.clone(), seam.rng.stream("jitter/statuses")).measured("workStatus", &cx.metrics.work);
     let on_change = execution::on_member_object(works.clone(), statuses.clone());
     // What is not ours is found by the answer of a create, at the price of one read.
     let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };

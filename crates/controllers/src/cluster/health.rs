@@ -68,7 +68,9 @@ async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
     let collected = match &client {
         Ok(client) if due && health::collects(&seen, &probe, elapsed) => {
             state.collected = Some(mono);
-            timeout(PROBE_DEADLINE, collect(client)).await.ok()
+            let collected = timeout(PROBE_DEADLINE, collect(client)).await.ok();
+            cx.metrics.clusters.synced(&name.0, cx.seam.clock.mono() - mono);
+            collected
         }
         _ => None,
     };

@@ -19,7 +19,9 @@ use parking_lot::Mutex;
 
 pub(crate) use self::observe::AnyPolicy;
 
-use crate::{Context, Settings, context::Queues, dependencies::Wakes, objects::OnChange, objects::object_key};
+use crate::{
+    Context, Settings, context::Queues, dependencies::Wakes, metrics::result, objects::OnChange, objects::object_key,
+};
 
 /// `--concurrent-resource-template-syncs`.
 const WORKERS: usize = 5;
@@ -49,8 +51,15 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
         return Ok(Next::Forget);
     };
     let rng = cx.seam.rng.clone();
+    let began = cx.seam.clock.mono();
     let plan = observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
-    apply::apply(cx, &observed, plan).await
+    cx.metrics.road.matched(cx.seam.clock.mono() - began);
+    let writes = !plan.is_quiet();
+    let applied = apply::apply(cx, &observed, plan).await;
+    if writes {
+        cx.metrics.road.applied(cx.seam.clock.mono() - began, result(&applied));
+    }
+    applied
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.

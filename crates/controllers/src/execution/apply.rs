@@ -11,7 +11,11 @@ use kube::{
 use serde_json::Value;
 
 use super::observe::{Known, Observed, Place, json};
-use crate::{Context, Member};
+use crate::{
+    Context, Member,
+    context::cluster_of,
+    metrics::{About, MemberWrite, result},
+};
 
 /// How often one pass looks at the member past the cache: once where nothing is known, once more after a create that met
 /// an object.
@@ -66,7 +70,9 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
             Effect::Look(_) => return Err(Stopped::Look),
             Effect::CreateInMember(object) => {
                 let Place { api, cache, .. } = place(seen)?;
-                match writer.create(api, Some(cache), &parse(object)?).await {
+                let created = writer.create(api, Some(cache), &parse(object)?).await;
+                count(cx, seen, MemberWrite::Create { again: was_applied(seen) }, &created);
+                match created {
                     Ok(_) => {}
                     Err(Failure::AlreadyExists(_)) => return Err(Stopped::Look),
                     Err(other) => return Err(of_member(other)),
@@ -74,15 +80,21 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
             }
             Effect::ReplaceInMember(object) => {
                 let Place { api, cache, .. } = place(seen)?;
-                writer.replace(api, Some(cache), &parse(object)?).await.map_err(of_member)?;
+                let replaced = writer.replace(api, Some(cache), &parse(object)?).await;
+                count(cx, seen, MemberWrite::Update, &replaced);
+                replaced.map_err(of_member)?;
             }
             Effect::PatchInMember { patch, .. } => {
                 let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                writer.patch(api, Some(cache), &standing, patch).await.map_err(of_member)?;
+                let patched = writer.patch(api, Some(cache), &standing, patch).await;
+                count(cx, seen, MemberWrite::Update, &patched);
+                patched.map_err(of_member)?;
             }
             Effect::DeleteInMember { .. } => {
                 let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await.map_err(of_member)?;
+                let deleted = writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await;
+                count(cx, seen, MemberWrite::Delete, &deleted);
+                deleted.map_err(of_member)?;
             }
             Effect::WorkStatus(part) => want(cx, seen, part),
             Effect::ReleaseWork { patch } => {
@@ -100,6 +112,23 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
         }
     }
     Ok(next)
+}
+
+fn count<T>(cx: &Context, seen: &Observed, write: MemberWrite, outcome: &Result<T, Failure>) {
+    // A conflict is no failure: the next pass looks again (operations.md 6).
+    if matches!(outcome, Err(failure) if failure.is_conflict()) {
+        return;
+    }
+    let (Some(place), Some(cluster)) = (&seen.place, cluster_of(&seen.work)) else { return };
+    let gvk = &place.key.gvk;
+    let about = About { api_version: &gvk.api_version(), kind: &gvk.kind, cluster: &cluster.0 };
+    cx.metrics.road.wrote(write, about, result(outcome));
+}
+
+/// Whether the member had the object before.
+fn was_applied(seen: &Observed) -> bool {
+    let status = seen.work.status.as_ref();
+    status.is_some_and(|status| status.conditions.iter().any(|c| c.type_ == APPLIED && c.status == conditions::TRUE))
 }
 
 /// Says on the Work what the member said, and comes again.

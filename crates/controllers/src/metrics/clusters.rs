@@ -1,0 +1,109 @@
+//! Members as their Clusters tell of them (operations.md 6).
+
+use std::{sync::atomic::AtomicU64, time::Duration};
+
+use ironclad_api::{
+    Quantity,
+    cluster::{Cluster, ClusterStatus},
+    conditions,
+    quantity::Amount,
+};
+use ironclad_runtime::Change;
+use kube::ResourceExt as _;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use crate::Context;
+
+/// The label of the families.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberLabel {
+    member_cluster: String,
+}
+
+type Number = Family<MemberLabel, Gauge<f64, AtomicU64>>;
+type Read = fn(&ClusterStatus) -> Option<f64>;
+
+/// Names, help and sources of the gauges.
+const GAUGES: [(&str, &str, Read); 9] = [
+    ("cluster_ready_state", "1 if the member is ready", |status| Some(f64::from(u8::from(is_ready(status))))),
+    ("cluster_node_number", "Nodes", |status| Some(f64::from(status.node_summary.as_ref()?.total_num))),
+    ("cluster_ready_node_number", "Ready nodes", |status| Some(f64::from(status.node_summary.as_ref()?.ready_num))),
+    ("cluster_memory_allocatable_bytes", "Allocatable memory", |status| allocatable(status, "memory")),
+    ("cluster_cpu_allocatable_number", "Allocatable cores", |status| allocatable(status, "cpu")),
+    ("cluster_pod_allocatable_number", "Allocatable Pods", |status| allocatable(status, "pods")),
+    ("cluster_memory_allocated_bytes", "Requested memory", |status| allocated(status, "memory")),
+    ("cluster_cpu_allocated_number", "Requested cores", |status| allocated(status, "cpu")),
+    ("cluster_pod_allocated_number", "Pods", |status| allocated(status, "pods")),
+];
+
+fn is_ready(status: &ClusterStatus) -> bool {
+    let ready = status.conditions.iter().find(|condition| condition.type_ == conditions::cluster::READY);
+    ready.is_some_and(|condition| condition.status == conditions::TRUE)
+}
+
+fn amount(quantity: Option<&Quantity>) -> Option<f64> {
+    let nanos = Amount::parse(&quantity?.0).ok()?.nanos();
+    // A gauge need not be exact beyond 2^53.
+    #[allow(clippy::cast_precision_loss, reason = "see above")]
+    Some(nanos as f64 / 1e9)
+}
+
+fn allocatable(status: &ClusterStatus, resource: &str) -> Option<f64> {
+    amount(status.resource_summary.as_ref()?.allocatable.get(resource))
+}
+
+fn allocated(status: &ClusterStatus, resource: &str) -> Option<f64> {
+    amount(status.resource_summary.as_ref()?.allocated.get(resource))
+}
+
+/// The families. Cheap to clone.
+#[derive(Clone)]
+pub struct ClusterMetrics {
+    gauges: [Number; GAUGES.len()],
+    sync: Family<MemberLabel, Histogram, fn() -> Histogram>,
+}
+
+impl ClusterMetrics {
+    /// Registers the families.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let gauges = std::array::from_fn(|_| Number::default());
+        for ((name, help, _), gauge) in GAUGES.iter().zip(&gauges) {
+            registry.register(*name, *help, gauge.clone());
+        }
+        let seconds: fn() -> Histogram =
+            || Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+        let sync = Family::new_with_constructor(seconds);
+        registry.register("cluster_sync_status_duration_seconds", "One collection of a member's status", sync.clone());
+        Self { gauges, sync }
+    }
+
+    /// A member's status was collected.
+    pub(crate) fn synced(&self, cluster: &str, took: Duration) {
+        self.sync.get_or_create(&MemberLabel { member_cluster: cluster.to_owned() }).observe(took.as_secs_f64());
+    }
+}
+
+/// Takes what a changed Cluster says; one that is gone has no series any more.
+pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
+    let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+    let label = MemberLabel { member_cluster: cluster.name_any() };
+    let metrics = &cx.metrics.clusters;
+    let status = change.new.as_ref().and_then(|cluster| cluster.status.as_ref());
+    for ((_, _, read), gauge) in GAUGES.iter().zip(&metrics.gauges) {
+        match status.and_then(read) {
+            Some(value) => {
+                gauge.get_or_create(&label).set(value);
+            }
+            None => {
+                gauge.remove(&label);
+            }
+        }
+    }
+    if change.new.is_none() {
+        metrics.sync.remove(&label);
+    }
+}

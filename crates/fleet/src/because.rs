@@ -3,6 +3,7 @@
 //! Conditions, events, `ironclad why`, `ironclad plan` and test snapshots all print the same ones. Each topic has its
 //! own enum in a file of its own; [`Because`] joins them.
 
+pub mod eviction;
 pub mod health;
 pub mod migration;
 pub mod propagation;
@@ -41,6 +42,8 @@ pub enum Because {
     Migration(migration::Reason),
     /// Which taints policies want on a cluster.
     TaintPolicy(taint_policy::Reason),
+    /// Who is evicted because of taints, when, and why not.
+    Eviction(eviction::Reason),
 }
 
 impl Because {
@@ -56,6 +59,7 @@ impl Because {
             Self::Health(reason) => reason.reason(),
             Self::Migration(reason) => reason.reason(),
             Self::TaintPolicy(reason) => reason.reason(),
+            Self::Eviction(reason) => reason.reason(),
         }
     }
 }
@@ -63,6 +67,12 @@ impl Because {
 impl From<propagation::Reason> for Because {
     fn from(reason: propagation::Reason) -> Self {
         Self::Propagation(reason)
+    }
+}
+
+impl From<eviction::Reason> for Because {
+    fn from(reason: eviction::Reason) -> Self {
+        Self::Eviction(reason)
     }
 }
 
@@ -101,6 +111,7 @@ impl fmt::Display for Because {
             Self::Health(reason) => reason.fmt(f),
             Self::Migration(reason) => reason.fmt(f),
             Self::TaintPolicy(reason) => reason.fmt(f),
+            Self::Eviction(reason) => reason.fmt(f),
         }
     }
 }

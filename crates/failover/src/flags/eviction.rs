@@ -1,0 +1,290 @@
+//! The flags of the eviction queue (failover.md 6.10, 14.2, 14.3) and what is wrong with values of theirs.
+
+use std::time::Duration;
+
+use ironclad_api::policy::PurgeMode;
+use jiff::SignedDuration;
+
+/// The flags of the eviction queue as they were given; [`EvictionFlags::validate`] says what is wrong with them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvictionFlags {
+    /// `--resource-eviction-rate`: evictions per second while most clusters are well.
+    pub resource_eviction_rate: f64,
+    /// `--secondary-resource-eviction-rate`: evictions per second in a large fleet with too many unhealthy clusters.
+    pub secondary_resource_eviction_rate: f64,
+    /// `--unhealthy-cluster-threshold`: the share of unhealthy clusters beyond which evictions are slowed or halted.
+    pub unhealthy_cluster_threshold: f64,
+    /// `--large-cluster-num-threshold`: a fleet of more clusters than this is large.
+    pub large_cluster_num_threshold: i32,
+    /// `--enable-no-execute-taint-eviction`: whether NoExecute taints evict at all (IR-12).
+    pub enable_no_execute_taint_eviction: bool,
+    /// `--no-execute-taint-eviction-purge-mode`: how copies go where the policy does not say.
+    pub no_execute_taint_eviction_purge_mode: String,
+    /// `--pre-scheduling-check`: strict, relaxed or off.
+    pub pre_scheduling_check: String,
+    /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
+    pub concurrent_binding_eviction_syncs: i32,
+    /// `--halt-eviction-on-total-outage`.
+    pub halt_eviction_on_total_outage: bool,
+    /// `--mass-failure-hold`: how long evictions are held after many clusters failed at once; zero is off.
+    pub mass_failure_hold: SignedDuration,
+    /// `--eviction-warm-up`: no evictions for so long after leadership; the monitor grace period if not given.
+    pub eviction_warm_up: Option<SignedDuration>,
+    /// `--max-evictions-per-episode`: zero is no limit.
+    pub max_evictions_per_episode: u32,
+    /// `--failover-mode`: enforce or observe.
+    pub failover_mode: String,
+    /// `--rate-limiter-base-delay`: the first wait after a failed write.
+    pub rate_limiter_base_delay: SignedDuration,
+    /// `--rate-limiter-max-delay`: the longest wait after failed writes.
+    pub rate_limiter_max_delay: SignedDuration,
+}
+
+impl Default for EvictionFlags {
+    fn default() -> Self {
+        Self {
+            resource_eviction_rate: 0.5,
+            secondary_resource_eviction_rate: 0.1,
+            unhealthy_cluster_threshold: 0.55,
+            large_cluster_num_threshold: 10,
+            enable_no_execute_taint_eviction: true,
+            no_execute_taint_eviction_purge_mode: "Gracefully".to_owned(),
+            pre_scheduling_check: "strict".to_owned(),
+            concurrent_binding_eviction_syncs: 5,
+            halt_eviction_on_total_outage: true,
+            mass_failure_hold: SignedDuration::from_secs(60),
+            eviction_warm_up: None,
+            max_evictions_per_episode: 0,
+            failover_mode: "enforce".to_owned(),
+            rate_limiter_base_delay: SignedDuration::from_millis(5),
+            rate_limiter_max_delay: SignedDuration::from_secs(1000),
+        }
+    }
+}
+
+/// How strict the pre-scheduling check is (6.9).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Check {
+    /// Seed 004, literally.
+    #[default]
+    Strict,
+    /// Survivors may take the replicas.
+    Relaxed,
+    /// Everything has a target.
+    Off,
+}
+
+/// Whether evictions are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They are.
+    #[default]
+    Enforce,
+    /// Everything but the write.
+    Observe,
+}
+
+/// The largest of the rates that are told apart; a higher one is as good as none.
+const RATE_MAX: f64 = 1e9;
+
+impl EvictionFlags {
+    /// Everything that is wrong, each as a field error of Kubernetes.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        let mut invalid = |field: &str, value: &dyn std::fmt::Display, text: &str| {
+            errors.push(format!("ClusterFailoverOptions.{field}: Invalid value: {value}: {text}"));
+        };
+        for (field, rate) in [
+            ("ResourceEvictionRate", self.resource_eviction_rate),
+            ("SecondaryResourceEvictionRate", self.secondary_resource_eviction_rate),
+        ] {
+            if !rate.is_finite() {
+                invalid(field, &rate, "must be a finite number");
+            } else if rate < 0.0 {
+                invalid(field, &rate, "must be non-negative");
+            }
+        }
+        let threshold = self.unhealthy_cluster_threshold;
+        if !(0.0..=1.0).contains(&threshold) {
+            invalid("UnhealthyClusterThreshold", &threshold, "must be between 0 and 1");
+        }
+        if self.large_cluster_num_threshold < 0 {
+            invalid("LargeClusterNumThreshold", &self.large_cluster_num_threshold, "must be non-negative");
+        }
+        let mode = &self.no_execute_taint_eviction_purge_mode;
+        if self.enable_no_execute_taint_eviction && !["Gracefully", "Directly"].contains(&mode.as_str()) {
+            invalid("NoExecuteTaintEvictionPurgeMode", &format!("{mode:?}"), "Invalid mode");
+        }
+        if self.concurrent_binding_eviction_syncs <= 0 {
+            let syncs = &self.concurrent_binding_eviction_syncs;
+            invalid("ConcurrentBindingEvictionSyncs", syncs, "must be greater than 0");
+        }
+        for (field, duration) in [
+            ("MassFailureHold", Some(self.mass_failure_hold)),
+            ("EvictionWarmUp", self.eviction_warm_up),
+            ("RateLimiterBaseDelay", Some(self.rate_limiter_base_delay)),
+            ("RateLimiterMaxDelay", Some(self.rate_limiter_max_delay)),
+        ] {
+            if let Some(duration) = duration.filter(|d| d.is_negative()) {
+                invalid(field, &format!("{duration:#}"), "must be non-negative");
+            }
+        }
+        if self.rate_limiter_base_delay > self.rate_limiter_max_delay {
+            let base = format!("{:#}", self.rate_limiter_base_delay);
+            invalid("RateLimiterBaseDelay", &base, "must be less than or equal to RateLimiterMaxDelay");
+        }
+        let mut supported = |field: &str, value: &str, values: &[&str]| {
+            if !values.contains(&value) {
+                let values: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+                let values = values.join(", ");
+                errors.push(format!(
+                    "ClusterFailoverOptions.{field}: Unsupported value: {value:?}: supported values: {values}"
+                ));
+            }
+        };
+        supported("PreSchedulingCheck", &self.pre_scheduling_check, &["strict", "relaxed", "off"]);
+        supported("FailoverMode", &self.failover_mode, &["enforce", "observe"]);
+        errors
+    }
+
+    /// What is allowed and worth a word at the start.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let (primary, secondary) = (self.resource_eviction_rate, self.secondary_resource_eviction_rate);
+        let clamped = (secondary > primary).then(|| {
+            format!(
+                "--secondary-resource-eviction-rate={secondary} is larger than --resource-eviction-rate={primary}: \
+                 {primary} is used for both"
+            )
+        });
+        clamped.into_iter().collect()
+    }
+
+    /// The purge mode of NoExecute evictions where the policy does not say.
+    #[must_use]
+    pub fn no_execute_purge_mode(&self) -> PurgeMode {
+        if self.no_execute_taint_eviction_purge_mode == "Directly" {
+            PurgeMode::Directly
+        } else {
+            PurgeMode::Gracefully
+        }
+    }
+
+    /// The mode of the pre-scheduling check.
+    #[must_use]
+    pub fn check(&self) -> Check {
+        match self.pre_scheduling_check.as_str() {
+            "relaxed" => Check::Relaxed,
+            "off" => Check::Off,
+            _ => Check::Strict,
+        }
+    }
+
+    /// Whether evictions are written.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        if self.failover_mode == "observe" { Mode::Observe } else { Mode::Enforce }
+    }
+
+    /// How long nothing is evicted after leadership, given `--cluster-monitor-grace-period`.
+    #[must_use]
+    pub fn warm_up(&self, monitor_grace_period: Duration) -> Duration {
+        self.eviction_warm_up.map_or(monitor_grace_period, |d| Duration::try_from(d).unwrap_or(Duration::ZERO))
+    }
+
+    /// How long evictions are held after a mass failure; zero is off.
+    #[must_use]
+    pub fn hold(&self) -> Duration {
+        Duration::try_from(self.mass_failure_hold).unwrap_or(Duration::ZERO)
+    }
+
+    /// How long a failed write waits: it doubles with each failure, from the base delay to the greatest (6.7 step 9).
+    #[must_use]
+    pub fn backoff(&self, attempts: u32) -> Duration {
+        let of = |duration: SignedDuration| Duration::try_from(duration).unwrap_or(Duration::ZERO);
+        let base = of(self.rate_limiter_base_delay).max(Duration::from_millis(1));
+        base.saturating_mul(1u32.checked_shl(attempts.min(31)).unwrap_or(u32::MAX)).min(of(self.rate_limiter_max_delay))
+    }
+
+    /// The primary rate per second, never more than is told apart.
+    #[must_use]
+    pub fn primary(&self) -> f64 {
+        self.resource_eviction_rate.clamp(0.0, RATE_MAX)
+    }
+
+    /// The secondary rate per second; one above the primary is clamped.
+    #[must_use]
+    pub fn secondary(&self) -> f64 {
+        self.secondary_resource_eviction_rate.clamp(0.0, RATE_MAX).min(self.primary())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        let flags = EvictionFlags::default();
+        assert_eq!(flags.validate(), Vec::<String>::new());
+        assert_eq!(flags.warnings(), Vec::<String>::new());
+        assert_eq!((flags.primary(), flags.secondary()), (0.5, 0.1));
+        assert_eq!(flags.warm_up(Duration::from_secs(40)), Duration::from_secs(40));
+    }
+
+    #[test]
+    fn what_is_refused_and_how() {
+        type Change = fn(&mut EvictionFlags);
+        let rows: [(&str, Change, &str); 18] = [
+            ("negative", |f| f.resource_eviction_rate = -1.0, "ResourceEvictionRate: Invalid value: -1: must be non-negative"),
+            ("not a number", |f| f.resource_eviction_rate = f64::NAN, "ResourceEvictionRate: Invalid value: NaN: must be a finite number"),
+            ("infinite", |f| f.resource_eviction_rate = f64::INFINITY, "ResourceEvictionRate: Invalid value: inf: must be a finite number"),
+            ("negative secondary", |f| f.secondary_resource_eviction_rate = -0.1, "SecondaryResourceEvictionRate: Invalid value: -0.1: must be non-negative"),
+            ("infinite secondary", |f| f.secondary_resource_eviction_rate = f64::NEG_INFINITY, "SecondaryResourceEvictionRate: Invalid value: -inf: must be a finite number"),
+            ("threshold below", |f| f.unhealthy_cluster_threshold = -0.01, "UnhealthyClusterThreshold: Invalid value: -0.01: must be between 0 and 1"),
+            ("threshold above", |f| f.unhealthy_cluster_threshold = 1.01, "UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1"),
+            ("threshold no number", |f| f.unhealthy_cluster_threshold = f64::NAN, "UnhealthyClusterThreshold: Invalid value: NaN: must be between 0 and 1"),
+            ("large", |f| f.large_cluster_num_threshold = -1, "LargeClusterNumThreshold: Invalid value: -1: must be non-negative"),
+            ("mode", |f| f.no_execute_taint_eviction_purge_mode = "Never".into(), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode"),
+            ("old mode", |f| f.no_execute_taint_eviction_purge_mode = "Graciously".into(), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode"),
+            ("check", |f| f.pre_scheduling_check = "loose".into(), "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\""),
+            ("failover mode", |f| f.failover_mode = "dry".into(), "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\""),
+            ("workers", |f| f.concurrent_binding_eviction_syncs = 0, "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0"),
+            ("hold", |f| f.mass_failure_hold = SignedDuration::from_secs(-1), "MassFailureHold: Invalid value: -1s: must be non-negative"),
+            ("warm-up", |f| f.eviction_warm_up = Some(SignedDuration::from_secs(-2)), "EvictionWarmUp: Invalid value: -2s: must be non-negative"),
+            ("base delay", |f| f.rate_limiter_base_delay = SignedDuration::from_secs(-3), "RateLimiterBaseDelay: Invalid value: -3s: must be non-negative"),
+            ("base above max", |f| f.rate_limiter_base_delay = SignedDuration::from_secs(2000), "RateLimiterBaseDelay: Invalid value: 33m 20s: must be less than or equal to RateLimiterMaxDelay"),
+        ];
+        for (name, change, want) in rows {
+            let mut flags = EvictionFlags::default();
+            change(&mut flags);
+            assert_eq!(flags.validate(), [format!("ClusterFailoverOptions.{want}")], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_at_the_edges() {
+        let zero = EvictionFlags { resource_eviction_rate: 0.0, ..EvictionFlags::default() };
+        assert!(zero.validate().is_empty(), "a rate of zero pauses everything");
+        assert_eq!(zero.secondary(), 0.0, "the secondary rate is clamped with it");
+        assert_eq!(zero.warnings().len(), 1);
+        let off = EvictionFlags {
+            enable_no_execute_taint_eviction: false,
+            no_execute_taint_eviction_purge_mode: "anything".into(),
+            ..EvictionFlags::default()
+        };
+        assert!(off.validate().is_empty(), "the mode is looked at only where it is used");
+        for threshold in [0.0, 1.0] {
+            let flags = EvictionFlags { unhealthy_cluster_threshold: threshold, ..EvictionFlags::default() };
+            assert!(flags.validate().is_empty(), "{threshold}");
+        }
+    }
+
+    #[test]
+    fn waits_after_failures_double_up_to_a_bound() {
+        let flags = EvictionFlags::default();
+        let waits: Vec<u64> = [0, 1, 2, 17, 18, 40, u32::MAX].iter().map(|n| flags.backoff(*n).as_millis() as u64).collect();
+        assert_eq!(waits, [5, 10, 20, 655_360, 1_000_000, 1_000_000, 1_000_000]);
+    }
+}

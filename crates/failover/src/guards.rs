@@ -1,0 +1,347 @@
+//! What is put on top of the rate formula (failover.md 6.6, IR-24): which clusters count, and when evictions are held
+//! although the formula would let them go.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ironclad_api::{
+    annotations::{DRAINING, TAINT_OWNERS},
+    cluster::Cluster,
+    conditions::{self, TRUE, cluster::READY},
+    policy::{ClusterTaintPolicy, MatchCondition},
+    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+};
+use ironclad_fleet::ClusterName;
+use jiff::Timestamp;
+
+use crate::{
+    flags::eviction::EvictionFlags,
+    now::Now,
+    rate::{Counts, State, formula},
+};
+
+/// Clusters that leave Ready within this time of each other failed together.
+const MASS_WINDOW: Duration = Duration::from_secs(60);
+
+/// Whether a taint makes workloads leave.
+#[must_use]
+pub fn evicts(effect: &str) -> bool {
+    effect == NO_EXECUTE || effect == PREFER_NO_EXECUTE
+}
+
+/// True if the cluster is faulty: workloads leave it.
+#[must_use]
+pub fn is_faulty(cluster: &Cluster) -> bool {
+    cluster.spec.taints.iter().any(|taint| evicts(&taint.effect))
+}
+
+/// What one cluster adds to the counts of 6.5.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// It is neither being deleted nor drained.
+    pub counts: bool,
+    /// It is not ready, or faulty (IR-23).
+    pub unhealthy: bool,
+    /// It is ready.
+    pub ready: bool,
+    /// It has no Ready condition yet, and so counts only from this moment on.
+    pub starting_until: Option<Timestamp>,
+}
+
+impl Standing {
+    /// Of a cluster as it is.
+    #[must_use]
+    pub fn of(cluster: &Cluster, startup_grace: Duration) -> Self {
+        let meta = &cluster.metadata;
+        let drained = meta.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
+        let ready = cluster.ready() == Some(TRUE);
+        let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+        let starting_until = cluster.ready().is_none().then(|| created.saturating_add(startup_grace).unwrap_or(created));
+        Self {
+            counts: meta.deletion_timestamp.is_none() && !drained,
+            unhealthy: !ready || is_faulty(cluster),
+            ready,
+            starting_until,
+        }
+    }
+
+    fn counts_at(&self, now: Timestamp) -> bool {
+        self.counts && self.starting_until.is_none_or(|until| now >= until)
+    }
+}
+
+/// The fleet's health as the rate sees it: one entry per cluster, counts kept as they change.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    clusters: BTreeMap<ClusterName, Standing>,
+    /// Counted clusters that have a Ready condition, and those of them that are unhealthy.
+    settled: Counts,
+    /// Counted clusters that have none yet: few, and only they have to be looked at again as time passes.
+    starting: BTreeMap<ClusterName, (Timestamp, bool)>,
+}
+
+impl Fleet {
+    /// Takes one cluster as it is now, `None` if it is gone; returns what it was before.
+    pub fn set(&mut self, name: &ClusterName, standing: Option<Standing>) -> Option<Standing> {
+        let before = match standing {
+            Some(standing) => {
+                self.add(name, &standing);
+                let before = self.clusters.insert(name.clone(), standing);
+                if let Some(before) = &before {
+                    self.subtract(name, before);
+                }
+                before
+            }
+            None => {
+                let before = self.clusters.remove(name);
+                if let Some(before) = &before {
+                    self.subtract(name, before);
+                }
+                before
+            }
+        };
+        // The new entry may have been dropped with the old one.
+        if let Some(now) = self.clusters.get(name).filter(|s| s.counts)
+            && let Some(until) = now.starting_until
+        {
+            self.starting.insert(name.clone(), (until, now.unhealthy));
+        }
+        before
+    }
+
+    fn add(&mut self, name: &ClusterName, standing: &Standing) {
+        if !standing.counts {
+            return;
+        }
+        match standing.starting_until {
+            Some(until) => {
+                self.starting.insert(name.clone(), (until, standing.unhealthy));
+            }
+            None => {
+                self.settled.total += 1;
+                self.settled.unhealthy += usize::from(standing.unhealthy);
+            }
+        }
+    }
+
+    fn subtract(&mut self, name: &ClusterName, standing: &Standing) {
+        if !standing.counts {
+            return;
+        }
+        if standing.starting_until.is_some() {
+            self.starting.remove(name);
+        } else {
+            self.settled.total -= 1;
+            self.settled.unhealthy -= usize::from(standing.unhealthy);
+        }
+    }
+
+    /// The counts at this moment.
+    #[must_use]
+    pub fn counts(&self, now: Timestamp) -> Counts {
+        let mut counts = self.settled;
+        for (until, unhealthy) in self.starting.values() {
+            if now >= *until {
+                counts.total += 1;
+                counts.unhealthy += usize::from(*unhealthy);
+            }
+        }
+        counts
+    }
+
+    /// When the counts change next by time alone.
+    #[must_use]
+    pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
+        self.starting.values().map(|(until, _)| *until).filter(|until| *until > now).min()
+    }
+
+    /// One cluster's entry.
+    #[must_use]
+    pub fn get(&self, name: &ClusterName) -> Option<&Standing> {
+        self.clusters.get(name)
+    }
+}
+
+/// Why the rate is what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The formula says so.
+    Formula,
+    /// No cluster that counts is well.
+    TotalOutage,
+    /// Many clusters failed at once.
+    MassFailure {
+        /// Held until then.
+        until: Duration,
+    },
+    /// Leadership is young.
+    WarmUp {
+        /// Held until then.
+        until: Duration,
+    },
+    /// A person paused evictions.
+    Paused,
+    /// The caches are not complete.
+    NotSynced,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Formula => "the share of unhealthy clusters",
+            Self::TotalOutage => "no cluster is healthy",
+            Self::MassFailure { .. } => "many clusters left Ready at once",
+            Self::WarmUp { .. } => "the leader has just started",
+            Self::Paused => "paused by ConfigMap karmada-system/ironclad-failover",
+            Self::NotSynced => "the caches are not complete",
+        })
+    }
+}
+
+/// The rate in force, and why.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Allowed {
+    /// Evictions per second.
+    pub rate: f64,
+    /// In which state.
+    pub state: State,
+    /// For which reason.
+    pub why: Why,
+    /// The counts that it was made of.
+    pub counts: Counts,
+}
+
+/// What the guards remember.
+#[derive(Debug, Clone)]
+pub struct Guards {
+    /// No eviction before this moment.
+    warm_until: Duration,
+    /// When clusters left Ready, by nanoseconds of monotonic time; what happened before the start is negative.
+    departures: BTreeMap<ClusterName, i128>,
+    hold_until: Option<Duration>,
+}
+
+impl Guards {
+    /// Of a leader that starts now.
+    #[must_use]
+    pub fn new(now: Now, warm_up: Duration) -> Self {
+        Self { warm_until: now.mono.saturating_add(warm_up), departures: BTreeMap::new(), hold_until: None }
+    }
+
+    /// A cluster left Ready, or was found not ready at the start, since this time of day. `half` is half of all
+    /// clusters that count, rounded up.
+    pub fn departed(&mut self, name: &ClusterName, since: Timestamp, half: usize, flags: &EvictionFlags, now: Now) {
+        let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+        let age = now.wall.duration_since(since).as_nanos().max(0);
+        let left = nanos(now.mono) - age;
+        self.departures.insert(name.clone(), left);
+        let window = nanos(MASS_WINDOW);
+        self.departures.retain(|_, at| left - *at <= window || *at > left);
+        let together = self.departures.values().filter(|at| (left - **at).abs() <= window).count();
+        let hold = flags.hold();
+        if hold.is_zero() || together < half.max(2) {
+            return;
+        }
+        let last = self.departures.values().filter(|at| (left - **at).abs() <= window).max().copied().unwrap_or(left);
+        let until = Duration::from_nanos(u64::try_from((last + nanos(hold)).max(0)).unwrap_or(u64::MAX));
+        if until > now.mono {
+            self.hold_until = Some(self.hold_until.map_or(until, |old| old.max(until)));
+        }
+    }
+
+    /// A cluster is ready again, or gone.
+    pub fn returned(&mut self, name: &ClusterName) {
+        self.departures.remove(name);
+    }
+
+    /// The rate in force: the formula, and whatever holds it back. Guards only ever lower it.
+    #[must_use]
+    pub fn allowed(&self, counts: Counts, held: Held, flags: &EvictionFlags, now: Now) -> Allowed {
+        let mass = self.hold_until.filter(|until| now.mono < *until).map(|until| Why::MassFailure { until });
+        let warm = (now.mono < self.warm_until).then_some(Why::WarmUp { until: self.warm_until });
+        let by_person = match held {
+            Held::No => None,
+            Held::Paused => Some(Why::Paused),
+            Held::NotSynced => Some(Why::NotSynced),
+        };
+        if let Some(why) = by_person.or(warm).or(mass) {
+            return Allowed { rate: 0.0, state: State::Held, why, counts };
+        }
+        if flags.halt_eviction_on_total_outage && counts.is_total_outage() {
+            return Allowed { rate: 0.0, state: State::Halted, why: Why::TotalOutage, counts };
+        }
+        let (rate, state) = formula(counts, flags);
+        Allowed { rate, state, why: Why::Formula, counts }
+    }
+
+    /// When a guard lets go by time alone.
+    #[must_use]
+    pub fn next_change(&self, now: Now) -> Option<Duration> {
+        [Some(self.warm_until), self.hold_until].into_iter().flatten().filter(|at| *at > now.mono).min()
+    }
+}
+
+/// What holds all evictions from outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing.
+    #[default]
+    No,
+    /// The ConfigMap says `paused`.
+    Paused,
+    /// The caches are not complete.
+    NotSynced,
+}
+
+/// Whether the data of ConfigMap `karmada-system/ironclad-failover` pauses evictions (14.2): `paused` is exactly `true`.
+#[must_use]
+pub fn is_paused(data: Option<&BTreeMap<String, String>>) -> bool {
+    data.and_then(|data| data.get("paused")).is_some_and(|value| value == "true")
+}
+
+/// Whether the cluster is ready again and each of its evicting taints belongs to policies none of which asserts it any
+/// more: the taints only wait for their remove window (guard "recovering source"). Taints of people are not waited for.
+#[must_use]
+pub fn is_recovering(cluster: &Cluster, policy: impl Fn(&str) -> Option<std::sync::Arc<ClusterTaintPolicy>>) -> bool {
+    if cluster.ready() != Some(TRUE) || !is_faulty(cluster) {
+        return false;
+    }
+    let owners = cluster.metadata.annotations.as_ref().and_then(|all| all.get(TAINT_OWNERS));
+    let owners: BTreeMap<String, Vec<String>> =
+        owners.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    cluster.spec.taints.iter().filter(|taint| evicts(&taint.effect)).all(|taint| {
+        let names = owners.get(&format!("{}:{}", taint.key, taint.effect)).map_or(&[][..], Vec::as_slice);
+        let found: Vec<_> = names.iter().filter_map(|name| policy(name)).collect();
+        !found.is_empty() && found.iter().all(|policy| !asserts(policy, cluster))
+    })
+}
+
+/// Whether the conditions of a policy hold for the cluster now, windows aside (2.2); one spelling or the other.
+fn asserts(policy: &ClusterTaintPolicy, cluster: &Cluster) -> bool {
+    let spec = &policy.spec;
+    if spec.taints.is_empty() {
+        spec.match_conditions.iter().all(|condition| matches(condition, cluster))
+    } else {
+        !spec.add_on_conditions.is_empty() && spec.add_on_conditions.iter().all(|condition| matches(condition, cluster))
+    }
+}
+
+fn matches(condition: &MatchCondition, cluster: &Cluster) -> bool {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let Some(standing) = conditions::get(conditions, &condition.condition_type) else { return false };
+    let listed = condition.status_values.contains(&standing.status);
+    match condition.operator.as_str() {
+        "In" => listed,
+        "NotIn" => !listed,
+        _ => false,
+    }
+}
+
+/// Since when the Ready condition is as it is.
+#[must_use]
+pub fn ready_since(cluster: &Cluster) -> Option<Timestamp> {
+    let conditions = &cluster.status.as_ref()?.conditions;
+    conditions::get(conditions, READY).map(|condition| condition.last_transition_time.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! How fast evictions may be (failover.md 6.4): a pure function of two counts and the flags; and the one pace that all
+//! workers keep (IR-22).
+
+use std::time::Duration;
+
+use crate::flags::eviction::EvictionFlags;
+
+/// How many clusters count, and how many of them are unhealthy (6.5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counts {
+    /// Clusters that count.
+    pub total: usize,
+    /// Those of them that are unhealthy.
+    pub unhealthy: usize,
+}
+
+impl Counts {
+    /// The share of unhealthy clusters, 0 in an empty fleet.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { float(self.unhealthy) / float(self.total) }
+    }
+
+    /// True if there are clusters and none of them is well.
+    #[must_use]
+    pub fn is_total_outage(&self) -> bool {
+        self.total > 0 && self.unhealthy == self.total
+    }
+}
+
+/// A count as a number; fleets have far fewer clusters than a float tells apart.
+#[allow(clippy::cast_precision_loss, reason = "fleets have far fewer clusters than a float tells apart")]
+fn float(count: usize) -> f64 {
+    count as f64
+}
+
+/// Which rate is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Most clusters are well.
+    Normal,
+    /// Too many are not, in a large fleet.
+    Secondary,
+    /// Too many are not, in a small fleet; or all.
+    Halted,
+    /// A guard or a person holds evictions back for now.
+    Held,
+}
+
+impl State {
+    /// The label of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Secondary => "secondary",
+            Self::Halted => "halted",
+            Self::Held => "held",
+        }
+    }
+
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::Secondary, Self::Halted, Self::Held];
+}
+
+/// The formula: evictions per second, and which of its lines they come from.
+#[must_use]
+pub fn formula(counts: Counts, flags: &EvictionFlags) -> (f64, State) {
+    // A product and a small margin, since 11 of 20 must not exceed 0.55 by an error of the last digit.
+    let bearable = flags.unhealthy_cluster_threshold * float(counts.total) + 1e-9;
+    let large = usize::try_from(flags.large_cluster_num_threshold).unwrap_or(0);
+    if counts.total == 0 || float(counts.unhealthy) <= bearable {
+        (flags.primary(), State::Normal)
+    } else if counts.total > large && flags.secondary() > 0.0 {
+        (flags.secondary(), State::Secondary)
+    } else {
+        (0.0, State::Halted)
+    }
+}
+
+/// The time between two evictions at this rate per second, never shorter than the rate allows; `None` at rate 0.
+#[must_use]
+pub fn interval(rate: f64) -> Option<Duration> {
+    if rate.is_nan() || rate <= 0.0 {
+        return None;
+    }
+    let nanos = (1e9 / rate).ceil().min(1e18);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in the range of u64")]
+    Some(Duration::from_nanos(nanos as u64))
+}
+
+/// The pace: one token, no burst. All it remembers is when the last eviction started; so a change of the rate moves the
+/// next one at once, and a process that has just started counts as one that has just evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacer {
+    last: Duration,
+}
+
+/// Leave for one eviction. It goes back if nothing could be written because the binding had changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    taken: Duration,
+    before: Duration,
+}
+
+impl Pacer {
+    /// The pace of a process that starts now.
+    #[must_use]
+    pub fn new(start: Duration) -> Self {
+        Self { last: start }
+    }
+
+    /// When the next eviction may start at this rate; `None` is never.
+    #[must_use]
+    pub fn next_allowed(&self, rate: f64) -> Option<Duration> {
+        interval(rate).map(|interval| self.last.saturating_add(interval))
+    }
+
+    /// Takes the token, if it is there.
+    pub fn take(&mut self, rate: f64, now: Duration) -> Option<Token> {
+        if self.next_allowed(rate).is_none_or(|at| at > now) {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.last, now);
+        Some(Token { taken: now, before })
+    }
+
+    /// Gives it back, unless another was taken since.
+    pub fn give_back(&mut self, token: Token) {
+        if self.last == token.taken {
+            self.last = token.before;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_6_4() {
+        use State::{Halted, Normal, Secondary};
+        let plain = EvictionFlags::default();
+        let no_secondary = EvictionFlags { secondary_resource_eviction_rate: 0.0, ..plain.clone() };
+        for (total, unhealthy, flags, rate, state) in [
+            (0, 0, &plain, 0.5, Normal),
+            (1, 1, &plain, 0.0, Halted),
+            (2, 1, &plain, 0.5, Normal),
+            (3, 1, &plain, 0.5, Normal),
+            (3, 2, &plain, 0.0, Halted),
+            (9, 5, &plain, 0.0, Halted),
+            (10, 5, &plain, 0.5, Normal),
+            (10, 6, &plain, 0.0, Halted),
+            (11, 6, &plain, 0.5, Normal),
+            (11, 7, &plain, 0.1, Secondary),
+            (20, 11, &plain, 0.5, Normal),
+            (20, 12, &plain, 0.1, Secondary),
+            (100, 55, &plain, 0.5, Normal),
+            (100, 56, &plain, 0.1, Secondary),
+            (100, 100, &plain, 0.1, Secondary),
+            (40, 23, &no_secondary, 0.0, Halted),
+            // Rows B44, B45.
+            (12, 7, &plain, 0.1, Secondary),
+            (12, 6, &plain, 0.5, Normal),
+        ] {
+            assert_eq!(formula(Counts { total, unhealthy }, flags), (rate, state), "{unhealthy} of {total}");
+        }
+    }
+
+    #[test]
+    fn other_flags() {
+        let counts = Counts { total: 20, unhealthy: 15 };
+        for (name, flags, want) in [
+            (
+                "a secondary rate above the primary is clamped",
+                EvictionFlags { secondary_resource_eviction_rate: 7.0, ..EvictionFlags::default() },
+                (0.5, State::Secondary),
+            ),
+            (
+                "a primary rate of zero pauses everything",
+                EvictionFlags { resource_eviction_rate: 0.0, ..EvictionFlags::default() },
+                (0.0, State::Halted),
+            ),
+            (
+                "no share is too much",
+                EvictionFlags { unhealthy_cluster_threshold: 1.0, ..EvictionFlags::default() },
+                (0.5, State::Normal),
+            ),
+            (
+                "the fleet is not large",
+                EvictionFlags { large_cluster_num_threshold: 20, ..EvictionFlags::default() },
+                (0.0, State::Halted),
+            ),
+        ] {
+            assert_eq!(formula(counts, &flags), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn intervals() {
+        for (rate, millis) in [
+            (0.5, Some(2_000)),
+            (0.1, Some(10_000)),
+            (50.0, Some(20)),
+            (20.0, Some(50)),
+            (30.0, Some(33)),
+            (10.0, Some(100)),
+            (0.0, None),
+            (-1.0, None),
+            (f64::NAN, None),
+        ] {
+            assert_eq!(interval(rate).map(|i| i.as_millis()), millis, "{rate}");
+        }
+        assert!(interval(30.0).unwrap() * 30 >= Duration::from_secs(1), "never shorter than the rate allows");
+    }
+
+    #[test]
+    fn the_pace() {
+        const S: fn(u64) -> Duration = Duration::from_secs;
+        let mut pacer = Pacer::new(S(100));
+        assert_eq!(pacer.next_allowed(0.5), Some(S(102)), "a start counts as an eviction");
+        assert!(pacer.take(0.5, S(101)).is_none());
+        assert!(pacer.take(0.5, S(130)).is_some(), "after idleness at once");
+        assert!(pacer.take(0.5, S(131)).is_none(), "and idleness saves nothing up");
+        assert_eq!(pacer.next_allowed(0.1), Some(S(140)), "a new rate counts from the same start");
+        assert_eq!(pacer.next_allowed(0.0), None);
+        let token = pacer.take(0.5, S(132)).unwrap();
+        pacer.give_back(token);
+        assert_eq!(pacer.next_allowed(0.5), Some(S(132)), "nothing was written, so nothing counts");
+        let lost = pacer.take(0.5, S(132)).unwrap();
+        pacer.take(0.5, S(134)).unwrap();
+        pacer.give_back(lost);
+        assert_eq!(pacer.next_allowed(0.5), Some(S(136)), "another eviction started since");
+    }
+
+    proptest! {
+        // Invariant 3.
+        #[test]
+        fn more_unhealthy_never_is_faster(total in 0..60usize, large in 0..40i32, threshold in 0.0..=1.0f64, primary in 0.0..5.0f64, secondary in 0.0..5.0f64) {
+            let flags = EvictionFlags {
+                resource_eviction_rate: primary,
+                secondary_resource_eviction_rate: secondary,
+                unhealthy_cluster_threshold: threshold,
+                large_cluster_num_threshold: large,
+                ..EvictionFlags::default()
+            };
+            let rates: Vec<f64> = (0..=total).map(|unhealthy| formula(Counts { total, unhealthy }, &flags).0).collect();
+            prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{rates:?}");
+        }
+
+        // Invariant 1, for one pace over changing rates and moments.
+        #[test]
+        fn the_rate_is_never_exceeded(steps in prop::collection::vec((0..900u64, prop::sample::select(vec![0.0, 0.1, 0.5, 3.0, 30.0])), 1..200)) {
+            let (mut pacer, mut now) = (Pacer::new(Duration::ZERO), Duration::ZERO);
+            let mut taken: Vec<(Duration, f64)> = Vec::new();
+            for (wait, rate) in steps {
+                now += Duration::from_millis(wait);
+                if pacer.take(rate, now).is_some() {
+                    taken.push((now, rate));
+                }
+            }
+            for from in 0..taken.len() {
+                for to in from..taken.len() {
+                    let fastest = taken[from..=to].iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+                    let span = (taken[to].0 - taken[from].0).as_secs_f64();
+                    let allowed = (span * fastest + 1e-9).floor() + 1.0;
+                    prop_assert!((to - from + 1) as f64 <= allowed, "{} in {span} s at {fastest}", to - from + 1);
+                }
+            }
+        }
+    }
+}

@@ -2,10 +2,14 @@
 //!
 //! Each area has a struct of its own; [`Flags`] joins them. How they are spelled on a command line is the binary's.
 
+pub mod eviction;
+
 use std::time::Duration;
 
 use ironclad_patch::FieldError;
 use serde_json::json;
+
+pub use eviction::EvictionFlags;
 
 use crate::{graceful::Plugins, health::Thresholds, taints::ByCondition};
 
@@ -20,13 +24,17 @@ pub struct Flags {
     pub no_execute_policy: NoExecutePolicy,
     /// What ends eviction tasks: `--evict-plugins`.
     pub evict_plugins: Plugins,
+    /// The eviction queue.
+    pub eviction: EvictionFlags,
 }
 
 impl Flags {
     /// What is wrong with them: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
-        self.health.errors()
+        let mut errors = self.health.errors();
+        errors.extend(self.eviction.errors());
+        errors
     }
 
     /// What is odd about them, for the log.
@@ -34,6 +42,7 @@ impl Flags {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.health.warnings();
         warnings.extend(self.evict_plugins.warnings());
+        warnings.extend(self.eviction.warnings());
         warnings
     }
 }

@@ -4,11 +4,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::{
-    annotations::{DRAINING, TAINT_OWNERS},
+    annotations::DRAINING,
     cluster::Cluster,
     conditions::{self, TRUE, cluster::READY},
     policy::{ClusterTaintPolicy, MatchCondition},
-    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
@@ -17,22 +16,11 @@ use crate::{
     flags::eviction::EvictionFlags,
     now::Now,
     rate::{Counts, State, formula},
+    taints::{Owners, TaintId, evicts, is_faulty},
 };
 
 /// Clusters that leave Ready within this time of each other failed together.
 const MASS_WINDOW: Duration = Duration::from_secs(60);
-
-/// Whether a taint makes workloads leave.
-#[must_use]
-pub fn evicts(effect: &str) -> bool {
-    effect == NO_EXECUTE || effect == PREFER_NO_EXECUTE
-}
-
-/// True if the cluster is faulty: workloads leave it.
-#[must_use]
-pub fn is_faulty(cluster: &Cluster) -> bool {
-    cluster.spec.taints.iter().any(|taint| evicts(&taint.effect))
-}
 
 /// What one cluster adds to the counts of 6.5.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,17 +43,14 @@ impl Standing {
         let drained = meta.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
         let ready = cluster.ready() == Some(TRUE);
         let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
-        let starting_until = cluster.ready().is_none().then(|| created.saturating_add(startup_grace).unwrap_or(created));
+        let starting_until =
+            cluster.ready().is_none().then(|| created.saturating_add(startup_grace).unwrap_or(created));
         Self {
             counts: meta.deletion_timestamp.is_none() && !drained,
             unhealthy: !ready || is_faulty(cluster),
             ready,
             starting_until,
         }
-    }
-
-    fn counts_at(&self, now: Timestamp) -> bool {
-        self.counts && self.starting_until.is_none_or(|until| now >= until)
     }
 }
 
@@ -82,28 +67,13 @@ pub struct Fleet {
 impl Fleet {
     /// Takes one cluster as it is now, `None` if it is gone; returns what it was before.
     pub fn set(&mut self, name: &ClusterName, standing: Option<Standing>) -> Option<Standing> {
-        let before = match standing {
-            Some(standing) => {
-                self.add(name, &standing);
-                let before = self.clusters.insert(name.clone(), standing);
-                if let Some(before) = &before {
-                    self.subtract(name, before);
-                }
-                before
-            }
-            None => {
-                let before = self.clusters.remove(name);
-                if let Some(before) = &before {
-                    self.subtract(name, before);
-                }
-                before
-            }
-        };
-        // The new entry may have been dropped with the old one.
-        if let Some(now) = self.clusters.get(name).filter(|s| s.counts)
-            && let Some(until) = now.starting_until
-        {
-            self.starting.insert(name.clone(), (until, now.unhealthy));
+        let before = self.clusters.remove(name);
+        if let Some(before) = &before {
+            self.subtract(name, before);
+        }
+        if let Some(standing) = standing {
+            self.add(name, &standing);
+            self.clusters.insert(name.clone(), standing);
         }
         before
     }
@@ -237,7 +207,7 @@ impl Guards {
         let window = nanos(MASS_WINDOW);
         self.departures.retain(|_, at| left - *at <= window || *at > left);
         let together = self.departures.values().filter(|at| (left - **at).abs() <= window).count();
-        let hold = flags.hold();
+        let hold = flags.mass_failure_hold;
         if hold.is_zero() || together < half.max(2) {
             return;
         }
@@ -305,12 +275,10 @@ pub fn is_recovering(cluster: &Cluster, policy: impl Fn(&str) -> Option<std::syn
     if cluster.ready() != Some(TRUE) || !is_faulty(cluster) {
         return false;
     }
-    let owners = cluster.metadata.annotations.as_ref().and_then(|all| all.get(TAINT_OWNERS));
-    let owners: BTreeMap<String, Vec<String>> =
-        owners.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    cluster.spec.taints.iter().filter(|taint| evicts(&taint.effect)).all(|taint| {
-        let names = owners.get(&format!("{}:{}", taint.key, taint.effect)).map_or(&[][..], Vec::as_slice);
-        let found: Vec<_> = names.iter().filter_map(|name| policy(name)).collect();
+    let owners = Owners::of(cluster);
+    cluster.spec.taints.iter().filter(|taint| evicts(taint)).all(|taint| {
+        let id = TaintId::of(taint);
+        let found: Vec<_> = owners.policies(&id).filter_map(&policy).collect();
         !found.is_empty() && found.iter().all(|policy| !asserts(policy, cluster))
     })
 }

@@ -2,22 +2,42 @@
 //!
 //! [`health`] turns probes into the status of a Cluster, [`membership`] gives a Cluster its execution space, its
 //! finalizer and its automatic taints, and takes them away when it leaves, [`lease`] finds out whose agent fell silent, and
-//! [`taint_policy`] which taints the ClusterTaintPolicies want. [`depart`] is the one write by which a binding leaves a
-//! cluster, [`graceful`] says when the copy that is left may go. The crate probes nothing itself.
+//! [`taint_policy`] which taints the ClusterTaintPolicies want. [`Evictions`] decides who leaves a faulty cluster, when and
+//! how fast, [`depart`] is the one write by which a binding leaves a cluster, [`graceful`] says when the copy that is left
+//! may go. The crate probes nothing and writes nothing itself.
 
+pub mod bound;
 pub mod depart;
 pub mod deprecated;
+pub mod eviction;
 pub mod flags;
 pub mod graceful;
+pub mod guards;
 pub mod health;
 pub mod lease;
 pub mod membership;
+mod now;
+pub mod precheck;
 pub mod preserved;
 pub mod purge;
+pub mod queue;
+pub mod rate;
 pub mod taint_policy;
 pub mod taints;
+pub mod verdict;
 
+pub use bound::Bound;
+pub use eviction::Evictions;
 pub use flags::Flags;
+pub use now::Now;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_api::cluster::Cluster;
+use ironclad_fleet::ClusterName;
+
+/// All clusters of the fleet.
+pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 
 #[cfg(test)]
 mod testkit;

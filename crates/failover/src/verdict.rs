@@ -120,9 +120,7 @@ impl Verdict {
     pub fn because(&self) -> Reason {
         match self {
             Self::Stays(reason) => reason.clone(),
-            Self::Goes { causes, .. } => {
-                Reason::Affected { taints: causes.taints(), due: causes.due().to_string() }
-            }
+            Self::Goes { causes, .. } => Reason::Affected { taints: causes.taints(), due: causes.due().to_string() },
         }
     }
 }
@@ -145,10 +143,10 @@ pub fn judge(
     });
     let no_execute = if flags.enable_no_execute_taint_eviction { earliest(&mut tolerated) } else { None };
     let prefer_no_execute = wish.opted_in.and_then(|(_, seconds)| {
-        earliest(&mut of_effect(PREFER_NO_EXECUTE).map(|taint| Cause {
-            due: later(added(taint), i64::from(seconds.max(0))),
-            taint: taint::text(taint),
-        }))
+        earliest(
+            &mut of_effect(PREFER_NO_EXECUTE)
+                .map(|taint| Cause { due: later(added(taint), i64::from(seconds.max(0))), taint: taint::text(taint) }),
+        )
     });
     if no_execute.is_none() && prefer_no_execute.is_none() {
         return Verdict::Stays(match (any_no_execute, any_prefer) {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use ironclad_api::policy::PurgeMode;
-use jiff::SignedDuration;
+use ironclad_patch::FieldError;
+use serde_json::json;
+
+use super::in_words;
 
 /// The flags of the eviction queue as they were given; [`EvictionFlags::validate`] says what is wrong with them.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,21 +26,21 @@ pub struct EvictionFlags {
     /// `--pre-scheduling-check`: strict, relaxed or off.
     pub pre_scheduling_check: String,
     /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
-    pub concurrent_binding_eviction_syncs: i32,
+    pub concurrent_binding_eviction_syncs: u32,
     /// `--halt-eviction-on-total-outage`.
     pub halt_eviction_on_total_outage: bool,
     /// `--mass-failure-hold`: how long evictions are held after many clusters failed at once; zero is off.
-    pub mass_failure_hold: SignedDuration,
+    pub mass_failure_hold: Duration,
     /// `--eviction-warm-up`: no evictions for so long after leadership; the monitor grace period if not given.
-    pub eviction_warm_up: Option<SignedDuration>,
+    pub eviction_warm_up: Option<Duration>,
     /// `--max-evictions-per-episode`: zero is no limit.
     pub max_evictions_per_episode: u32,
     /// `--failover-mode`: enforce or observe.
     pub failover_mode: String,
     /// `--rate-limiter-base-delay`: the first wait after a failed write.
-    pub rate_limiter_base_delay: SignedDuration,
+    pub rate_limiter_base_delay: Duration,
     /// `--rate-limiter-max-delay`: the longest wait after failed writes.
-    pub rate_limiter_max_delay: SignedDuration,
+    pub rate_limiter_max_delay: Duration,
 }
 
 impl Default for EvictionFlags {
@@ -52,12 +55,12 @@ impl Default for EvictionFlags {
             pre_scheduling_check: "strict".to_owned(),
             concurrent_binding_eviction_syncs: 5,
             halt_eviction_on_total_outage: true,
-            mass_failure_hold: SignedDuration::from_secs(60),
+            mass_failure_hold: Duration::from_secs(60),
             eviction_warm_up: None,
             max_evictions_per_episode: 0,
             failover_mode: "enforce".to_owned(),
-            rate_limiter_base_delay: SignedDuration::from_millis(5),
-            rate_limiter_max_delay: SignedDuration::from_secs(1000),
+            rate_limiter_base_delay: Duration::from_millis(5),
+            rate_limiter_max_delay: Duration::from_secs(1000),
         }
     }
 }
@@ -88,63 +91,53 @@ pub enum Mode {
 const RATE_MAX: f64 = 1e9;
 
 impl EvictionFlags {
-    /// Everything that is wrong, each as a field error of Kubernetes.
+    /// What is wrong with them: the process must not start.
     #[must_use]
-    pub fn validate(&self) -> Vec<String> {
+    pub fn errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        let mut invalid = |field: &str, value: &dyn std::fmt::Display, text: &str| {
-            errors.push(format!("ClusterFailoverOptions.{field}: Invalid value: {value}: {text}"));
-        };
+        let path = |field: &str| format!("ClusterFailoverOptions.{field}");
         for (field, rate) in [
             ("ResourceEvictionRate", self.resource_eviction_rate),
             ("SecondaryResourceEvictionRate", self.secondary_resource_eviction_rate),
         ] {
             if !rate.is_finite() {
-                invalid(field, &rate, "must be a finite number");
+                // JSON has no such numbers.
+                errors.push(FieldError::invalid(path(field), &json!(rate.to_string()), "must be a finite number"));
             } else if rate < 0.0 {
-                invalid(field, &rate, "must be non-negative");
+                errors.push(FieldError::invalid(path(field), &json!(rate), "must be non-negative"));
             }
         }
         let threshold = self.unhealthy_cluster_threshold;
         if !(0.0..=1.0).contains(&threshold) {
-            invalid("UnhealthyClusterThreshold", &threshold, "must be between 0 and 1");
+            let value = if threshold.is_finite() { json!(threshold) } else { json!(threshold.to_string()) };
+            errors.push(FieldError::invalid(path("UnhealthyClusterThreshold"), &value, "must be between 0 and 1"));
         }
-        if self.large_cluster_num_threshold < 0 {
-            invalid("LargeClusterNumThreshold", &self.large_cluster_num_threshold, "must be non-negative");
+        let large = self.large_cluster_num_threshold;
+        if large < 0 {
+            errors.push(FieldError::invalid(path("LargeClusterNumThreshold"), &json!(large), "must be non-negative"));
         }
         let mode = &self.no_execute_taint_eviction_purge_mode;
         if self.enable_no_execute_taint_eviction && !["Gracefully", "Directly"].contains(&mode.as_str()) {
-            invalid("NoExecuteTaintEvictionPurgeMode", &format!("{mode:?}"), "Invalid mode");
+            errors.push(FieldError::invalid(path("NoExecuteTaintEvictionPurgeMode"), &json!(mode), "Invalid mode"));
         }
-        if self.concurrent_binding_eviction_syncs <= 0 {
-            let syncs = &self.concurrent_binding_eviction_syncs;
-            invalid("ConcurrentBindingEvictionSyncs", syncs, "must be greater than 0");
+        let check = &self.pre_scheduling_check;
+        if !["strict", "relaxed", "off"].contains(&check.as_str()) {
+            let field = path("PreSchedulingCheck");
+            errors.push(FieldError::not_supported(field, &json!(check), &["strict", "relaxed", "off"]));
         }
-        for (field, duration) in [
-            ("MassFailureHold", Some(self.mass_failure_hold)),
-            ("EvictionWarmUp", self.eviction_warm_up),
-            ("RateLimiterBaseDelay", Some(self.rate_limiter_base_delay)),
-            ("RateLimiterMaxDelay", Some(self.rate_limiter_max_delay)),
-        ] {
-            if let Some(duration) = duration.filter(|d| d.is_negative()) {
-                invalid(field, &format!("{duration:#}"), "must be non-negative");
-            }
+        let mode = &self.failover_mode;
+        if !["enforce", "observe"].contains(&mode.as_str()) {
+            errors.push(FieldError::not_supported(path("FailoverMode"), &json!(mode), &["enforce", "observe"]));
+        }
+        if self.concurrent_binding_eviction_syncs == 0 {
+            let field = path("ConcurrentBindingEvictionSyncs");
+            errors.push(FieldError::invalid(field, &json!(0), "must be greater than 0"));
         }
         if self.rate_limiter_base_delay > self.rate_limiter_max_delay {
-            let base = format!("{:#}", self.rate_limiter_base_delay);
-            invalid("RateLimiterBaseDelay", &base, "must be less than or equal to RateLimiterMaxDelay");
+            let base = json!(in_words(self.rate_limiter_base_delay));
+            let text = "must be less than or equal to RateLimiterMaxDelay";
+            errors.push(FieldError::invalid(path("RateLimiterBaseDelay"), &base, text));
         }
-        let mut supported = |field: &str, value: &str, values: &[&str]| {
-            if !values.contains(&value) {
-                let values: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
-                let values = values.join(", ");
-                errors.push(format!(
-                    "ClusterFailoverOptions.{field}: Unsupported value: {value:?}: supported values: {values}"
-                ));
-            }
-        };
-        supported("PreSchedulingCheck", &self.pre_scheduling_check, &["strict", "relaxed", "off"]);
-        supported("FailoverMode", &self.failover_mode, &["enforce", "observe"]);
         errors
     }
 
@@ -190,21 +183,14 @@ impl EvictionFlags {
     /// How long nothing is evicted after leadership, given `--cluster-monitor-grace-period`.
     #[must_use]
     pub fn warm_up(&self, monitor_grace_period: Duration) -> Duration {
-        self.eviction_warm_up.map_or(monitor_grace_period, |d| Duration::try_from(d).unwrap_or(Duration::ZERO))
-    }
-
-    /// How long evictions are held after a mass failure; zero is off.
-    #[must_use]
-    pub fn hold(&self) -> Duration {
-        Duration::try_from(self.mass_failure_hold).unwrap_or(Duration::ZERO)
+        self.eviction_warm_up.unwrap_or(monitor_grace_period)
     }
 
     /// How long a failed write waits: it doubles with each failure, from the base delay to the greatest (6.7 step 9).
     #[must_use]
     pub fn backoff(&self, attempts: u32) -> Duration {
-        let of = |duration: SignedDuration| Duration::try_from(duration).unwrap_or(Duration::ZERO);
-        let base = of(self.rate_limiter_base_delay).max(Duration::from_millis(1));
-        base.saturating_mul(1u32.checked_shl(attempts.min(31)).unwrap_or(u32::MAX)).min(of(self.rate_limiter_max_delay))
+        let base = self.rate_limiter_base_delay.max(Duration::from_millis(1));
+        base.saturating_mul(1 << attempts.min(31)).min(self.rate_limiter_max_delay)
     }
 
     /// The primary rate per second, never more than is told apart.
@@ -224,11 +210,14 @@ impl EvictionFlags {
 mod tests {
     use super::*;
 
+    fn errors(flags: &EvictionFlags) -> Vec<String> {
+        flags.errors().iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn defaults_are_valid() {
         let flags = EvictionFlags::default();
-        assert_eq!(flags.validate(), Vec::<String>::new());
-        assert_eq!(flags.warnings(), Vec::<String>::new());
+        assert_eq!((errors(&flags), flags.warnings()), (vec![], vec![]));
         assert_eq!((flags.primary(), flags.secondary()), (0.5, 0.1));
         assert_eq!(flags.warm_up(Duration::from_secs(40)), Duration::from_secs(40));
     }
@@ -236,37 +225,99 @@ mod tests {
     #[test]
     fn what_is_refused_and_how() {
         type Change = fn(&mut EvictionFlags);
-        let rows: [(&str, Change, &str); 18] = [
-            ("negative", |f| f.resource_eviction_rate = -1.0, "ResourceEvictionRate: Invalid value: -1: must be non-negative"),
-            ("not a number", |f| f.resource_eviction_rate = f64::NAN, "ResourceEvictionRate: Invalid value: NaN: must be a finite number"),
-            ("infinite", |f| f.resource_eviction_rate = f64::INFINITY, "ResourceEvictionRate: Invalid value: inf: must be a finite number"),
-            ("negative secondary", |f| f.secondary_resource_eviction_rate = -0.1, "SecondaryResourceEvictionRate: Invalid value: -0.1: must be non-negative"),
-            ("infinite secondary", |f| f.secondary_resource_eviction_rate = f64::NEG_INFINITY, "SecondaryResourceEvictionRate: Invalid value: -inf: must be a finite number"),
-            ("threshold below", |f| f.unhealthy_cluster_threshold = -0.01, "UnhealthyClusterThreshold: Invalid value: -0.01: must be between 0 and 1"),
-            ("threshold above", |f| f.unhealthy_cluster_threshold = 1.01, "UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1"),
-            ("threshold no number", |f| f.unhealthy_cluster_threshold = f64::NAN, "UnhealthyClusterThreshold: Invalid value: NaN: must be between 0 and 1"),
-            ("large", |f| f.large_cluster_num_threshold = -1, "LargeClusterNumThreshold: Invalid value: -1: must be non-negative"),
-            ("mode", |f| f.no_execute_taint_eviction_purge_mode = "Never".into(), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode"),
-            ("old mode", |f| f.no_execute_taint_eviction_purge_mode = "Graciously".into(), "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode"),
-            ("check", |f| f.pre_scheduling_check = "loose".into(), "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\""),
-            ("failover mode", |f| f.failover_mode = "dry".into(), "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\""),
-            ("workers", |f| f.concurrent_binding_eviction_syncs = 0, "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0"),
-            ("hold", |f| f.mass_failure_hold = SignedDuration::from_secs(-1), "MassFailureHold: Invalid value: -1s: must be non-negative"),
-            ("warm-up", |f| f.eviction_warm_up = Some(SignedDuration::from_secs(-2)), "EvictionWarmUp: Invalid value: -2s: must be non-negative"),
-            ("base delay", |f| f.rate_limiter_base_delay = SignedDuration::from_secs(-3), "RateLimiterBaseDelay: Invalid value: -3s: must be non-negative"),
-            ("base above max", |f| f.rate_limiter_base_delay = SignedDuration::from_secs(2000), "RateLimiterBaseDelay: Invalid value: 33m 20s: must be less than or equal to RateLimiterMaxDelay"),
+        let rows: [(&str, Change, &str); 16] = [
+            (
+                "negative",
+                |f| f.resource_eviction_rate = -1.0,
+                "ResourceEvictionRate: Invalid value: -1.0: must be non-negative",
+            ),
+            (
+                "not a number",
+                |f| f.resource_eviction_rate = f64::NAN,
+                "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
+            ),
+            (
+                "infinite",
+                |f| f.resource_eviction_rate = f64::INFINITY,
+                "ResourceEvictionRate: Invalid value: \"inf\": must be a finite number",
+            ),
+            (
+                "negative secondary",
+                |f| f.secondary_resource_eviction_rate = -0.1,
+                "SecondaryResourceEvictionRate: Invalid value: -0.1: must be non-negative",
+            ),
+            (
+                "infinite secondary",
+                |f| f.secondary_resource_eviction_rate = f64::NEG_INFINITY,
+                "SecondaryResourceEvictionRate: Invalid value: \"-inf\": must be a finite number",
+            ),
+            (
+                "threshold below",
+                |f| f.unhealthy_cluster_threshold = -0.01,
+                "UnhealthyClusterThreshold: Invalid value: -0.01: must be between 0 and 1",
+            ),
+            (
+                "threshold above",
+                |f| f.unhealthy_cluster_threshold = 1.01,
+                "UnhealthyClusterThreshold: Invalid value: 1.01: must be between 0 and 1",
+            ),
+            (
+                "threshold no number",
+                |f| f.unhealthy_cluster_threshold = f64::NAN,
+                "UnhealthyClusterThreshold: Invalid value: \"NaN\": must be between 0 and 1",
+            ),
+            (
+                "large",
+                |f| f.large_cluster_num_threshold = -1,
+                "LargeClusterNumThreshold: Invalid value: -1: must be non-negative",
+            ),
+            (
+                "mode",
+                |f| f.no_execute_taint_eviction_purge_mode = "Never".into(),
+                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Never\": Invalid mode",
+            ),
+            (
+                "old mode",
+                |f| f.no_execute_taint_eviction_purge_mode = "Graciously".into(),
+                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"Graciously\": Invalid mode",
+            ),
+            (
+                "no mode",
+                |f| f.no_execute_taint_eviction_purge_mode = String::new(),
+                "NoExecuteTaintEvictionPurgeMode: Invalid value: \"\": Invalid mode",
+            ),
+            (
+                "check",
+                |f| f.pre_scheduling_check = "loose".into(),
+                "PreSchedulingCheck: Unsupported value: \"loose\": supported values: \"strict\", \"relaxed\", \"off\"",
+            ),
+            (
+                "failover mode",
+                |f| f.failover_mode = "dry".into(),
+                "FailoverMode: Unsupported value: \"dry\": supported values: \"enforce\", \"observe\"",
+            ),
+            (
+                "workers",
+                |f| f.concurrent_binding_eviction_syncs = 0,
+                "ConcurrentBindingEvictionSyncs: Invalid value: 0: must be greater than 0",
+            ),
+            (
+                "base above max",
+                |f| f.rate_limiter_base_delay = Duration::from_secs(2000),
+                "RateLimiterBaseDelay: Invalid value: \"33m20s\": must be less than or equal to RateLimiterMaxDelay",
+            ),
         ];
         for (name, change, want) in rows {
             let mut flags = EvictionFlags::default();
             change(&mut flags);
-            assert_eq!(flags.validate(), [format!("ClusterFailoverOptions.{want}")], "{name}");
+            assert_eq!(errors(&flags), [format!("ClusterFailoverOptions.{want}")], "{name}");
         }
     }
 
     #[test]
     fn what_is_allowed_at_the_edges() {
         let zero = EvictionFlags { resource_eviction_rate: 0.0, ..EvictionFlags::default() };
-        assert!(zero.validate().is_empty(), "a rate of zero pauses everything");
+        assert!(errors(&zero).is_empty(), "a rate of zero pauses everything");
         assert_eq!(zero.secondary(), 0.0, "the secondary rate is clamped with it");
         assert_eq!(zero.warnings().len(), 1);
         let off = EvictionFlags {
@@ -274,17 +325,17 @@ mod tests {
             no_execute_taint_eviction_purge_mode: "anything".into(),
             ..EvictionFlags::default()
         };
-        assert!(off.validate().is_empty(), "the mode is looked at only where it is used");
+        assert!(errors(&off).is_empty(), "the mode is looked at only where it is used");
         for threshold in [0.0, 1.0] {
             let flags = EvictionFlags { unhealthy_cluster_threshold: threshold, ..EvictionFlags::default() };
-            assert!(flags.validate().is_empty(), "{threshold}");
+            assert!(errors(&flags).is_empty(), "{threshold}");
         }
     }
 
     #[test]
     fn waits_after_failures_double_up_to_a_bound() {
         let flags = EvictionFlags::default();
-        let waits: Vec<u64> = [0, 1, 2, 17, 18, 40, u32::MAX].iter().map(|n| flags.backoff(*n).as_millis() as u64).collect();
+        let waits: Vec<u128> = [0, 1, 2, 17, 18, 40, u32::MAX].iter().map(|n| flags.backoff(*n).as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 655_360, 1_000_000, 1_000_000, 1_000_000]);
     }
 }

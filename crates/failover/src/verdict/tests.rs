@@ -61,7 +61,13 @@ fn the_table_of_3_5() {
         ("T1", vec![], vec![], fc(0), None),
         ("T2", vec![taint("k", NO_SCHEDULE, T0)], vec![], fc(0), None),
         ("T3", vec![no("k", T0)], vec![], None, Some(T0)),
-        ("T4 the 100 is not applied", vec![no("k", T0)], vec![], opted_in(Some(PurgeMode::Directly), Some(100)), Some(T0)),
+        (
+            "T4 the 100 is not applied",
+            vec![no("k", T0)],
+            vec![],
+            opted_in(Some(PurgeMode::Directly), Some(100)),
+            Some(T0),
+        ),
         ("T5", vec![no("k", T0)], vec![tol("k", None)], None, None),
         ("T5 with failover", vec![no("k", T0)], vec![tol("k", None)], fc(0), None),
         ("T6", vec![no("k", T0)], vec![tol("k", Some(60))], None, Some(T0 + 60)),
@@ -69,7 +75,13 @@ fn the_table_of_3_5() {
         ("T7 negative", vec![no("k", T0)], vec![tol("k", Some(-5))], None, Some(T0)),
         ("T8", vec![no("k1", T0), no("k2", T0)], vec![tol("k1", None)], None, Some(T0)),
         ("T9", vec![no("k1", T0), no("k2", T0)], vec![tol("k1", Some(60)), tol("k2", None)], None, Some(T0 + 60)),
-        ("T10", vec![no("k1", T0), no("k2", T0 + 50)], vec![tol("k1", Some(100)), tol("k2", Some(20))], None, Some(T0 + 70)),
+        (
+            "T10",
+            vec![no("k1", T0), no("k2", T0 + 50)],
+            vec![tol("k1", Some(100)), tol("k2", Some(20))],
+            None,
+            Some(T0 + 70),
+        ),
         ("T11", vec![prefer("k", T0)], vec![], None, None),
         ("T11 with a toleration", vec![prefer("k", T0)], vec![tol("k", Some(1))], None, None),
         ("T12 tolerations are ignored", vec![prefer("k", T0)], vec![tol("k", None)], fc(100), Some(T0 + 100)),
@@ -79,9 +91,27 @@ fn the_table_of_3_5() {
         ("T16", vec![prefer("p", T0), no("n", T0 + 10)], vec![tol("n", None)], fc(300), Some(T0 + 300)),
         ("T17", vec![prefer("p", T0), no("n", T0 + 10)], vec![tol("n", None)], None, None),
         ("T18", vec![prefer("p", T0), prefer("q", T0 + 100)], vec![], fc(60), Some(T0 + 60)),
-        ("T20 the clock starts from the new timeAdded", vec![no("k", T0 + 500)], vec![tol("k", Some(60))], None, Some(T0 + 560)),
-        ("an unlimited toleration beats a finite one, whatever the order", vec![no("k", T0)], vec![tol("k", Some(5)), tol("k", None)], None, None),
-        ("of two finite ones the longer counts", vec![no("k", T0)], vec![tol("k", Some(50)), tol("k", Some(9))], None, Some(T0 + 50)),
+        (
+            "T20 the clock starts from the new timeAdded",
+            vec![no("k", T0 + 500)],
+            vec![tol("k", Some(60))],
+            None,
+            Some(T0 + 560),
+        ),
+        (
+            "an unlimited toleration beats a finite one, whatever the order",
+            vec![no("k", T0)],
+            vec![tol("k", Some(5)), tol("k", None)],
+            None,
+            None,
+        ),
+        (
+            "of two finite ones the longer counts",
+            vec![no("k", T0)],
+            vec![tol("k", Some(50)), tol("k", Some(9))],
+            None,
+            Some(T0 + 50),
+        ),
     ] {
         assert_eq!(due(&taints, &tolerations, failover), want, "{name}");
     }
@@ -100,13 +130,55 @@ fn which_purge_mode_and_reason() {
     for (name, taints, failover, flags, mode, reason) in [
         ("B20", vec![no.clone()], None, flag("Gracefully"), Gracefully, "TaintUntolerated"),
         ("B21", vec![no.clone()], None, flag("Directly"), Directly, "TaintUntolerated"),
-        ("B22: the binding's mode beats the flag", vec![no.clone()], opted_in(Some(Directly), Some(100)), flag("Gracefully"), Directly, "TaintUntolerated"),
-        ("and the other way round", vec![no.clone()], opted_in(Some(Gracefully), None), flag("Directly"), Gracefully, "TaintUntolerated"),
-        ("an empty mode is Gracefully", vec![no.clone()], opted_in(None, None), flag("Directly"), Gracefully, "TaintUntolerated"),
+        (
+            "B22: the binding's mode beats the flag",
+            vec![no.clone()],
+            opted_in(Some(Directly), Some(100)),
+            flag("Gracefully"),
+            Directly,
+            "TaintUntolerated",
+        ),
+        (
+            "and the other way round",
+            vec![no.clone()],
+            opted_in(Some(Gracefully), None),
+            flag("Directly"),
+            Gracefully,
+            "TaintUntolerated",
+        ),
+        (
+            "an empty mode is Gracefully",
+            vec![no.clone()],
+            opted_in(None, None),
+            flag("Directly"),
+            Gracefully,
+            "TaintUntolerated",
+        ),
         ("B15", vec![prefer.clone()], opted_in(None, None), flag("Directly"), Gracefully, "TaintPreferNoExecute"),
-        ("B16", vec![prefer.clone()], opted_in(Some(Directly), Some(100)), flag("Gracefully"), Directly, "TaintPreferNoExecute"),
-        ("both, NoExecute first", vec![prefer.clone(), no.clone()], opted_in(None, Some(300)), flag("Gracefully"), Gracefully, "TaintUntolerated"),
-        ("both, PreferNoExecute first", vec![prefer.clone(), no.clone()], opted_in(None, Some(0)), flag("Gracefully"), Gracefully, "TaintPreferNoExecute"),
+        (
+            "B16",
+            vec![prefer.clone()],
+            opted_in(Some(Directly), Some(100)),
+            flag("Gracefully"),
+            Directly,
+            "TaintPreferNoExecute",
+        ),
+        (
+            "both, NoExecute first",
+            vec![prefer.clone(), no.clone()],
+            opted_in(None, Some(300)),
+            flag("Gracefully"),
+            Gracefully,
+            "TaintUntolerated",
+        ),
+        (
+            "both, PreferNoExecute first",
+            vec![prefer.clone(), no.clone()],
+            opted_in(None, Some(0)),
+            flag("Gracefully"),
+            Gracefully,
+            "TaintPreferNoExecute",
+        ),
     ] {
         let wish = Wish::of(&binding(&[], failover)).unwrap();
         let Verdict::Goes { causes, purge_mode } = judge(&wish, &taints, |_| at(0), &flags) else { panic!("{name}") };
@@ -120,7 +192,9 @@ fn the_flag_switches_off_no_execute_alone() {
     let taints = [taint("n", NO_EXECUTE, 0), taint("p", PREFER_NO_EXECUTE, 5)];
     let judged = |failover| judge(&Wish::of(&binding(&[], failover)).unwrap(), &taints, |_| at(0), &off);
     assert_eq!(judged(None), Verdict::Stays(Reason::NoExecuteOff));
-    let Verdict::Goes { causes, .. } = judged(opted_in(None, Some(0))) else { panic!("B27: PreferNoExecute still evicts") };
+    let Verdict::Goes { causes, .. } = judged(opted_in(None, Some(0))) else {
+        panic!("B27: PreferNoExecute still evicts")
+    };
     assert_eq!((causes.taints(), causes.due()), (vec!["p:PreferNoExecute".to_owned()], at(5)));
 }
 

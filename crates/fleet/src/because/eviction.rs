@@ -132,7 +132,9 @@ impl fmt::Display for Reason {
             Self::NotOptedIn => {
                 f.write_str("the cluster has only PreferNoExecute taints and the binding has no failover.cluster")
             }
-            Self::NoExecuteOff => f.write_str("NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false"),
+            Self::NoExecuteOff => {
+                f.write_str("NoExecute taints evict nothing: --enable-no-execute-taint-eviction=false")
+            }
             Self::Affected { taints, due } => write!(f, "to be evicted at {due} because of {}", taints.join(", ")),
             Self::PlacementUnreadable { error } => write!(f, "the applied placement can't be read: {error}"),
             Self::Evict { from, taints } => write!(f, "evicted from cluster {from} because of {}", taints.join(", ")),

@@ -1,0 +1,387 @@
+//! Evictions by taints, whole: which clusters are faulty, who leaves them and when, in which order and how fast
+//! (failover.md 3, 6). One plain value that is told what changed and asked what to do; the reconciler drives it with
+//! caches and a clock, `ironclad plan` with a world and virtual time.
+//!
+//! A driver does this:
+//!
+//! 1. [`Evictions::cluster`] for every cluster, and again whenever one changes. If it returns true, [`Evictions::evaluate`]
+//!    with the bindings on that cluster.
+//! 2. [`Evictions::binding`] whenever a binding changes.
+//! 3. [`Evictions::next`] in a loop; write what it returns and report with [`Evictions::done`]; or wait until it says.
+
+mod episode;
+mod history;
+mod notice;
+mod process;
+mod rows;
+mod task;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ironclad_api::{cluster::Cluster, conditions::TRUE, events, work::ObjectReference};
+use ironclad_fleet::{BindingKey, ClusterName, Event, because::eviction::Reason};
+
+pub use self::{
+    episode::Episode,
+    history::{HISTORY_MAX, recorded},
+    notice::Notice,
+    process::{Eviction, Next, Outcome},
+    rows::{Row, Waiting},
+    task::{message, task},
+};
+use crate::{
+    Bound, Clusters, Flags, Now,
+    guards::{self, Allowed, Fleet, Guards, Held, Standing},
+    queue::{Abandoned, Hold, Key, Queue, Wanted},
+    rate::{Pacer, State},
+    taints::is_faulty,
+    verdict::Verdict,
+};
+
+/// Everything that the leader remembers of evictions by taints.
+#[derive(Debug)]
+pub struct Evictions {
+    flags: Flags,
+    fleet: Fleet,
+    guards: Guards,
+    pacer: Pacer,
+    held: Held,
+    episodes: BTreeMap<ClusterName, Episode>,
+    queue: Queue,
+    notices: notice::Notices,
+    events: Vec<Event>,
+    /// The state that was told last, for events on its change.
+    told: State,
+    /// Writes under way.
+    working: usize,
+}
+
+/// Events that nobody reads are not kept beyond this.
+const EVENTS_MAX: usize = 4096;
+
+impl Evictions {
+    /// Of a leader that starts now: nothing is evicted before the warm-up is over, and the first eviction keeps the
+    /// distance that one at the start would ask for.
+    #[must_use]
+    pub fn new(flags: Flags, now: Now) -> Self {
+        let warm_up = flags.eviction.warm_up(flags.health.monitor_grace_period);
+        Self {
+            fleet: Fleet::default(),
+            guards: Guards::new(now, warm_up),
+            pacer: Pacer::new(now.mono),
+            held: Held::No,
+            episodes: BTreeMap::new(),
+            queue: Queue::default(),
+            notices: notice::Notices::default(),
+            events: Vec::new(),
+            told: State::Normal,
+            working: 0,
+            flags,
+        }
+    }
+
+    /// The flags it runs by.
+    #[must_use]
+    pub fn flags(&self) -> &Flags {
+        &self.flags
+    }
+
+    /// Holds all evictions, or lets them go on: a person paused them, or the caches are not complete.
+    pub fn hold(&mut self, held: Held) {
+        self.held = held;
+    }
+
+    /// A cluster as it is now, `None` if it is gone. `recovering` is [`guards::is_recovering`]. Returns true if the
+    /// bindings on it are to be evaluated: it became faulty, or its taints changed.
+    pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {
+        let standing = cluster.map(|c| Standing::of(c, self.flags.health.startup_grace_period));
+        let before = self.fleet.get(name).cloned();
+        self.fleet.set(name, standing.clone());
+        self.watch_departure(name, cluster, before.as_ref(), standing.as_ref(), now);
+        if cluster.is_some_and(|cluster| self.notices.shape_changed(name, notice::shape(cluster)))
+            || opens_room(before.as_ref(), standing.as_ref())
+        {
+            self.queue.look_again_at_parked();
+        }
+        let Some(cluster) = cluster else {
+            self.end(name, Abandoned::Deleted, now);
+            self.queue.tally_mut().forget(name);
+            return false;
+        };
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        if self.episodes.get(name).is_some_and(|episode| *episode.cluster_uid != *uid) {
+            self.end(name, Abandoned::Deleted, now);
+        }
+        if !is_faulty(cluster) {
+            self.end(name, Abandoned::Recovered, now);
+            return false;
+        }
+        let changed = match self.episodes.get_mut(name) {
+            Some(episode) => episode.taints_are(cluster, now),
+            None => {
+                let episode = Episode::new(name, cluster, now);
+                let message = format!("failover episode {} began: {}", episode.id, episode.taints_text());
+                self.tell(Event::normal(cluster_reference(cluster), events::FAILOVER_EPISODE_STARTED, message));
+                self.episodes.insert(name.clone(), episode);
+                self.queue.tally_mut().episode(name);
+                true
+            }
+        };
+        self.hold_lane(name, recovering);
+        changed
+    }
+
+    fn hold_lane(&mut self, name: &ClusterName, recovering: Recovering) {
+        let Some(episode) = self.episodes.get_mut(name) else { return };
+        episode.recovering = recovering == Recovering::Yes;
+        let max = self.flags.eviction.max_evictions_per_episode;
+        let held = episode.recovering || episode.is_exhausted(max);
+        self.queue.hold(name, if held { Hold::Held } else { Hold::Free });
+    }
+
+    /// For the guard against mass failures: who left Ready, and when.
+    fn watch_departure(
+        &mut self,
+        name: &ClusterName,
+        cluster: Option<&Cluster>,
+        before: Option<&Standing>,
+        after: Option<&Standing>,
+        now: Now,
+    ) {
+        let well = |standing: &Standing| standing.ready;
+        match (before, after, cluster) {
+            (_, Some(after), _) if well(after) || !after.counts => self.guards.returned(name),
+            (_, None, _) => self.guards.returned(name),
+            (before, Some(_), Some(cluster)) if before.is_none_or(well) && cluster.ready().is_some() => {
+                // One that is found not ready at the start left when its condition says so.
+                let first = before.is_none();
+                let since = guards::ready_since(cluster).filter(|_| first).unwrap_or(now.wall);
+                let half = self.fleet.counts(now.wall).total.div_ceil(2);
+                self.guards.departed(name, since, half, &self.flags.eviction, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the episode of a cluster: everything that waits to leave it is dropped at once.
+    fn end(&mut self, name: &ClusterName, why: Abandoned, now: Now) {
+        self.queue.hold(name, Hold::Free);
+        let dropped = self.queue.drop_cluster(name, why);
+        for (binding, _) in &dropped {
+            self.notices.abandoned(binding, why, now.mono);
+        }
+        let Some(episode) = self.episodes.remove(name) else { return };
+        let about = episode.about.clone();
+        let evicted = self.queue.tally().cluster(name).map_or(0, |tally| tally.episode_evicted);
+        let message = format!(
+            "failover episode {} ended: {evicted} bindings evicted, {} evictions abandoned, it lasted {}",
+            episode.id,
+            dropped.len(),
+            rows::in_words(now.mono.saturating_sub(episode.began)),
+        );
+        self.tell(Event::normal(about, events::FAILOVER_EPISODE_ENDED, message));
+        self.queue.tally_mut().episode(name);
+    }
+
+    /// The bindings on faulty clusters, each with the cluster that it is on. Those that are found in one call line up in
+    /// the order of their times, then of their age, kind and name (6.3).
+    pub fn evaluate(&mut self, found: impl IntoIterator<Item = (ClusterName, Bound)>, now: Now) {
+        let mut wanted: Vec<(jiff::Timestamp, jiff::Timestamp, bool, Key, Wanted)> = Vec::new();
+        for (cluster, binding) in found {
+            let key = Key { cluster, binding: binding.key() };
+            if let Some(one) = self.judge(&key, &binding, now) {
+                let created = binding.metadata().creation_timestamp.as_ref().map_or(now.wall, |t| t.0);
+                let due = one.causes.due().max(jiff::Timestamp::UNIX_EPOCH);
+                wanted.push((due, created, key.binding.namespace.is_empty(), key, one));
+            }
+        }
+        wanted.sort_by(|a, b| {
+            (a.0, a.1, a.2, &a.3.binding, &a.3.cluster).cmp(&(b.0, b.1, b.2, &b.3.binding, &b.3.cluster))
+        });
+        for (_, _, _, key, one) in wanted {
+            if self.queue.want(&key, one, now) {
+                self.notices.changed(&key.binding, now.mono);
+            }
+        }
+    }
+
+    /// A binding as it is now, `None` if it is gone: elements for the faulty clusters that it is on, and none for others.
+    pub fn binding(&mut self, key: &BindingKey, binding: Option<&Bound>, now: Now) {
+        let Some(binding) = binding.filter(|b| b.metadata().deletion_timestamp.is_none()) else {
+            let lanes: Vec<_> = self.queue.of_binding(key).cloned().collect();
+            for cluster in lanes {
+                self.queue.remove(&Key { cluster, binding: key.clone() }, Abandoned::Obsolete);
+            }
+            for episode in self.episodes.values_mut() {
+                episode.forget(key);
+            }
+            self.notices.gone(key);
+            return;
+        };
+        let gone: Vec<_> =
+            self.queue.of_binding(key).filter(|cluster| binding.spec().target(&cluster.0).is_none()).cloned().collect();
+        for cluster in gone {
+            let key = Key { cluster, binding: key.clone() };
+            let working = self.queue.get(&key).is_some_and(|e| matches!(e.place, crate::queue::Place::Working { .. }));
+            // The echo of our own write comes before its answer; the answer settles the element.
+            if !working {
+                self.queue.remove(&key, Abandoned::Obsolete);
+                self.notices.abandoned(&key.binding, Abandoned::Obsolete, now.mono);
+            }
+        }
+        self.notices.seen(key, binding, self.queue.of_binding(key).next().is_some(), now.mono);
+        let faulty: Vec<ClusterName> = binding
+            .spec()
+            .clusters
+            .iter()
+            .map(|target| ClusterName::from(target.name.as_str()))
+            .filter(|cluster| self.episodes.contains_key(cluster))
+            .collect();
+        if !faulty.is_empty() {
+            self.evaluate(faulty.into_iter().map(|cluster| (cluster, binding.clone())), now);
+        }
+    }
+
+    /// The verdict on one binding and cluster: what to put into the queue. What is not affected any more is taken out.
+    fn judge(&mut self, key: &Key, binding: &Bound, now: Now) -> Option<Wanted> {
+        let episode = self.episodes.get_mut(&key.cluster)?;
+        if binding.metadata().deletion_timestamp.is_some() || binding.spec().target(&key.cluster.0).is_none() {
+            return None;
+        }
+        if let Err(reason) = episode.freeze(&key.binding, binding) {
+            let message = reason.to_string();
+            self.tell(Event::warning(binding.reference(), events::PLACEMENT_UNREADABLE, message));
+            return None;
+        }
+        match episode.verdict(&key.binding, binding, &self.flags.eviction).ok()? {
+            Verdict::Goes { .. } if episode.was_observed(&key.binding, binding.uid()) => None,
+            Verdict::Goes { causes, purge_mode } => Some(Wanted {
+                binding_uid: binding.uid().into(),
+                cluster_uid: episode.cluster_uid.clone(),
+                resource: Arc::new(binding.spec().resource.clone()),
+                causes,
+                purge_mode,
+            }),
+            Verdict::Stays(_) => {
+                if self.queue.remove(key, Abandoned::Recovered).is_some() {
+                    self.notices.abandoned(&key.binding, Abandoned::Recovered, now.mono);
+                }
+                None
+            }
+        }
+    }
+
+    /// What a faulty cluster means for a binding, with the wish of this episode; `None` if the cluster is not faulty.
+    #[must_use]
+    pub fn verdict(&self, cluster: &ClusterName, binding: &Bound) -> Option<Result<Verdict, Reason>> {
+        Some(self.episodes.get(cluster)?.verdict(&binding.key(), binding, &self.flags.eviction))
+    }
+
+    /// The rate in force, and why.
+    #[must_use]
+    pub fn allowed(&self, now: Now) -> Allowed {
+        self.guards.allowed(self.fleet.counts(now.wall), self.held, &self.flags.eviction, now)
+    }
+
+    /// When the next eviction may start at the rate in force; `None` is never.
+    #[must_use]
+    pub fn next_allowed(&self, now: Now) -> Option<Duration> {
+        self.pacer.next_allowed(self.allowed(now).rate)
+    }
+
+    /// The faulty clusters.
+    #[must_use]
+    pub fn episodes(&self) -> &BTreeMap<ClusterName, Episode> {
+        &self.episodes
+    }
+
+    /// What waits.
+    #[must_use]
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The waits that ended since the last call, for histograms.
+    pub fn take_waited(&mut self) -> Vec<crate::queue::Waited> {
+        self.queue.tally_mut().take_waited()
+    }
+
+    /// What has to be told since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push(event);
+        }
+    }
+
+    /// Tells of a rate that was stopped, or goes on, on every faulty cluster.
+    fn tell_state(&mut self, allowed: &Allowed) {
+        let stopped = |state: State| matches!(state, State::Halted | State::Held);
+        if stopped(allowed.state) == stopped(self.told) || self.episodes.is_empty() {
+            if self.episodes.is_empty() {
+                self.told = State::Normal;
+            }
+            return;
+        }
+        self.told = allowed.state;
+        let abouts: Vec<_> = self.episodes.values().map(|episode| episode.about.clone()).collect();
+        for about in abouts {
+            let event = if stopped(allowed.state) {
+                let (unhealthy, total) = (allowed.counts.unhealthy, allowed.counts.total);
+                let state = allowed.state.as_str();
+                let why = allowed.why;
+                let message = format!("evictions are {state}: {why} ({unhealthy} of {total} clusters are unhealthy)");
+                Event::warning(about, events::EVICTION_PAUSED, message)
+            } else {
+                let message = format!("evictions go on at {} per second", allowed.rate);
+                Event::normal(about, events::EVICTION_RESUMED, message)
+            };
+            self.tell(event);
+        }
+    }
+}
+
+/// Whether a faulty cluster is ready again and its taints wait only to be removed: its elements are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovering {
+    /// It is.
+    Yes,
+    /// It is not, or its taints are a person's.
+    No,
+}
+
+impl From<bool> for Recovering {
+    fn from(recovering: bool) -> Self {
+        if recovering { Self::Yes } else { Self::No }
+    }
+}
+
+/// Whether a cluster became able to take workloads: it joined, or became healthy.
+fn opens_room(before: Option<&Standing>, after: Option<&Standing>) -> bool {
+    let well = |standing: &Standing| standing.ready && !standing.unhealthy;
+    after.is_some_and(well) && !before.is_some_and(well)
+}
+
+/// How events name a cluster.
+fn cluster_reference(cluster: &Cluster) -> ObjectReference {
+    ObjectReference {
+        api_version: "cluster.karmada.io/v1alpha1".to_owned(),
+        kind: "Cluster".to_owned(),
+        namespace: String::new(),
+        name: cluster.metadata.name.clone().unwrap_or_default(),
+        uid: cluster.metadata.uid.clone().unwrap_or_default(),
+        resource_version: String::new(),
+    }
+}
+
+/// True if the cluster is ready; for drivers that only look at the world.
+#[must_use]
+pub fn is_ready(clusters: &Clusters, name: &ClusterName) -> bool {
+    clusters.get(name).is_some_and(|cluster| cluster.ready() == Some(TRUE))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! What bindings show of the queue: condition `EvictionPending` and the events of coming and leaving (failover.md 6.7
+//! step 11, 14.4). Written late and little: at most once in a while per binding, and a few per second for all, so that a
+//! fault of thousands of bindings does not become a flood of writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_api::{
+    Condition, StringMap, Time,
+    cluster::Cluster,
+    conditions::{self, TRUE, binding::EVICTION_PENDING},
+    events,
+    reasons::binding::{DELAYED, PARKED, QUEUED},
+};
+use ironclad_fleet::{BindingKey, ClusterName, Event};
+
+use super::Evictions;
+use crate::{
+    Bound, Now,
+    queue::{Abandoned, Key, Place},
+};
+
+/// A binding's condition changes no oftener than this.
+const PER_BINDING: Duration = Duration::from_secs(30);
+/// From one binding's notice to the next one's.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// What one binding is to show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    /// Which one.
+    pub binding: BindingKey,
+    /// Condition `EvictionPending` as it is to stand; `None`: it is to go.
+    pub condition: Option<Condition>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    due: BTreeSet<(Duration, BindingKey)>,
+    shown: BTreeMap<BindingKey, Shown>,
+    next: Duration,
+    shapes: BTreeMap<ClusterName, Shape>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    due: Option<Duration>,
+    at: Option<Duration>,
+    /// Reason and message of what stands; `None`: nothing does.
+    text: Option<(String, String)>,
+    abandoned: Option<Abandoned>,
+}
+
+/// What decides whether a cluster that is well takes a workload.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Shape {
+    labels: StringMap,
+    place: (String, String, Vec<String>),
+    taints: Vec<(String, String)>,
+    apis: usize,
+}
+
+/// The shape of a cluster as it is.
+pub(super) fn shape(cluster: &Cluster) -> Shape {
+    let spec = &cluster.spec;
+    Shape {
+        labels: cluster.metadata.labels.clone().unwrap_or_default(),
+        place: (spec.provider.clone(), spec.region.clone(), spec.zones.clone()),
+        taints: spec.taints.iter().map(|taint| (taint.key.clone(), taint.effect.clone())).collect(),
+        apis: cluster.status.as_ref().map_or(0, |status| status.api_enablements.len()),
+    }
+}
+
+impl Notices {
+    /// Something about a binding's elements changed.
+    pub(super) fn changed(&mut self, binding: &BindingKey, now: Duration) {
+        let shown = self.shown.entry(binding.clone()).or_default();
+        if shown.due.is_some() {
+            return;
+        }
+        let due = shown.at.map_or(now, |at| now.max(at.saturating_add(PER_BINDING)));
+        shown.due = Some(due);
+        self.due.insert((due, binding.clone()));
+    }
+
+    /// An element of a binding was dropped.
+    pub(super) fn abandoned(&mut self, binding: &BindingKey, why: Abandoned, now: Duration) {
+        self.changed(binding, now);
+        if let Some(shown) = self.shown.get_mut(binding) {
+            shown.abandoned = Some(why);
+        }
+    }
+
+    /// A binding is gone.
+    pub(super) fn gone(&mut self, binding: &BindingKey) {
+        if let Some(due) = self.shown.remove(binding).and_then(|shown| shown.due) {
+            self.due.remove(&(due, binding.clone()));
+        }
+    }
+
+    /// A binding as it is: one that shows what another leader wrote, and has nothing waiting, is to stop showing it.
+    pub(super) fn seen(&mut self, key: &BindingKey, binding: &Bound, pending: bool, now: Duration) {
+        if pending || self.shown.contains_key(key) {
+            return;
+        }
+        let conditions = binding.status().map_or(&[][..], |status| &status.conditions);
+        if let Some(standing) = conditions::get(conditions, EVICTION_PENDING) {
+            let text = Some((standing.reason.clone(), standing.message.clone()));
+            self.shown.insert(key.clone(), Shown { text, ..Shown::default() });
+            self.changed(key, now);
+        }
+    }
+
+    /// Whether the cluster is another to workloads than it was when it was last looked at.
+    pub(super) fn shape_changed(&mut self, name: &ClusterName, shape: Shape) -> bool {
+        match self.shapes.insert(name.clone(), shape) {
+            None => false,
+            Some(before) => self.shapes.get(name) != Some(&before),
+        }
+    }
+}
+
+impl Evictions {
+    /// When the next notice is to be taken.
+    #[must_use]
+    pub fn next_notice_at(&self) -> Option<Duration> {
+        self.notices.due.first().map(|(due, _)| (*due).max(self.notices.next))
+    }
+
+    /// The next binding that is to show something else, if its time has come. The events that go with it are among
+    /// [`Evictions::take_events`].
+    pub fn next_notice(&mut self, now: Now) -> Option<Notice> {
+        loop {
+            if self.next_notice_at().is_none_or(|at| at > now.mono) {
+                return None;
+            }
+            let (_, binding) = self.notices.due.pop_first()?;
+            let condition = self.pending_condition(&binding, now);
+            let text = condition.as_ref().map(|c| (c.reason.clone(), c.message.clone()));
+            let Some(shown) = self.notices.shown.get_mut(&binding) else { continue };
+            shown.due = None;
+            let (before, abandoned) = (shown.text.clone(), shown.abandoned.take());
+            if before == text {
+                if text.is_none() {
+                    self.notices.shown.remove(&binding);
+                }
+                continue;
+            }
+            shown.text.clone_from(&text);
+            shown.at = Some(now.mono);
+            if text.is_none() {
+                self.notices.shown.remove(&binding);
+            }
+            self.notices.next = now.mono.saturating_add(BETWEEN);
+            self.tell_notice(&binding, before.is_some(), text.as_ref(), abandoned);
+            return Some(Notice { binding, condition });
+        }
+    }
+
+    fn tell_notice(
+        &mut self,
+        binding: &BindingKey,
+        before: bool,
+        text: Option<&(String, String)>,
+        abandoned: Option<Abandoned>,
+    ) {
+        match (text, abandoned) {
+            (Some((_, message)), _) if !before => {
+                let first = self.queue.of_binding(binding).next().cloned();
+                let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
+                let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
+                let about = crate::bound::reference(binding, &element.wanted.binding_uid);
+                self.tell(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
+                let template = (*element.wanted.resource).clone();
+                self.tell(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
+            }
+            (None, Some(why)) if before => {
+                let about = crate::bound::reference(binding, "");
+                let message = format!("the eviction is not needed any more: {}", why.as_str());
+                self.tell(Event::normal(about, events::EVICTION_ABANDONED, message));
+            }
+            _ => {}
+        }
+    }
+
+    /// Condition `EvictionPending` as the queue is now; `None` if nothing waits for the binding.
+    #[must_use]
+    pub fn pending_condition(&self, binding: &BindingKey, now: Now) -> Option<Condition> {
+        let mut parts = Vec::new();
+        let mut best: Option<&'static str> = None;
+        for cluster in self.queue.of_binding(binding) {
+            let key = Key { cluster: cluster.clone(), binding: binding.clone() };
+            let Some(element) = self.queue.get(&key) else { continue };
+            let due = element.wanted.causes.due();
+            let taints = element.wanted.causes.taints().join(", ");
+            let (reason, text) = match element.place {
+                Place::Ready | Place::Working { .. } | Place::Backoff => (QUEUED, format!("queued, due {due}")),
+                Place::Delayed => (DELAYED, format!("delayed until {due}")),
+                Place::Parked => (PARKED, format!("parked, due {due}: no available target cluster")),
+            };
+            let rank = |reason: &str| [QUEUED, DELAYED, PARKED].iter().position(|r| *r == reason);
+            if best.is_none_or(|best| rank(reason) < rank(best)) {
+                best = Some(reason);
+            }
+            parts.push(format!("{cluster}: {text} ({taints})"));
+        }
+        let mut condition = conditions::condition(EVICTION_PENDING, TRUE, best?, parts.join("; "));
+        let second = jiff::Timestamp::from_second(now.wall.as_second()).unwrap_or(now.wall);
+        condition.last_transition_time = Time(second);
+        Some(condition)
+    }
+}

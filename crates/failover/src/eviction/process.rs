@@ -1,0 +1,305 @@
+//! One element whose turn it is: whether it is written now, dropped, parked or tried later (failover.md 6.7).
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ironclad_api::{
+    Time, events,
+    eviction::PRODUCER_TAINT_MANAGER,
+    work::{FailoverRecord, GracefulEvictionTask},
+};
+use ironclad_fleet::{BindingKey, ClusterName, Event, StatusPart, because::eviction::Reason};
+use serde_json::{Map, Value, json};
+
+use super::{Evictions, history::recorded, is_ready, task};
+use crate::{
+    Bound, Clusters, Now,
+    flags::eviction::{EvictionFlags, Mode},
+    precheck::has_target,
+    queue::{Abandoned, Element, Hold, Key, Place},
+    rate::Token,
+};
+
+/// Elements that cost no rate are gone through in portions of this size.
+const FREE_STEPS: usize = 256;
+/// An eviction that waits for an earlier one of the same binding asks again after this time.
+const AGAIN: Duration = Duration::from_millis(200);
+/// So many conflicts in a row are answered by reading again at once; then it backs off.
+const CONFLICTS_MAX: u32 = 5;
+
+/// What a driver does next.
+#[derive(Debug)]
+#[must_use = "an eviction that nobody writes and reports stays under way"]
+pub enum Next {
+    /// Write this, and report with [`Evictions::done`].
+    Evict(Box<Eviction>),
+    /// Ask again at this moment, or when something changed; `None`: only when something changed.
+    Wait(Option<Duration>),
+    /// Ask again at once, after others had their turn.
+    Again,
+}
+
+/// One eviction that is to be written now.
+#[derive(Debug, Clone)]
+pub struct Eviction {
+    /// Which element it is.
+    pub key: Key,
+    /// The binding as it was seen: the write is conditional on its version.
+    pub binding: Bound,
+    /// A merge patch of the binding: the cluster out of the result, the task in.
+    pub patch: Value,
+    /// The task that is appended; `None` if one for this cluster is there already.
+    pub task: Option<GracefulEvictionTask>,
+    /// For `status.failoverHistory`.
+    pub record: FailoverRecord,
+    /// The reason.
+    pub because: Reason,
+    token: Token,
+}
+
+impl Eviction {
+    /// What is to be written into the status once the eviction is: the history with this migration.
+    #[must_use]
+    pub fn status(&self) -> StatusPart {
+        let history = self.binding.status().map_or(&[][..], |status| &status.failover_history);
+        let mut fields = Map::new();
+        fields.insert("failoverHistory".to_owned(), recorded(history, self.record.clone()));
+        StatusPart { fields, conditions: Vec::new() }
+    }
+}
+
+/// How the write of an eviction ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is written.
+    Written,
+    /// The binding had changed.
+    Conflict,
+    /// It was not written, or nobody knows, for this reason.
+    Failed(String),
+}
+
+/// What becomes of one element.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It leaves the queue, free of charge.
+    Drop(Abandoned),
+    /// It has no target.
+    Park(Reason),
+    /// It waits for something that is no fault of its own.
+    Wait,
+    /// It is to be written.
+    Evict(Box<Planned>),
+}
+
+/// An eviction before it has leave.
+#[derive(Debug)]
+pub(super) struct Planned {
+    patch: Value,
+    task: Option<GracefulEvictionTask>,
+}
+
+/// The decision on one element: pure, and without regard to the rate. `others` are the other clusters that the binding
+/// is to leave.
+pub(super) fn decide(
+    key: &Key,
+    element: &Element,
+    binding: Option<&Bound>,
+    others: &BTreeSet<ClusterName>,
+    clusters: &Clusters,
+    flags: &EvictionFlags,
+    now: Now,
+) -> Step {
+    let Some(binding) = binding else { return Step::Drop(Abandoned::Obsolete) };
+    let spec = binding.spec();
+    let gone = binding.metadata().deletion_timestamp.is_some() || *element.wanted.binding_uid != *binding.uid();
+    if gone || spec.target(&key.cluster.0).is_none() {
+        return Step::Drop(Abandoned::Obsolete);
+    }
+    match clusters.get(&key.cluster) {
+        None => return Step::Drop(Abandoned::Deleted),
+        Some(cluster) if cluster.metadata.uid.as_deref().unwrap_or_default() != &*element.wanted.cluster_uid => {
+            return Step::Drop(Abandoned::Deleted);
+        }
+        Some(_) => {}
+    }
+    let stays = |name: &str| *name != *key.cluster.0 && !others.iter().any(|other| *other.0 == *name);
+    let substitute = spec.clusters.iter().any(|t| stays(&t.name) && is_ready(clusters, &t.name.as_str().into()));
+    let under_way = spec
+        .graceful_eviction_tasks
+        .iter()
+        .any(|task| task.producer == PRODUCER_TAINT_MANAGER && task.from_cluster != *key.cluster.0);
+    // The second eviction of one binding waits until the scheduler answered the first, or both its copies might be on
+    // the way out before a third is known (IR-33).
+    if under_way && !substitute && !binding.is_observed() {
+        return Step::Wait;
+    }
+    let mut left_out = BTreeSet::from([key.cluster.clone()]);
+    if under_way && !substitute {
+        left_out.extend(others.iter().cloned());
+    }
+    if let Err(why) = has_target(binding, &left_out, clusters, flags.check()) {
+        return Step::Park(Reason::NoTarget(why));
+    }
+    let task = spec
+        .eviction(&key.cluster.0)
+        .is_none()
+        .then(|| task::task(&key.cluster.0, spec, element, std::collections::BTreeMap::new(), now));
+    let clusters: Vec<_> = spec.clusters.iter().filter(|target| *target.name != *key.cluster.0).collect();
+    let mut patch = json!({ "spec": { "clusters": if clusters.is_empty() { Value::Null } else { json!(clusters) } } });
+    if let Some(task) = &task {
+        let tasks: Vec<_> = spec.graceful_eviction_tasks.iter().chain([task]).collect();
+        patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
+    }
+    Step::Evict(Box::new(Planned { patch, task }))
+}
+
+impl Evictions {
+    /// What to do now. `binding` looks a binding up, with whatever was written last.
+    pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Bound>, now: Now) -> Next {
+        let due = self.queue.promote(now.mono);
+        let allowed = self.allowed(now);
+        self.tell_state(&allowed);
+        let starting = self.fleet.next_change(now.wall).map(|at| now.mono_at(at));
+        let wake = [due, self.guards.next_change(now), starting].into_iter().flatten().min();
+        let wake = if self.queue.is_empty() { None } else { wake };
+        let Some(at) = self.pacer.next_allowed(allowed.rate) else { return Next::Wait(wake) };
+        let workers = usize::try_from(self.flags.eviction.concurrent_binding_eviction_syncs).unwrap_or(1).max(1);
+        if self.queue.tally().ready() == 0 || self.working >= workers {
+            return Next::Wait(wake);
+        }
+        if at > now.mono {
+            return Next::Wait(Some(wake.map_or(at, |wake| wake.min(at))));
+        }
+        for _ in 0..FREE_STEPS {
+            let Some((key, element)) = self.queue.take() else { return Next::Wait(wake) };
+            let seen = binding(&key.binding);
+            let mut others: BTreeSet<_> = self.queue.of_binding(&key.binding).cloned().collect();
+            others.remove(&key.cluster);
+            let busy = others.iter().any(|cluster| {
+                let other = Key { cluster: cluster.clone(), binding: key.binding.clone() };
+                self.queue.get(&other).is_some_and(|other| matches!(other.place, Place::Working { .. }))
+            });
+            let step = if busy {
+                Step::Wait
+            } else {
+                decide(&key, &element, seen.as_ref(), &others, clusters, &self.flags.eviction, now)
+            };
+            match (step, seen) {
+                (Step::Drop(why), _) => {
+                    self.queue.remove(&key, why);
+                    self.notices.abandoned(&key.binding, why, now.mono);
+                }
+                (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
+                (Step::Evict(planned), Some(seen)) => {
+                    let Some(token) = self.pacer.take(allowed.rate, now.mono) else {
+                        self.queue.put_back(&key);
+                        return Next::Wait(Some(at));
+                    };
+                    if let Some(eviction) = self.leave(key, &element, seen, *planned, token, now) {
+                        return Next::Evict(Box::new(eviction));
+                    }
+                }
+                (Step::Wait | Step::Evict(_), _) => self.queue.wait(&key, AGAIN, now.mono),
+            }
+        }
+        Next::Again
+    }
+
+    fn park(&mut self, key: &Key, element: &Element, reason: &Reason, now: Now) {
+        if self.queue.park(key, now.mono) {
+            self.tell_failure(key, element, reason);
+        }
+        self.notices.changed(&key.binding, now.mono);
+    }
+
+    /// The element has leave: it is handed out, or in observe mode only told.
+    fn leave(
+        &mut self,
+        key: Key,
+        element: &Element,
+        binding: Bound,
+        planned: Planned,
+        token: Token,
+        now: Now,
+    ) -> Option<Eviction> {
+        let episode = self.episodes.get_mut(&key.cluster)?;
+        if self.flags.eviction.mode() == Mode::Observe {
+            episode.observe(&key.binding);
+            self.queue.evicted(&key, now.mono);
+            let message = Reason::WouldEvict { from: key.cluster.clone() }.to_string();
+            self.tell(Event::normal(binding.reference(), events::WOULD_EVICT, message));
+            self.notices.changed(&key.binding, now.mono);
+            return None;
+        }
+        let causes = &element.wanted.causes;
+        let seconds = |at: jiff::Timestamp| jiff::Timestamp::from_second(at.as_second()).map(Time).ok();
+        let record = FailoverRecord {
+            episode: episode.id.to_string(),
+            from: key.cluster.to_string(),
+            reason: causes.task_reason().to_owned(),
+            decided_at: seconds(now.wall_at(element.enqueued_at.unwrap_or(now.mono))),
+            evicted_at: seconds(now.wall),
+            targets: Vec::new(),
+            cleared_at: None,
+            original_clusters: binding.spec().clusters.iter().map(|target| target.name.clone()).collect(),
+        };
+        let because = Reason::Evict { from: key.cluster.clone(), taints: causes.taints() };
+        self.working += 1;
+        Some(Eviction { key, binding, patch: planned.patch, task: planned.task, record, because, token })
+    }
+
+    /// How the write of an eviction ended. Returns true if the binding was wanted anew meanwhile: it is to be given to
+    /// [`Evictions::binding`] again.
+    pub fn done(&mut self, eviction: &Eviction, outcome: &Outcome, now: Now) -> bool {
+        self.working = self.working.saturating_sub(1);
+        let key = &eviction.key;
+        if *outcome == Outcome::Conflict {
+            self.pacer.give_back(eviction.token);
+        }
+        // Its cluster may have recovered meanwhile: then it is not in the queue any more, and nothing is left to do.
+        let Some(element) = self.queue.get(key).cloned() else { return false };
+        let Place::Working { again } = element.place else { return false };
+        match outcome {
+            Outcome::Written => {
+                self.queue.evicted(key, now.mono);
+                let message = format!("Evict from cluster {} succeed.", key.cluster);
+                let (about, template) = (eviction.binding.reference(), (*element.wanted.resource).clone());
+                self.tell(Event::normal(about, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone()));
+                self.tell(Event::normal(template, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message));
+                self.count_in_episode(&key.cluster);
+                self.notices.changed(&key.binding, now.mono);
+                return again;
+            }
+            Outcome::Conflict if self.queue.conflicted(key) <= CONFLICTS_MAX => self.queue.put_back(key),
+            Outcome::Conflict => {
+                self.queue.failed(key, self.flags.eviction.backoff(element.attempts), now.mono);
+            }
+            Outcome::Failed(error) => {
+                self.tell_failure(key, &element, &Reason::WriteFailed { error: error.clone() });
+                self.queue.failed(key, self.flags.eviction.backoff(element.attempts), now.mono);
+                self.notices.changed(&key.binding, now.mono);
+            }
+        }
+        false
+    }
+
+    fn count_in_episode(&mut self, cluster: &ClusterName) {
+        let max = self.flags.eviction.max_evictions_per_episode;
+        let Some(episode) = self.episodes.get_mut(cluster) else { return };
+        episode.evicted = episode.evicted.saturating_add(1);
+        if episode.is_exhausted(max) && !self.queue.is_held(cluster) {
+            let about = episode.about.clone();
+            self.queue.hold(cluster, Hold::Held);
+            let message = Reason::EpisodeLimit { max }.to_string();
+            self.tell(Event::warning(about, events::EVICTION_PAUSED, message));
+        }
+    }
+
+    fn tell_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
+        let about = crate::bound::reference(&key.binding, &element.wanted.binding_uid);
+        let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
+        let template = (*element.wanted.resource).clone();
+        self.tell(Event::warning(about, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message.clone()));
+        self.tell(Event::warning(template, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message));
+    }
+}

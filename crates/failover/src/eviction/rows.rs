@@ -1,0 +1,146 @@
+//! What waits, as `ironclad get evictions` and `ironclad why evicted` print it: in order, with the expected time.
+
+use std::time::Duration;
+
+use ironclad_fleet::{BindingKey, ClusterName};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Evictions;
+pub(super) use crate::flags::in_words;
+use crate::{
+    Now,
+    queue::{Element, Place},
+    rate::interval,
+};
+
+/// For what an element waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waiting {
+    /// For its turn.
+    Queued,
+    /// For its time.
+    Delayed,
+    /// For a target.
+    Parked,
+    /// For another try.
+    Retrying,
+    /// For its cluster: it is ready again and its taints wait to be removed, or the limit of its episode is reached.
+    Held,
+    /// For nothing: it is being written.
+    Evicting,
+}
+
+impl std::fmt::Display for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
+}
+
+/// One element.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The binding.
+    pub binding: BindingKey,
+    /// The template, as `apps/v1/Deployment shop/web`.
+    pub resource: String,
+    /// The cluster that is to be left.
+    pub cluster: ClusterName,
+    /// For what it waits.
+    pub state: Waiting,
+    /// Its place among those that wait for their turn or time, from 1.
+    pub position: Option<usize>,
+    /// Since when it is ready.
+    pub since: Option<Timestamp>,
+    /// When it is, or was, due.
+    pub due: Timestamp,
+    /// The taints that evict it.
+    pub causes: Vec<String>,
+    /// `Gracefully` or `Directly`.
+    pub purge_mode: String,
+    /// When it is expected to be evicted at the rate in force; `None`: not at this rate, or not before something changes.
+    pub expected: Option<Timestamp>,
+    /// Failed attempts.
+    pub attempts: u32,
+}
+
+impl Evictions {
+    /// Everything that waits: what is being written, the line, what is delayed, what is held, what is parked.
+    #[must_use]
+    pub fn rows(&self, now: Now) -> Vec<Row> {
+        let mut all: Vec<(Waiting, &ClusterName, &BindingKey, &Element)> = self
+            .queue
+            .iter()
+            .map(|(cluster, binding, element)| {
+                let state = match element.place {
+                    Place::Working { .. } => Waiting::Evicting,
+                    _ if self.queue.is_held(cluster) => Waiting::Held,
+                    Place::Ready => Waiting::Queued,
+                    Place::Delayed => Waiting::Delayed,
+                    Place::Backoff => Waiting::Retrying,
+                    Place::Parked => Waiting::Parked,
+                };
+                (state, cluster, binding, element)
+            })
+            .collect();
+        let rank = |state: Waiting| match state {
+            Waiting::Evicting => 0,
+            Waiting::Queued => 1,
+            Waiting::Delayed | Waiting::Retrying => 2,
+            Waiting::Held => 3,
+            Waiting::Parked => 4,
+        };
+        all.sort_by_key(|(state, _, _, element)| (rank(*state), element.order));
+        let allowed = self.allowed(now);
+        let step = interval(allowed.rate);
+        let mut next = self.next_allowed(now).map(|at| at.max(now.mono));
+        let mut position = 0;
+        let mut row = |(state, cluster, binding, element): (Waiting, &ClusterName, &BindingKey, &Element)| {
+            let lines_up = matches!(state, Waiting::Queued | Waiting::Delayed | Waiting::Retrying);
+            let mut expected = None;
+            if lines_up {
+                position += 1;
+                if let (Some(at), Some(step)) = (next, step) {
+                    let at = at.max(element.order.0);
+                    expected = Some(now.wall_at(at));
+                    next = Some(at.saturating_add(step));
+                }
+            }
+            let resource = &element.wanted.resource;
+            let name = match resource.namespace.as_str() {
+                "" => resource.name.clone(),
+                namespace => format!("{namespace}/{}", resource.name),
+            };
+            Row {
+                binding: binding.clone(),
+                resource: format!("{}/{} {name}", resource.api_version, resource.kind),
+                cluster: cluster.clone(),
+                state,
+                position: lines_up.then_some(position),
+                since: element.enqueued_at.map(|at| whole(now.wall_at(at))),
+                due: whole(element.wanted.causes.due()),
+                causes: element.wanted.causes.taints(),
+                purge_mode: format!("{:?}", element.wanted.purge_mode),
+                expected: expected.map(whole),
+                attempts: element.attempts,
+            }
+        };
+        all.into_iter().map(&mut row).collect()
+    }
+
+    /// How long everything that is in line takes at the rate in force; `None`: for ever.
+    #[must_use]
+    pub fn drains_in(&self, now: Now) -> Option<Duration> {
+        let ready = u32::try_from(self.queue.tally().ready()).unwrap_or(u32::MAX);
+        if ready == 0 {
+            return Some(Duration::ZERO);
+        }
+        let first = self.next_allowed(now)?.saturating_sub(now.mono);
+        Some(first + interval(self.allowed(now).rate)?.saturating_mul(ready - 1))
+    }
+}
+
+fn whole(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}

@@ -1,0 +1,647 @@
+use super::*;
+
+/// Who is evicted, and when, of one binding on m1 of three clusters, as seconds from the taint; what the task says.
+#[test]
+fn one_binding_one_taint() {
+    use PurgeMode::{Directly, Gracefully};
+    let no_execute_off = || flags(|f| f.enable_no_execute_taint_eviction = false);
+    let directly = || flags(|f| f.no_execute_taint_eviction_purge_mode = "Directly".into());
+    let plain = Flags::default;
+    let w = || dup("w", &["m1"]);
+    type Row = (&'static str, Flags, ResourceBinding, &'static [&'static str], Option<(u64, PurgeMode, &'static str)>);
+    let rows: Vec<Row> = vec![
+        ("B14", plain(), w(), &[PREFER_NO_EXECUTE], None),
+        (
+            "B15",
+            plain(),
+            failing_over(w(), None, None),
+            &[PREFER_NO_EXECUTE],
+            Some((300, Gracefully, "TaintPreferNoExecute")),
+        ),
+        (
+            "B16",
+            plain(),
+            failing_over(w(), Some(Directly), Some(100)),
+            &[PREFER_NO_EXECUTE],
+            Some((100, Directly, "TaintPreferNoExecute")),
+        ),
+        (
+            "B19",
+            plain(),
+            failing_over(tolerating(w(), None), None, Some(10)),
+            &[PREFER_NO_EXECUTE],
+            Some((10, Gracefully, "TaintPreferNoExecute")),
+        ),
+        ("B20", plain(), w(), &[NO_EXECUTE], Some((0, Gracefully, "TaintUntolerated"))),
+        ("B21", directly(), w(), &[NO_EXECUTE], Some((0, Directly, "TaintUntolerated"))),
+        (
+            "B22",
+            plain(),
+            failing_over(w(), Some(Directly), Some(100)),
+            &[NO_EXECUTE],
+            Some((0, Directly, "TaintUntolerated")),
+        ),
+        ("B25", plain(), tolerating(w(), None), &[NO_EXECUTE], None),
+        (
+            "B27",
+            no_execute_off(),
+            failing_over(w(), None, Some(0)),
+            &[NO_EXECUTE, PREFER_NO_EXECUTE],
+            Some((0, Gracefully, "TaintPreferNoExecute")),
+        ),
+        ("B27 without failover", no_execute_off(), w(), &[NO_EXECUTE, PREFER_NO_EXECUTE], None),
+        ("B34", plain(), only(w(), &["m1"]), &[NO_EXECUTE], None),
+        (
+            "B36",
+            plain(),
+            with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints.clear()),
+            &[NO_EXECUTE],
+            None,
+        ),
+        (
+            "B37",
+            plain(),
+            with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].min_groups = 2),
+            &[NO_EXECUTE],
+            Some((0, Gracefully, "TaintUntolerated")),
+        ),
+        (
+            "B38",
+            plain(),
+            only(
+                with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].min_groups = 2),
+                &["m1", "m2"],
+            ),
+            &[NO_EXECUTE],
+            None,
+        ),
+        ("B39 strict", plain(), only(div("w", &[("m1", 2), ("m2", 1)]), &["m1", "m2"]), &[NO_EXECUTE], None),
+        (
+            "B39 relaxed",
+            flags(|f| f.pre_scheduling_check = "relaxed".into()),
+            only(div("w", &[("m1", 2), ("m2", 1)]), &["m1", "m2"]),
+            &[NO_EXECUTE],
+            Some((0, Gracefully, "TaintUntolerated")),
+        ),
+        ("B40", plain(), div("w", &[("m1", 2), ("m2", 1)]), &[NO_EXECUTE], Some((0, Gracefully, "TaintUntolerated"))),
+        (
+            "B41",
+            plain(),
+            only(
+                with(dup("w", &["m1"]), |s| {
+                    s.replicas = 0;
+                    s.placement.as_mut().unwrap().spread_constraints.clear();
+                }),
+                &["m1", "m2"],
+            ),
+            &[NO_EXECUTE],
+            None,
+        ),
+        ("B70", flags(|f| f.resource_eviction_rate = 0.0), w(), &[NO_EXECUTE], None),
+    ];
+    for (name, flags, binding, effects, want) in rows {
+        let mut world = World::with(3, flags);
+        world.put(binding);
+        for effect in effects {
+            world.fail("m1", effect);
+        }
+        if let Some((after, _, _)) = want
+            && after > 0
+        {
+            world.run(READY_AT + after - 1);
+            assert_eq!(world.moved(), 0, "{name}: not before its time");
+        }
+        world.run(READY_AT + 3_600);
+        let log: Vec<_> = want.iter().map(|(after, _, _)| format!("{}: w <- m1", READY_AT + after)).collect();
+        assert_eq!(world.log, log, "{name}");
+        if let Some((_, mode, reason)) = want {
+            let task = world.tasks("w").pop().unwrap();
+            assert_eq!(
+                (task.purge_mode, task.reason.as_str(), task.producer.as_str()),
+                (Some(mode), reason, "TaintManager"),
+                "{name}"
+            );
+            assert_eq!(task.creation_timestamp, None, "{name}: the graceful eviction controller dates it");
+        }
+    }
+}
+
+#[test]
+fn what_a_task_says() {
+    let mut world = World::new(3);
+    world.put(div("w", &[("m1", 2), ("m2", 1)]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(200);
+    let task = world.tasks("w").pop().unwrap();
+    assert_eq!((task.from_cluster.as_str(), task.replicas), ("m1", Some(2)), "B40");
+    assert_eq!(task.clusters_before_failover, ["m1", "m2"]);
+    assert_eq!(task.message, "taints k:NoExecute; due 1970-01-12T13:48:20Z; waited 0s in the queue");
+    assert_eq!(world.on("w"), ["m2"]);
+    let config = with(dup("c", &["m1"]), |spec| spec.replicas = 0);
+    world.put(config);
+    world.run(300);
+    assert_eq!(world.tasks("c").pop().unwrap().replicas, None, "not a workload");
+    assert_eq!(world.on("c"), Vec::<String>::new());
+}
+
+#[test]
+fn a_taint_that_goes_in_time_changes_nothing() {
+    for (name, gone, moved) in [("B23", 59, 0), ("B24", 61, 1)] {
+        let mut world = World::new(3);
+        world.put(tolerating(dup("w", &["m1"]), Some(60)));
+        world.fail("m1", NO_EXECUTE);
+        world.run(READY_AT + gone).recover("m1");
+        world.run(READY_AT + 900);
+        assert_eq!(world.moved(), moved, "{name}");
+        assert!(world.evictions.queue().is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn untolerated_ones_count_among_several() {
+    let mut world = World::new(3);
+    world.put(tolerating(dup("w", &["m1"]), None));
+    world.fail("m1", NO_EXECUTE);
+    world.run(150);
+    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 0), "B25: gauges stay 0");
+    world.change("m1", |c| c.spec.taints.push(taint("other", NO_EXECUTE, Some(EPOCH + 150))));
+    world.run(150);
+    assert_eq!(world.log, ["150: w <- m1"], "B26");
+}
+
+#[test]
+fn no_target_now_and_later() {
+    let mut world = World::new(3);
+    world.put(only(dup("w", &["m1"]), &["m1", "m4"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(200);
+    assert_eq!(world.moved(), 0, "B34");
+    let tally = world.evictions.queue().tally();
+    assert_eq!(tally.queue(QueueName::ResourceBinding).failed, 1);
+    assert_eq!(tally.cluster(&"m1".into()).unwrap().abandoned[&Abandoned::NoTarget], 1);
+    let events = world.reasons();
+    assert!(events.contains(&("w".into(), "EvictWorkloadFromClusterFailed")), "{events:?}");
+    world.run(2_000);
+    assert!(world.reasons().is_empty(), "looked at again every five minutes, and told once");
+    let condition = world.evictions.pending_condition(&world.get("w").key(), world.now).unwrap();
+    assert_eq!(condition.reason, "Parked");
+    world.join("m4");
+    world.run(2_001);
+    assert_eq!(world.log, ["2000: w <- m1"], "B35");
+}
+
+#[test]
+fn a_labelled_cluster_may_be_a_target() {
+    let mut world = World::new(3);
+    world.put(with(dup("w", &["m1"]), |spec| {
+        let labels = [("tier".to_owned(), "gold".to_owned())].into();
+        let selector = ironclad_api::LabelSelector { match_labels: Some(labels), ..Default::default() };
+        let affinity = ClusterAffinity { label_selector: Some(selector), ..ClusterAffinity::default() };
+        spec.placement.as_mut().unwrap().cluster_affinity = Some(affinity);
+    }));
+    world.fail("m1", NO_EXECUTE);
+    world.run(150);
+    assert_eq!(world.moved(), 0);
+    world.change("m2", |c| c.metadata.labels = Some([("tier".to_owned(), "gold".to_owned())].into()));
+    world.run(151);
+    assert_eq!(world.moved(), 1);
+}
+
+#[test]
+fn too_many_faulty_clusters_halt_and_one_recovery_resumes() {
+    let mut world = World::new(3);
+    world.put(dup("a", &["m1"]));
+    world.put(dup("b", &["m2"]));
+    world.fail("m1", NO_EXECUTE);
+    world.fail("m2", NO_EXECUTE);
+    world.run(1_000);
+    assert_eq!(world.moved(), 0, "B42");
+    assert!(world.reasons().contains(&("m1".into(), "EvictionPaused")));
+    world.recover("m2");
+    world.run(1_001);
+    assert_eq!(world.log, ["1000: a <- m1"], "B43: at once");
+    assert!(world.reasons().contains(&("m1".into(), "EvictionResumed")));
+}
+
+#[test]
+fn the_rate_follows_the_share_of_unhealthy_clusters() {
+    for (name, faulty, moved) in
+        [("B44: one per ten seconds", 7, 31), ("B45: one per two", 6, 151), ("B46: none", 12, 0)]
+    {
+        let mut world = World::with(12, flags(|f| f.mass_failure_hold = Duration::ZERO));
+        for n in 0..400 {
+            world.put(only(dup(&format!("w{n:03}"), &["m1"]), &["m1", "m12"]));
+        }
+        for n in (1..=faulty).rev() {
+            world.fail(&format!("m{n}"), NO_EXECUTE);
+        }
+        world.run(READY_AT + 300);
+        assert_eq!(world.moved(), moved, "{name}");
+    }
+}
+
+#[test]
+fn recovery_abandons_what_waits() {
+    let mut world = World::new(3);
+    for n in 0..100 {
+        world.put(dup(&format!("w{n:03}"), &["m1"]));
+    }
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 60).recover("m1");
+    world.run(READY_AT + 600);
+    assert_eq!(world.moved(), 31, "B47: t = 0, 2, .. 60");
+    assert!(world.evictions.queue().is_empty());
+    assert!(
+        world.log.iter().enumerate().all(|(n, line)| *line == format!("{}: w{n:03} <- m1", READY_AT + 2 * n as u64)),
+        "{:?}",
+        world.log
+    );
+    let tally = world.evictions.queue().tally().cluster(&"m1".into()).unwrap();
+    assert_eq!((tally.evicted, tally.abandoned[&Abandoned::Recovered], tally.pending()), (31, 69, 0));
+    let ended = world.evictions.take_events().into_iter().find(|e| e.reason == "FailoverEpisodeEnded").unwrap();
+    assert_eq!(
+        ended.message,
+        format!(
+            "failover episode m1-{} ended: 31 bindings evicted, 69 evictions abandoned, it lasted 1m0s",
+            EPOCH + 100
+        )
+    );
+}
+
+#[test]
+fn a_removed_taint_drops_the_queue() {
+    let mut world = World::new(3);
+    world.put(tolerating(dup("w", &["m1"]), Some(30)));
+    world.fail("m1", NO_EXECUTE);
+    world.run(120);
+    assert_eq!(world.evictions.queue().len(), 1);
+    world.change("m1", |c| c.spec.taints.clear());
+    assert!(world.evictions.queue().is_empty(), "B51");
+    assert_eq!(world.run(999).moved(), 0);
+}
+
+#[test]
+fn a_restart_loses_nothing_and_doubles_nothing() {
+    let mut world = World::new(3);
+    for n in 0..100 {
+        world.put(dup(&format!("w{n:03}"), &["m1"]));
+    }
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 58);
+    assert_eq!(world.moved(), 30);
+    world.restart();
+    assert_eq!(world.evictions.queue().len(), 70, "B48");
+    world.run(READY_AT + 58 + 39);
+    assert_eq!(world.moved(), 30, "warm-up");
+    world.run(READY_AT + 58 + 40);
+    assert_eq!(world.moved(), 31);
+    world.run(9_999);
+    let distinct: BTreeSet<_> = world.log.iter().map(|line| line.split_once(": ").unwrap().1.to_owned()).collect();
+    assert_eq!((world.moved(), distinct.len()), (100, 100));
+}
+
+#[test]
+fn a_crash_loop_does_not_raise_the_rate() {
+    let mut world = World::with(3, flags(|f| f.eviction_warm_up = Some(Duration::ZERO)));
+    for n in 0..50 {
+        world.put(dup(&format!("w{n:03}"), &["m1"]));
+    }
+    world.fail("m1", NO_EXECUTE);
+    for second in 0..20 {
+        world.run(READY_AT + second);
+        world.restart();
+    }
+    assert_eq!(world.moved(), 1, "the first one; then every start counts as an eviction");
+}
+
+#[test]
+fn wishes_are_frozen_when_the_fault_begins() {
+    let mut world = World::new(3);
+    world.put(tolerating(dup("w", &["m1"]), Some(60)));
+    world.put(dup("late", &["m1"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(110);
+    world.edit("w", |b| *b = tolerating(b.clone(), None));
+    world.run(200);
+    assert_eq!(world.log, ["100: late <- m1", "160: w <- m1"], "B49");
+
+    let mut world = World::new(3);
+    world.put(tolerating(dup("w", &["m1"]), Some(60)));
+    world.fail("m1", NO_EXECUTE);
+    world.run(110);
+    world.edit("w", |b| *b = tolerating(b.clone(), None));
+    world.restart();
+    assert_eq!(world.run(999).moved(), 0, "B49: a restart reads the wish anew");
+
+    let mut world = World::new(3);
+    world.put(dup("w", &["m1"]));
+    world.fail("m1", PREFER_NO_EXECUTE);
+    world.run(110);
+    world.edit("w", |b| *b = failing_over(b.clone(), None, Some(0)));
+    world.run(500);
+    assert_eq!(world.moved(), 0, "B50");
+    world.recover("m1");
+    world.fail("m1", PREFER_NO_EXECUTE);
+    assert_eq!(world.run(501).moved(), 1, "the next episode asks anew");
+}
+
+#[test]
+fn first_come_first_served_across_clusters() {
+    let mut world = World::new(5);
+    for (name, on) in [("a", "m1"), ("b", "m2"), ("c", "m1"), ("d", "m2")] {
+        world.put(dup(name, &[on]));
+    }
+    world.put(tolerating(dup("e", &["m1"]), Some(3)));
+    world.fail("m1", NO_EXECUTE);
+    world.at(READY_AT + 1);
+    world.fail("m2", NO_EXECUTE);
+    world.run(200);
+    let order: Vec<_> = world.log.iter().map(|line| line.split_once(": ").unwrap().1).collect();
+    assert_eq!(order, ["a <- m1", "c <- m1", "b <- m2", "d <- m2", "e <- m1"], "B52");
+}
+
+#[test]
+fn two_faulty_clusters_of_one_binding_are_left_one_after_the_other() {
+    let mut world = World::with(5, flags(|f| f.mass_failure_hold = Duration::ZERO));
+    world.put(with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].max_groups = 2));
+    world.fail("m1", NO_EXECUTE);
+    world.fail("m2", NO_EXECUTE);
+    world.run(160);
+    assert_eq!(world.on("w"), ["m2"], "B53: the second waits until the scheduler has answered the first");
+    world.edit("w", |b| {
+        b.spec.clusters.push(target("m3", 1));
+        let generation = b.metadata.generation.unwrap() + 1;
+        b.metadata.generation = Some(generation);
+        b.status.get_or_insert_default().scheduler_observed_generation = generation;
+    });
+    world.run(170);
+    assert_eq!(world.on("w"), ["m3"]);
+    assert_eq!(world.tasks("w").len(), 2);
+}
+
+#[test]
+fn a_second_eviction_needs_room_for_all_of_it() {
+    let mut world = World::with(5, flags(|f| f.mass_failure_hold = Duration::ZERO));
+    world.put(only(
+        with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints[0].max_groups = 2),
+        &["m1", "m2", "m3"],
+    ));
+    world.fail("m1", NO_EXECUTE);
+    world.fail("m2", NO_EXECUTE);
+    world.run(101);
+    assert_eq!(world.on("w"), ["m2"]);
+    world.change("m3", |c| ready(c, "False", EPOCH + 101));
+    world.edit("w", |b| b.status.get_or_insert_default().scheduler_observed_generation = 9);
+    world.run(300);
+    assert_eq!(world.on("w"), ["m2"], "IR-33: no substitute, and nowhere to go");
+}
+
+#[test]
+fn bindings_and_clusters_that_go_while_they_wait() {
+    let mut world = World::new(3);
+    for name in ["a", "b", "c", "d"] {
+        world.put(dup(name, &["m1"]));
+    }
+    world.fail("m1", NO_EXECUTE);
+    world.remove("a");
+    world.edit("b", |b| b.metadata.uid = Some("anew".into()));
+    world.run(READY_AT);
+    assert_eq!(world.log, ["100: c <- m1"], "B54: free of rate; one that was made anew lines up behind");
+    // The cluster is gone, and joins again under its name.
+    world.clusters.remove(&ClusterName::from("m1"));
+    world.tell_cluster("m1");
+    assert!(world.evictions.queue().is_empty());
+    world.join("m1");
+    assert_eq!(world.run(300).moved(), 1, "the new one is well");
+    world.change("m1", |c| c.metadata.uid = Some("third".into()));
+    world.fail("m1", NO_EXECUTE);
+    world.change("m1", |c| c.metadata.uid = Some("fourth".into()));
+    assert_eq!(world.evictions.episodes().len(), 1, "another cluster's fault is another episode");
+    assert_eq!(world.run(400).moved(), 3);
+}
+
+#[test]
+fn a_conflict_is_read_again_and_costs_no_rate() {
+    let mut world = World::new(3);
+    world.put(dup("a", &["m1"]));
+    world.put(dup("b", &["m1"]));
+    world.writes = |_, attempt| if attempt <= 3 { Outcome::Conflict } else { Outcome::Written };
+    world.fail("m1", NO_EXECUTE);
+    world.run(200);
+    assert_eq!(world.log, ["100: a <- m1", "102: b <- m1"], "B55");
+    assert_eq!(world.tasks("a").len(), 1);
+    assert_eq!(world.evictions.queue().tally().queue(QueueName::ResourceBinding).failed, 0);
+}
+
+#[test]
+fn a_poisoned_binding_does_not_stall_the_others() {
+    let mut world = World::new(3);
+    world.put(dup("a-poisoned", &["m1"]));
+    for n in 0..20 {
+        world.put(dup(&format!("w{n:02}"), &["m1"]));
+    }
+    world.writes = |eviction, _| {
+        if &*eviction.key.binding.name == "a-poisoned" { Outcome::Failed("no".into()) } else { Outcome::Written }
+    };
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 120);
+    assert_eq!(world.moved(), 20);
+    // Invariant 33: each attempt of the poisoned one delays the others by one interval; its backoff doubles.
+    let waits = world.attempts - 20;
+    assert!(waits < 30, "{waits} attempts of the poisoned one");
+    let element = world.evictions.queue().iter().next().unwrap().2.clone();
+    assert!(element.attempts > 5 && element.place == Place::Backoff || element.place == Place::Ready, "{element:?}");
+}
+
+#[test]
+fn always_conflicting_ends_in_backoff() {
+    let mut world = World::new(3);
+    world.put(dup("a", &["m1"]));
+    world.writes = |_, _| Outcome::Conflict;
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT);
+    assert!(world.attempts <= 200, "{} attempts within no time", world.attempts);
+}
+
+#[test]
+fn one_task_per_cluster() {
+    let mut world = World::new(3);
+    world.put(dup("w", &["m1"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(110);
+    assert_eq!((world.on("w").len(), world.tasks("w").len()), (0, 1));
+    let before = world.tasks("w");
+    world.edit("w", |b| b.spec.clusters = vec![target("m1", 1)]);
+    world.run(120);
+    assert_eq!((world.on("w").len(), world.tasks("w")), (0, before), "B56");
+}
+
+#[test]
+fn a_recovering_source_is_held() {
+    let mut world = World::new(3);
+    for n in 0..40 {
+        world.put(failing_over(dup(&format!("w{n:02}"), &["m1"]), None, Some(10)));
+    }
+    world.change("m1", |c| {
+        c.metadata.annotations = Some([(TAINT_OWNERS.to_owned(), r#"{"k:PreferNoExecute":["p"]}"#.to_owned())].into());
+    });
+    world.fail("m1", PREFER_NO_EXECUTE);
+    world.run(105);
+    world.change("m1", |c| ready(c, "True", EPOCH + 105));
+    world.run(284);
+    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 40), "B66: held");
+    world.recover("m1");
+    assert_eq!((world.run(999).moved(), world.evictions.queue().len()), (0, 0), "B66: abandoned");
+}
+
+#[test]
+fn a_cluster_that_fails_again_goes_on_where_it_stood() {
+    let mut world = World::new(3);
+    world.put(dup("w", &["m1"]));
+    world.change("m1", |c| {
+        c.metadata.annotations = Some([(TAINT_OWNERS.to_owned(), r#"{"k:NoExecute":["p"]}"#.to_owned())].into());
+        c.spec.taints = vec![taint("k", NO_EXECUTE, Some(EPOCH + 100))];
+    });
+    assert_eq!(world.run(200).moved(), 0, "ready: its policy would take the taint away");
+    world.change("m1", |c| ready(c, "False", EPOCH + 200));
+    assert_eq!(world.run(201).moved(), 1);
+}
+
+#[test]
+fn a_paused_fleet_evicts_nothing_and_says_so() {
+    let mut world = World::new(3);
+    world.put(dup("w", &["m1"]));
+    world.evictions.hold(Held::Paused);
+    world.fail("m1", NO_EXECUTE);
+    assert_eq!(world.run(500).moved(), 0);
+    assert!(world.reasons().contains(&("m1".into(), "EvictionPaused")));
+    let allowed = world.evictions.allowed(world.now);
+    assert_eq!((allowed.rate, allowed.state, allowed.why), (0.0, State::Held, crate::guards::Why::Paused));
+    world.evictions.hold(Held::No);
+    assert_eq!(world.run(501).moved(), 1);
+}
+
+#[test]
+fn a_limit_per_episode_asks_for_a_person() {
+    let mut world = World::with(3, flags(|f| f.max_evictions_per_episode = 3));
+    for n in 0..10 {
+        world.put(dup(&format!("w{n}"), &["m1"]));
+    }
+    world.put(dup("other", &["m2"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(500);
+    assert_eq!((world.moved(), world.evictions.queue().len()), (3, 7));
+    let paused: Vec<_> = world.evictions.take_events().into_iter().filter(|e| e.reason == "EvictionPaused").collect();
+    assert_eq!(paused.len(), 1);
+    // The next episode counts anew.
+    world.recover("m1");
+    world.fail("m1", NO_EXECUTE);
+    world.run(999);
+    assert_eq!(world.moved(), 6);
+}
+
+#[test]
+fn observing_writes_nothing_and_tells_once() {
+    let mut world = World::with(3, flags(|f| f.failover_mode = "observe".into()));
+    for n in 0..5 {
+        world.put(dup(&format!("w{n}"), &["m1"]));
+    }
+    world.fail("m1", NO_EXECUTE);
+    world.run(500);
+    world.edit("w0", |b| b.metadata.generation = Some(7));
+    world.tell_cluster("m1");
+    world.run(900);
+    assert_eq!((world.moved(), world.attempts, world.on("w0").len()), (0, 0, 1));
+    let would = world.reasons().iter().filter(|(_, reason)| *reason == "WouldEvict").count();
+    assert_eq!(would, 5);
+}
+
+#[test]
+fn an_unreadable_placement_moves_nobody() {
+    let mut world = World::new(3);
+    let mut binding = dup("w", &["m1"]);
+    binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), "{".to_owned())].into());
+    world.put(binding);
+    world.fail("m1", NO_EXECUTE);
+    world.run(500);
+    assert_eq!((world.moved(), world.evictions.queue().len()), (0, 0));
+    assert!(world.reasons().contains(&("w".into(), "PlacementUnreadable")), "IR-9");
+    world.edit("w", |b| *b = tolerating(b.clone(), Some(0)));
+    assert_eq!(world.run(501).moved(), 1, "it is asked again when it changes");
+}
+
+#[test]
+fn notices_are_few_and_true() {
+    let mut world = World::new(3);
+    for n in 0..100 {
+        world.put(tolerating(dup(&format!("w{n:03}"), &["m1"]), Some(60)));
+    }
+    world.fail("m1", NO_EXECUTE);
+    let first = world.evictions.next_notice(world.now).unwrap();
+    let condition = first.condition.unwrap();
+    assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("EvictionPending", "Delayed"));
+    assert_eq!(condition.message, "m1: delayed until 1970-01-12T13:49:20Z (k:NoExecute)");
+    assert!(world.evictions.next_notice(world.now).is_none(), "one at a time");
+    let mut told = 1;
+    for tenth in 0..10 {
+        let moment = Now { mono: world.now.mono + Duration::from_millis(100 * (tenth + 1)), ..world.now };
+        told += usize::from(world.evictions.next_notice(moment).is_some());
+    }
+    assert_eq!(told, 11);
+    assert!(world.reasons().contains(&("w000".into(), "EvictionQueued")));
+    world.recover("m1");
+    let mut removed = Vec::new();
+    for second in 102..200 {
+        let mut moment = now(second);
+        while let Some(notice) = world.evictions.next_notice(moment) {
+            assert_eq!(notice.condition, None);
+            removed.push(notice.binding);
+            moment.mono += Duration::from_millis(100);
+        }
+    }
+    assert_eq!(removed.len(), 11, "only those that were told hear of the end, and not before thirty seconds are over");
+    let abandoned = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionAbandoned").count();
+    assert_eq!(abandoned, 11);
+}
+
+#[test]
+fn what_a_former_leader_showed_is_taken_back() {
+    let mut world = World::new(3);
+    let mut binding = dup("w", &["m1"]);
+    let condition = ironclad_api::conditions::condition("EvictionPending", "True", "Queued", "m1: queued");
+    binding.status.get_or_insert_default().conditions = vec![condition];
+    world.put(binding);
+    let notice = world.evictions.next_notice(world.now).unwrap();
+    assert_eq!((&*notice.binding.name, notice.condition), ("w", None));
+}
+
+#[test]
+fn rows_in_order_with_expected_times() {
+    let mut world = World::new(4);
+    for name in ["a", "b", "c"] {
+        world.put(dup(name, &["m1"]));
+    }
+    world.put(tolerating(dup("later", &["m1"]), Some(50)));
+    world.put(only(dup("parked", &["m1"]), &["m1"]));
+    world.fail("m1", NO_EXECUTE);
+    world.run(READY_AT + 1);
+    let rows = world.evictions.rows(world.now);
+    let got: Vec<_> = rows
+        .iter()
+        .map(|row| (&*row.binding.name, row.state, row.position, row.expected.map(|at| at.as_second() - EPOCH)))
+        .collect();
+    assert_eq!(
+        got,
+        [
+            ("b", Waiting::Queued, Some(1), Some(102)),
+            ("c", Waiting::Queued, Some(2), Some(104)),
+            ("parked", Waiting::Queued, Some(3), Some(106)),
+            ("later", Waiting::Delayed, Some(4), Some(150)),
+        ]
+    );
+    assert_eq!(world.evictions.drains_in(world.now), Some(Duration::from_secs(5)));
+    world.run(READY_AT + 10);
+    assert_eq!(world.evictions.rows(world.now).last().map(|row| row.state), Some(Waiting::Parked));
+    world.evictions.hold(Held::Paused);
+    assert!(world.evictions.rows(world.now).iter().all(|row| row.expected.is_none()), "nobody knows when");
+}

@@ -1,0 +1,256 @@
+use std::sync::Arc;
+
+use ironclad_api::{
+    Time,
+    annotations::TAINT_OWNERS,
+    policy::{ClusterTaintPolicySpec, PolicyTaint, TaintToAdd},
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
+};
+
+use super::*;
+use crate::testkit::{at, cluster, ready, taint};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+fn now(second: u64) -> Now {
+    Now { wall: at(i64::try_from(second).unwrap() + 100_000), mono: S(second) }
+}
+
+#[test]
+fn who_counts_and_who_is_unhealthy() {
+    type Change = fn(&mut Cluster);
+    let rows: [(&str, Change, (usize, usize)); 12] = [
+        ("a cluster that is well", |c| ready(c, "True", 0), (1, 0)),
+        ("not ready", |c| ready(c, "False", 0), (1, 1)),
+        ("unknown", |c| ready(c, "Unknown", 0), (1, 1)),
+        (
+            "ready with NoExecute",
+            |c| {
+                ready(c, "True", 0);
+                c.spec.taints = vec![taint("k", NO_EXECUTE, None)];
+            },
+            (1, 1),
+        ),
+        (
+            "ready with PreferNoExecute",
+            |c| {
+                ready(c, "True", 0);
+                c.spec.taints = vec![taint("k", PREFER_NO_EXECUTE, None)];
+            },
+            (1, 1),
+        ),
+        (
+            "ready with NoSchedule",
+            |c| {
+                ready(c, "True", 0);
+                c.spec.taints = vec![taint("k", NO_SCHEDULE, None)];
+            },
+            (1, 0),
+        ),
+        (
+            "being deleted",
+            |c| {
+                ready(c, "False", 0);
+                c.metadata.deletion_timestamp = Some(Time(at(0)));
+            },
+            (0, 0),
+        ),
+        (
+            "drained",
+            |c| {
+                ready(c, "False", 0);
+                c.metadata.annotations = Some([(DRAINING.to_owned(), "now".to_owned())].into());
+            },
+            (0, 0),
+        ),
+        ("new and silent", |c| c.metadata.creation_timestamp = Some(Time(at(41))), (0, 0)),
+        ("silent, exactly at the end of its grace", |c| c.metadata.creation_timestamp = Some(Time(at(40))), (1, 1)),
+        (
+            "new, and it has spoken",
+            |c| {
+                c.metadata.creation_timestamp = Some(Time(at(99)));
+                ready(c, "True", 99);
+            },
+            (1, 0),
+        ),
+        ("without a date", |_| {}, (1, 1)),
+    ];
+    for (name, change, (total, unhealthy)) in rows {
+        let mut cluster = cluster("m1");
+        change(&mut cluster);
+        let mut fleet = Fleet::default();
+        fleet.set(&"m1".into(), Some(Standing::of(&cluster, S(60))));
+        assert_eq!(fleet.counts(at(100)), Counts { total, unhealthy }, "{name}");
+        fleet.set(&"m1".into(), None);
+        assert_eq!(fleet.counts(at(100)), Counts::default(), "{name}, gone");
+    }
+}
+
+#[test]
+fn counts_follow_changes_and_time() {
+    let mut fleet = Fleet::default();
+    let silent = |created| {
+        let mut cluster = cluster("m1");
+        cluster.metadata.creation_timestamp = Some(Time(at(created)));
+        Standing::of(&cluster, S(60))
+    };
+    fleet.set(&"m1".into(), Some(silent(0)));
+    fleet.set(&"m1".into(), Some(silent(10)));
+    assert_eq!((fleet.counts(at(69)).total, fleet.next_change(at(69))), (0, Some(at(70))));
+    assert_eq!((fleet.counts(at(70)).total, fleet.next_change(at(70))), (1, None));
+    let mut well = cluster("m1");
+    ready(&mut well, "True", 0);
+    fleet.set(&"m1".into(), Some(Standing::of(&well, S(60))));
+    assert_eq!(fleet.counts(at(0)), Counts { total: 1, unhealthy: 0 });
+    fleet.set(&"m1".into(), Some(silent(100)));
+    assert_eq!(fleet.counts(at(100)).total, 0);
+}
+
+#[test]
+fn guards_lower_the_rate() {
+    let flags = EvictionFlags::default();
+    let counts = |total, unhealthy| Counts { total, unhealthy };
+    let guards = Guards::new(now(0), S(40));
+    for (name, counts, held, second, flags, rate, state) in [
+        ("B46: total outage of a large fleet", counts(12, 12), Held::No, 40, flags.clone(), 0.0, State::Halted),
+        (
+            "the guard is off",
+            counts(12, 12),
+            Held::No,
+            40,
+            EvictionFlags { halt_eviction_on_total_outage: false, ..flags.clone() },
+            0.1,
+            State::Secondary,
+        ),
+        (
+            "whatever the threshold",
+            counts(3, 3),
+            Held::No,
+            40,
+            EvictionFlags { unhealthy_cluster_threshold: 1.0, ..flags.clone() },
+            0.0,
+            State::Halted,
+        ),
+        ("warm-up, one second before its end", counts(3, 1), Held::No, 39, flags.clone(), 0.0, State::Held),
+        ("and at its end", counts(3, 1), Held::No, 40, flags.clone(), 0.5, State::Normal),
+        ("paused by a person", counts(3, 1), Held::Paused, 40, flags.clone(), 0.0, State::Held),
+        ("caches not complete", counts(3, 1), Held::NotSynced, 40, flags.clone(), 0.0, State::Held),
+        ("B42", counts(3, 2), Held::No, 40, flags.clone(), 0.0, State::Halted),
+        ("an empty fleet is no outage", counts(0, 0), Held::No, 40, flags, 0.5, State::Normal),
+    ] {
+        let allowed = guards.allowed(counts, held, &flags, now(second));
+        assert_eq!((allowed.rate, allowed.state), (rate, state), "{name}");
+    }
+}
+
+#[test]
+fn many_clusters_that_fail_together_hold_evictions() {
+    let flags = EvictionFlags::default();
+    // Who leaves when, of how many; and whether evictions are held at the second after.
+    for (name, total, departures, look, held) in [
+        ("half of twelve within a minute", 12, &[0, 10, 20, 30, 40, 60][..], 61, true),
+        ("held until the hold ends", 12, &[0, 10, 20, 30, 40, 60][..], 119, true),
+        ("and not longer", 12, &[0, 10, 20, 30, 40, 60][..], 120, false),
+        ("spread over more than a minute", 12, &[0, 10, 20, 30, 40, 61][..], 62, false),
+        ("one less than half", 12, &[0, 0, 0, 0, 0][..], 1, false),
+        ("one of two is not many", 2, &[0][..], 1, false),
+        ("two of two are", 2, &[0, 5][..], 6, true),
+        ("half of five is three", 5, &[0, 0][..], 1, false),
+        ("three of five", 5, &[0, 0, 0][..], 1, true),
+    ] {
+        let half = usize::div_ceil(total, 2);
+        let leave = |flags: &EvictionFlags| {
+            let mut guards = Guards::new(now(0), Duration::ZERO);
+            for (n, second) in departures.iter().enumerate() {
+                let moment = now(*second);
+                guards.departed(&format!("m{n}").as_str().into(), moment.wall, half, flags, moment);
+            }
+            guards.allowed(Counts { total: 100, unhealthy: 1 }, Held::No, flags, now(look)).state == State::Held
+        };
+        assert_eq!(leave(&flags), held, "{name}");
+        assert!(!leave(&EvictionFlags { mass_failure_hold: Duration::ZERO, ..flags.clone() }), "{name}, switched off");
+    }
+}
+
+#[test]
+fn a_new_leader_holds_for_a_mass_failure_that_it_only_reads_of() {
+    let flags = EvictionFlags::default();
+    let mut guards = Guards::new(now(0), Duration::ZERO);
+    for name in ["m1", "m2"] {
+        guards.departed(&name.into(), at(100_000 - 10), 2, &flags, now(0));
+    }
+    let held =
+        |second| guards.allowed(Counts { total: 4, unhealthy: 2 }, Held::No, &flags, now(second)).state == State::Held;
+    assert!(held(49) && !held(50), "sixty seconds from when they left");
+    let mut old = Guards::new(now(0), Duration::ZERO);
+    for name in ["m1", "m2"] {
+        old.departed(&name.into(), at(0), 2, &flags, now(0));
+    }
+    assert_eq!(old.next_change(now(0)), None, "long ago");
+}
+
+#[test]
+fn a_cluster_that_returned_does_not_count_among_the_lost() {
+    let flags = EvictionFlags::default();
+    let mut guards = Guards::new(now(0), Duration::ZERO);
+    guards.departed(&"m1".into(), now(0).wall, 2, &flags, now(0));
+    guards.returned(&"m1".into());
+    guards.departed(&"m2".into(), now(1).wall, 2, &flags, now(1));
+    assert_eq!(guards.next_change(now(1)), None);
+}
+
+#[test]
+fn pausing() {
+    let data = |value: &str| BTreeMap::from([("paused".to_owned(), value.to_owned())]);
+    assert!(is_paused(Some(&data("true"))));
+    for other in ["false", "True", "yes", ""] {
+        assert!(!is_paused(Some(&data(other))), "{other}");
+    }
+    assert!(!is_paused(None) && !is_paused(Some(&BTreeMap::new())));
+}
+
+#[test]
+fn who_is_recovering() {
+    let not_ready = MatchCondition {
+        condition_type: "Ready".into(),
+        operator: "In".into(),
+        status_values: vec!["False".into(), "Unknown".into()],
+    };
+    let policy = |spec| Some(Arc::new(ClusterTaintPolicy::new("p", spec)));
+    let ours = || {
+        let item = TaintToAdd { key: "k".into(), effect: NO_EXECUTE.into(), ..TaintToAdd::default() };
+        policy(ClusterTaintPolicySpec {
+            match_conditions: vec![not_ready.clone()],
+            taints_to_add: vec![item],
+            ..ClusterTaintPolicySpec::default()
+        })
+    };
+    let upstream = || {
+        policy(ClusterTaintPolicySpec {
+            add_on_conditions: vec![not_ready.clone()],
+            taints: vec![PolicyTaint { key: "k".into(), effect: NO_EXECUTE.into(), ..PolicyTaint::default() }],
+            ..ClusterTaintPolicySpec::default()
+        })
+    };
+    let always = || policy(ClusterTaintPolicySpec::default());
+    let none = || None;
+    let owned = r#"{"k:NoExecute":["p"]}"#;
+    type Policy<'a> = &'a dyn Fn() -> Option<Arc<ClusterTaintPolicy>>;
+    let rows: [(&str, &str, &[&str], &str, Policy<'_>, bool); 8] = [
+        ("ready again, the policy's taint waits", "True", &["k"], owned, &ours, true),
+        ("the same in the other spelling", "True", &["k"], owned, &upstream, true),
+        ("not ready", "False", &["k"], owned, &ours, false),
+        ("a person's taint", "True", &["k"], "{}", &ours, false),
+        ("one of each", "True", &["k", "mine"], owned, &ours, false),
+        ("the policy still asserts it", "True", &["k"], owned, &always, false),
+        ("the policy is gone", "True", &["k"], owned, &none, false),
+        ("no taint at all", "True", &[], owned, &ours, false),
+    ];
+    for (name, status, keys, owners, policy, want) in rows {
+        let mut cluster = cluster("m1");
+        ready(&mut cluster, status, 0);
+        cluster.spec.taints = keys.iter().map(|key| taint(key, NO_EXECUTE, Some(0))).collect();
+        cluster.metadata.annotations = Some([(TAINT_OWNERS.to_owned(), owners.to_owned())].into());
+        assert_eq!(is_recovering(&cluster, |_| policy()), want, "{name}");
+    }
+}

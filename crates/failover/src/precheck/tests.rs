@@ -1,0 +1,290 @@
+use std::sync::Arc;
+
+use ironclad_api::{
+    policy::{
+        ClusterAffinity, ClusterAffinityTerm, ClusterFailoverBehavior, FailoverBehavior, ReplicaSchedulingStrategy,
+    },
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
+    work::{ResourceBinding, ResourceBindingStatus, TargetCluster},
+};
+
+use super::*;
+use crate::testkit::{apis, at, cluster, ready, taint};
+
+/// Clusters `m1` to `m5`, of which `m1` is lost; regions as in the table.
+fn fleet(change: impl Fn(&str, &mut Cluster)) -> Clusters {
+    let one = |n: usize| {
+        let name = format!("m{n}");
+        let mut cluster = cluster(&name);
+        ready(&mut cluster, if n == 1 { "False" } else { "True" }, 0);
+        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+        cluster.spec.region = ["r1", "r1", "r2", "r3", "r3"][n - 1].to_owned();
+        change(&name, &mut cluster);
+        (ClusterName::from(name.as_str()), Arc::new(cluster))
+    };
+    (1..=5).map(one).collect()
+}
+
+struct Case {
+    affinity: &'static [&'static str],
+    groups: &'static [(&'static str, &'static [&'static str])],
+    divided: bool,
+    workload: bool,
+    spread: Vec<SpreadConstraint>,
+    result: &'static [(&'static str, i32)],
+}
+
+fn case() -> Case {
+    Case { affinity: &[], groups: &[], divided: false, workload: true, spread: vec![], result: &[("m1", 1)] }
+}
+
+fn binding(case: &Case) -> Bound {
+    let names = |names: &[&str]| ClusterAffinity {
+        cluster_names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..ClusterAffinity::default()
+    };
+    let term = |(name, clusters): &(&str, &[&str])| ClusterAffinityTerm {
+        affinity_name: (*name).to_owned(),
+        affinity: names(clusters),
+        overflow_affinities: vec![],
+    };
+    let kind = if case.divided { ReplicaSchedulingType::Divided } else { ReplicaSchedulingType::Duplicated };
+    let mut spec = ResourceBindingSpec {
+        replicas: if case.workload { case.result.iter().map(|(_, n)| n).sum() } else { 0 },
+        clusters: case
+            .result
+            .iter()
+            .map(|(name, replicas)| TargetCluster { name: (*name).to_owned(), replicas: *replicas, components: vec![] })
+            .collect(),
+        placement: Some(Placement {
+            cluster_affinity: (!case.affinity.is_empty()).then(|| names(case.affinity)),
+            cluster_affinities: case.groups.iter().map(term).collect(),
+            spread_constraints: case.spread.clone(),
+            replica_scheduling: Some(ReplicaSchedulingStrategy {
+                replica_scheduling_type: Some(kind),
+                ..ReplicaSchedulingStrategy::default()
+            }),
+            ..Placement::default()
+        }),
+        ..ResourceBindingSpec::default()
+    };
+    spec.resource.api_version = "apps/v1".into();
+    spec.resource.kind = "Thing".into();
+    Bound::Namespaced(Arc::new(ResourceBinding::new("web", spec)))
+}
+
+fn spread(field: SpreadByField, min: i64, max: i64) -> SpreadConstraint {
+    SpreadConstraint { spread_by_field: Some(field), min_groups: min, max_groups: max, ..SpreadConstraint::default() }
+}
+
+fn checked(binding: &Bound, clusters: &Clusters, check: Check) -> bool {
+    has_target(binding, &BTreeSet::from(["m1".into()]), clusters, check).is_ok()
+}
+
+#[test]
+fn the_table_of_6_9() {
+    use SpreadByField::{Cluster as ByCluster, Region};
+    let all_well = || fleet(|_, _| {});
+    let without = |lost: &'static str| {
+        fleet(move |name, c| {
+            if name == lost {
+                ready(c, "False", 0)
+            }
+        })
+    };
+    let m12: &[&str] = &["m1", "m2"];
+    let both: &[(&str, i32)] = &[("m1", 1), ("m2", 1)];
+    for (name, case, clusters, strict, relaxed) in [
+        (
+            "m1,m2 Duplicated min 1 max 1",
+            Case { affinity: m12, spread: vec![spread(ByCluster, 1, 1)], ..case() },
+            all_well(),
+            true,
+            true,
+        ),
+        ("m1,m2 Duplicated none", Case { affinity: m12, result: both, ..case() }, all_well(), false, false),
+        (
+            "m1 Duplicated min 1",
+            Case { affinity: &["m1"], spread: vec![spread(ByCluster, 1, 0)], ..case() },
+            all_well(),
+            false,
+            false,
+        ),
+        (
+            "m1,m2 Duplicated min 2",
+            Case { affinity: m12, spread: vec![spread(ByCluster, 2, 0)], result: both, ..case() },
+            all_well(),
+            false,
+            false,
+        ),
+        (
+            "m1,m2,m3 Duplicated min 2 max 2",
+            Case { affinity: &["m1", "m2", "m3"], spread: vec![spread(ByCluster, 2, 2)], result: both, ..case() },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "m1,m2 Duplicated min 1 max 2",
+            Case { affinity: m12, spread: vec![spread(ByCluster, 1, 2)], result: both, ..case() },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "m1..m4 Duplicated region min 2",
+            Case {
+                affinity: &["m1", "m2", "m3", "m4"],
+                spread: vec![spread(Region, 2, 0)],
+                result: &[("m1", 1), ("m3", 1)],
+                ..case()
+            },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "the same, m4 down, region min 3",
+            Case {
+                affinity: &["m1", "m2", "m3", "m4"],
+                spread: vec![spread(Region, 3, 0)],
+                result: &[("m1", 1), ("m3", 1), ("m4", 1)],
+                ..case()
+            },
+            without("m4"),
+            false,
+            false,
+        ),
+        (
+            "m1,m2 Divided",
+            Case { affinity: m12, divided: true, result: &[("m1", 2), ("m2", 1)], ..case() },
+            all_well(),
+            false,
+            true,
+        ),
+        (
+            "m1,m2,m3 Divided",
+            Case { affinity: &["m1", "m2", "m3"], divided: true, result: &[("m1", 2), ("m2", 1)], ..case() },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "m1,m2,m3 Divided, m3 not Ready",
+            Case { affinity: &["m1", "m2", "m3"], divided: true, result: &[("m1", 2), ("m2", 1)], ..case() },
+            without("m3"),
+            false,
+            true,
+        ),
+        ("all, Divided", Case { divided: true, result: &[("m1", 6)], ..case() }, all_well(), true, true),
+        (
+            "primary, backup, Duplicated min 1",
+            Case {
+                groups: &[("primary", &["m1"]), ("backup", &["m2"])],
+                spread: vec![spread(ByCluster, 1, 0)],
+                ..case()
+            },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "primary, backup, Divided",
+            Case {
+                groups: &[("primary", &["m1"]), ("backup", &["m2"])],
+                divided: true,
+                result: &[("m1", 3)],
+                ..case()
+            },
+            all_well(),
+            true,
+            true,
+        ),
+        (
+            "m1,m2 Duplicated ConfigMap",
+            Case { affinity: m12, workload: false, result: &[("m1", 0), ("m2", 0)], ..case() },
+            all_well(),
+            false,
+            false,
+        ),
+        // What the table implies.
+        (
+            "Divided, but configuration: as Duplicated",
+            Case { divided: true, workload: false, result: &[("m1", 0)], ..case() },
+            all_well(),
+            false,
+            true,
+        ),
+        (
+            "minGroups unset is 1",
+            Case { affinity: m12, spread: vec![spread(ByCluster, 0, 0)], ..case() },
+            all_well(),
+            true,
+            true,
+        ),
+        ("Duplicated none, one outside the result", Case { ..case() }, all_well(), false, true),
+        (
+            "every constraint must hold",
+            Case { spread: vec![spread(Region, 3, 0), spread(ByCluster, 5, 0)], ..case() },
+            all_well(),
+            false,
+            false,
+        ),
+    ] {
+        let binding = binding(&case);
+        assert_eq!(checked(&binding, &clusters, Check::Strict), strict, "{name}, strict");
+        assert_eq!(checked(&binding, &clusters, Check::Relaxed), relaxed, "{name}, relaxed");
+        assert!(checked(&binding, &clusters, Check::Off), "{name}, off");
+    }
+}
+
+#[test]
+fn who_is_no_candidate() {
+    type Change = fn(&mut Cluster);
+    let opted_in = FailoverBehavior { application: None, cluster: Some(ClusterFailoverBehavior::default()) };
+    let rows: [(&str, Change, bool, bool); 9] = [
+        ("well", |_| {}, true, true),
+        ("being deleted", |c| c.metadata.deletion_timestamp = Some(ironclad_api::Time(at(0))), false, false),
+        ("not ready", |c| ready(c, "False", 1), false, false),
+        ("unknown", |c| ready(c, "Unknown", 1), false, false),
+        ("NoSchedule", |c| c.spec.taints = vec![taint("k", NO_SCHEDULE, None)], false, false),
+        ("NoExecute", |c| c.spec.taints = vec![taint("k", NO_EXECUTE, None)], false, false),
+        (
+            "PreferNoExecute keeps away only who opted in",
+            |c| c.spec.taints = vec![taint("k", PREFER_NO_EXECUTE, None)],
+            true,
+            false,
+        ),
+        ("without the API", |c| c.status.get_or_insert_default().api_enablements = apis(&["batch/v1"]), false, false),
+        ("another one", |c| c.spec.region = "r9".into(), true, true),
+    ];
+    for (name, change, plain, wary) in rows {
+        let clusters = fleet(|at, c| {
+            if at == "m2" {
+                change(c)
+            }
+        });
+        let case = Case { affinity: &["m1", "m2"], divided: true, ..case() };
+        let Bound::Namespaced(shared) = binding(&case) else { unreachable!() };
+        assert_eq!(checked(&Bound::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
+        let mut with = (*shared).clone();
+        with.spec.failover = Some(opted_in.clone());
+        assert_eq!(checked(&Bound::Namespaced(Arc::new(with)), &clusters, Check::Strict), wary, "{name}, opted in");
+    }
+}
+
+#[test]
+fn groups_from_the_one_in_use_on() {
+    let case = Case { groups: &[("primary", &["m2"]), ("backup", &["m1"])], divided: true, ..case() };
+    let Bound::Namespaced(shared) = binding(&case) else { unreachable!() };
+    let mut observed = (*shared).clone();
+    observed.status = Some(ResourceBindingStatus {
+        scheduler_observed_affinity_name: "backup".into(),
+        ..ResourceBindingStatus::default()
+    });
+    let clusters = fleet(|_, _| {});
+    assert!(checked(&Bound::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
+    let why =
+        has_target(&Bound::Namespaced(Arc::new(observed)), &BTreeSet::from(["m1".into()]), &clusters, Check::Strict);
+    assert_eq!(why, Err(NoTarget::NoCandidate), "the earlier group is not gone back to");
+}

@@ -14,7 +14,6 @@ mod history;
 mod notice;
 mod process;
 mod rows;
-mod task;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,7 +26,6 @@ pub use self::{
     notice::Notice,
     process::{Eviction, Next, Outcome},
     rows::{Row, Waiting},
-    task::{message, task},
 };
 use crate::{
     Bound, Clusters, Flags, Now,
@@ -91,7 +89,7 @@ impl Evictions {
         self.held = held;
     }
 
-    /// A cluster as it is now, `None` if it is gone. `recovering` is [`guards::is_recovering`]. Returns true if the
+    /// A cluster as it is now, `None` if it is gone. `recovering` is [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the
     /// bindings on it are to be evaluated: it became faulty, or its taints changed.
     pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {
         let standing = cluster.map(|c| Standing::of(c, self.flags.health.startup_grace_period));

@@ -7,7 +7,6 @@ use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
     conditions::{self, TRUE, cluster::READY},
-    policy::{ClusterTaintPolicy, MatchCondition},
 };
 use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
@@ -16,7 +15,7 @@ use crate::{
     flags::eviction::EvictionFlags,
     now::Now,
     rate::{Counts, State, formula},
-    taints::{Owners, TaintId, evicts, is_faulty},
+    taints::is_faulty,
 };
 
 /// Clusters that leave Ready within this time of each other failed together.
@@ -266,42 +265,6 @@ pub enum Held {
 #[must_use]
 pub fn is_paused(data: Option<&BTreeMap<String, String>>) -> bool {
     data.and_then(|data| data.get("paused")).is_some_and(|value| value == "true")
-}
-
-/// Whether the cluster is ready again and each of its evicting taints belongs to policies none of which asserts it any
-/// more: the taints only wait for their remove window (guard "recovering source"). Taints of people are not waited for.
-#[must_use]
-pub fn is_recovering(cluster: &Cluster, policy: impl Fn(&str) -> Option<std::sync::Arc<ClusterTaintPolicy>>) -> bool {
-    if cluster.ready() != Some(TRUE) || !is_faulty(cluster) {
-        return false;
-    }
-    let owners = Owners::of(cluster);
-    cluster.spec.taints.iter().filter(|taint| evicts(taint)).all(|taint| {
-        let id = TaintId::of(taint);
-        let found: Vec<_> = owners.policies(&id).filter_map(&policy).collect();
-        !found.is_empty() && found.iter().all(|policy| !asserts(policy, cluster))
-    })
-}
-
-/// Whether the conditions of a policy hold for the cluster now, windows aside (2.2); one spelling or the other.
-fn asserts(policy: &ClusterTaintPolicy, cluster: &Cluster) -> bool {
-    let spec = &policy.spec;
-    if spec.taints.is_empty() {
-        spec.match_conditions.iter().all(|condition| matches(condition, cluster))
-    } else {
-        !spec.add_on_conditions.is_empty() && spec.add_on_conditions.iter().all(|condition| matches(condition, cluster))
-    }
-}
-
-fn matches(condition: &MatchCondition, cluster: &Cluster) -> bool {
-    let conditions = cluster.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let Some(standing) = conditions::get(conditions, &condition.condition_type) else { return false };
-    let listed = condition.status_values.contains(&standing.status);
-    match condition.operator.as_str() {
-        "In" => listed,
-        "NotIn" => !listed,
-        _ => false,
-    }
 }
 
 /// Since when the Ready condition is as it is.

@@ -3,18 +3,19 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
-    Time, events,
+    StringMap, Time, events,
     eviction::PRODUCER_TAINT_MANAGER,
     work::{FailoverRecord, GracefulEvictionTask},
 };
 use ironclad_fleet::{BindingKey, ClusterName, Event, StatusPart, because::eviction::Reason};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Evictions, history::recorded, is_ready, task};
+use super::{Evictions, history::recorded, is_ready, rows::in_words};
 use crate::{
-    Bound, Clusters, Now,
+    Bound, Clusters, Now, depart,
     flags::eviction::{EvictionFlags, Mode},
     precheck::has_target,
+    preserved,
     queue::{Abandoned, Element, Hold, Key, Place},
     rate::Token,
 };
@@ -47,8 +48,8 @@ pub struct Eviction {
     pub binding: Bound,
     /// A merge patch of the binding: the cluster out of the result, the task in.
     pub patch: Value,
-    /// The task that is appended; `None` if one for this cluster is there already.
-    pub task: Option<GracefulEvictionTask>,
+    /// The task that is appended, unless one for this cluster is there already.
+    pub task: GracefulEvictionTask,
     /// For `status.failoverHistory`.
     pub record: FailoverRecord,
     /// The reason.
@@ -87,6 +88,8 @@ pub(super) enum Step {
     Park(Reason),
     /// It waits for something that is no fault of its own.
     Wait,
+    /// It can't be written now.
+    Fail(Reason),
     /// It is to be written.
     Evict(Box<Planned>),
 }
@@ -95,7 +98,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Planned {
     patch: Value,
-    task: Option<GracefulEvictionTask>,
+    task: GracefulEvictionTask,
 }
 
 /// The decision on one element: pure, and without regard to the rate. `others` are the other clusters that the binding
@@ -140,17 +143,45 @@ pub(super) fn decide(
     if let Err(why) = has_target(binding, &left_out, clusters, flags.check()) {
         return Step::Park(Reason::NoTarget(why));
     }
-    let task = spec
-        .eviction(&key.cluster.0)
-        .is_none()
-        .then(|| task::task(&key.cluster.0, spec, element, std::collections::BTreeMap::new(), now));
-    let clusters: Vec<_> = spec.clusters.iter().filter(|target| *target.name != *key.cluster.0).collect();
-    let mut patch = json!({ "spec": { "clusters": if clusters.is_empty() { Value::Null } else { json!(clusters) } } });
-    if let Some(task) = &task {
-        let tasks: Vec<_> = spec.graceful_eviction_tasks.iter().chain([task]).collect();
-        patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
+    let state = match preserved_state(&key.cluster, binding, flags) {
+        Ok(state) => state,
+        Err(reason) => return Step::Fail(reason),
+    };
+    let causes = &element.wanted.causes;
+    let why = depart::Why {
+        purge_mode: element.wanted.purge_mode,
+        reason: causes.task_reason(),
+        producer: PRODUCER_TAINT_MANAGER,
+        message: message(element, now),
+    };
+    let task = GracefulEvictionTask {
+        preserved_label_state: state,
+        // The rule of injection reads it, also after a cluster failover (IR-17).
+        clusters_before_failover: spec.clusters.iter().map(|target| target.name.clone()).collect(),
+        ..depart::task(spec, &key.cluster, &why)
+    };
+    match depart::patch(spec, std::slice::from_ref(&task)) {
+        Some(patch) => Step::Evict(Box::new(Planned { patch, task })),
+        None => Step::Drop(Abandoned::Obsolete),
     }
-    Step::Evict(Box::new(Planned { patch, task }))
+}
+
+/// The labels that the new copy inherits, if it was asked for and the gate is on (5.4).
+fn preserved_state(cluster: &ClusterName, binding: &Bound, flags: &EvictionFlags) -> Result<StringMap, Reason> {
+    let spec = binding.spec();
+    let failover = spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
+    let rules = failover.and_then(|cluster| cluster.state_preservation.as_ref());
+    let Some(rules) = rules.filter(|_| flags.state_preservation) else { return Ok(StringMap::new()) };
+    let status = binding.status().map_or(&[][..], |status| &status.aggregated_status);
+    preserved::collect(rules, cluster, status, spec.graceful_eviction_tasks.last())
+        .map_err(|error| Reason::StateUnreadable { error: error.to_string() })
+}
+
+/// What a person reads in the task: the taints, when it was due, how long it waited.
+fn message(element: &Element, now: Now) -> String {
+    let causes = &element.wanted.causes;
+    let waited = in_words(now.mono.saturating_sub(element.enqueued_at.unwrap_or(now.mono)));
+    format!("taints {}; due {}; waited {waited} in the queue", causes.taints().join(", "), causes.due())
 }
 
 impl Evictions {
@@ -190,6 +221,11 @@ impl Evictions {
                     self.notices.abandoned(&key.binding, why, now.mono);
                 }
                 (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
+                (Step::Fail(reason), _) => {
+                    self.tell_failure(&key, &element, &reason);
+                    self.queue.failed(&key, self.flags.eviction.backoff(element.attempts), now.mono);
+                    self.notices.changed(&key.binding, now.mono);
+                }
                 (Step::Evict(planned), Some(seen)) => {
                     let Some(token) = self.pacer.take(allowed.rate, now.mono) else {
                         self.queue.put_back(&key);

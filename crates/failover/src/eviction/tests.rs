@@ -99,7 +99,7 @@ impl World {
     fn tell_cluster(&mut self, name: &str) {
         let name = ClusterName::from(name);
         let cluster = self.clusters.get(&name).cloned();
-        let recovering = cluster.as_ref().is_some_and(|c| crate::guards::is_recovering(c, |_| never()));
+        let recovering = cluster.as_ref().is_some_and(|c| crate::taint_policy::is_recovering(c, &[never()]));
         if self.evictions.cluster(&name, cluster.as_deref(), recovering.into(), self.now) {
             let on = |binding: &&Bound| binding.spec().target(&name.0).is_some();
             let found: Vec<_> = self.bindings.values().filter(on).map(|b| (name.clone(), b.clone())).collect();
@@ -226,14 +226,23 @@ impl World {
     }
 }
 
-fn never() -> Option<Arc<ironclad_api::policy::ClusterTaintPolicy>> {
+fn never() -> Arc<ironclad_api::policy::ClusterTaintPolicy> {
     let condition = ironclad_api::policy::MatchCondition {
         condition_type: "Ready".into(),
         operator: "In".into(),
         status_values: vec!["False".into()],
     };
-    let spec = ironclad_api::policy::ClusterTaintPolicySpec { match_conditions: vec![condition], ..Default::default() };
-    Some(Arc::new(ironclad_api::policy::ClusterTaintPolicy::new("p", spec)))
+    let item = |effect: &str| ironclad_api::policy::TaintToAdd {
+        key: "k".into(),
+        effect: effect.into(),
+        ..Default::default()
+    };
+    let spec = ironclad_api::policy::ClusterTaintPolicySpec {
+        match_conditions: vec![condition],
+        taints_to_add: vec![item(NO_EXECUTE), item(PREFER_NO_EXECUTE)],
+        ..Default::default()
+    };
+    Arc::new(ironclad_api::policy::ClusterTaintPolicy::new("p", spec))
 }
 
 fn merge(value: &mut Value, patch: &Value) {

@@ -37,6 +37,8 @@ pub struct EvictionFlags {
     pub max_evictions_per_episode: u32,
     /// `--failover-mode`: enforce or observe.
     pub failover_mode: String,
+    /// Gate `StatefulFailoverInjection`: new copies inherit labels where policies ask for it.
+    pub state_preservation: bool,
     /// `--rate-limiter-base-delay`: the first wait after a failed write.
     pub rate_limiter_base_delay: Duration,
     /// `--rate-limiter-max-delay`: the longest wait after failed writes.
@@ -59,6 +61,7 @@ impl Default for EvictionFlags {
             eviction_warm_up: None,
             max_evictions_per_episode: 0,
             failover_mode: "enforce".to_owned(),
+            state_preservation: false,
             rate_limiter_base_delay: Duration::from_millis(5),
             rate_limiter_max_delay: Duration::from_secs(1000),
         }

@@ -1,9 +1,5 @@
-use std::sync::Arc;
-
 use ironclad_api::{
     Time,
-    annotations::TAINT_OWNERS,
-    policy::{ClusterTaintPolicySpec, PolicyTaint, TaintToAdd},
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
 
@@ -207,50 +203,4 @@ fn pausing() {
         assert!(!is_paused(Some(&data(other))), "{other}");
     }
     assert!(!is_paused(None) && !is_paused(Some(&BTreeMap::new())));
-}
-
-#[test]
-fn who_is_recovering() {
-    let not_ready = MatchCondition {
-        condition_type: "Ready".into(),
-        operator: "In".into(),
-        status_values: vec!["False".into(), "Unknown".into()],
-    };
-    let policy = |spec| Some(Arc::new(ClusterTaintPolicy::new("p", spec)));
-    let ours = || {
-        let item = TaintToAdd { key: "k".into(), effect: NO_EXECUTE.into(), ..TaintToAdd::default() };
-        policy(ClusterTaintPolicySpec {
-            match_conditions: vec![not_ready.clone()],
-            taints_to_add: vec![item],
-            ..ClusterTaintPolicySpec::default()
-        })
-    };
-    let upstream = || {
-        policy(ClusterTaintPolicySpec {
-            add_on_conditions: vec![not_ready.clone()],
-            taints: vec![PolicyTaint { key: "k".into(), effect: NO_EXECUTE.into(), ..PolicyTaint::default() }],
-            ..ClusterTaintPolicySpec::default()
-        })
-    };
-    let always = || policy(ClusterTaintPolicySpec::default());
-    let none = || None;
-    let owned = r#"{"k:NoExecute":["p"]}"#;
-    type Policy<'a> = &'a dyn Fn() -> Option<Arc<ClusterTaintPolicy>>;
-    let rows: [(&str, &str, &[&str], &str, Policy<'_>, bool); 8] = [
-        ("ready again, the policy's taint waits", "True", &["k"], owned, &ours, true),
-        ("the same in the other spelling", "True", &["k"], owned, &upstream, true),
-        ("not ready", "False", &["k"], owned, &ours, false),
-        ("a person's taint", "True", &["k"], "{}", &ours, false),
-        ("one of each", "True", &["k", "mine"], owned, &ours, false),
-        ("the policy still asserts it", "True", &["k"], owned, &always, false),
-        ("the policy is gone", "True", &["k"], owned, &none, false),
-        ("no taint at all", "True", &[], owned, &ours, false),
-    ];
-    for (name, status, keys, owners, policy, want) in rows {
-        let mut cluster = cluster("m1");
-        ready(&mut cluster, status, 0);
-        cluster.spec.taints = keys.iter().map(|key| taint(key, NO_EXECUTE, Some(0))).collect();
-        cluster.metadata.annotations = Some([(TAINT_OWNERS.to_owned(), owners.to_owned())].into());
-        assert_eq!(is_recovering(&cluster, |_| policy()), want, "{name}");
-    }
 }

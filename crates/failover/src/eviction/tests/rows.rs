@@ -137,7 +137,7 @@ fn what_a_task_says() {
     assert_eq!(task.clusters_before_failover, ["m1", "m2"]);
     assert_eq!(task.message, "taints k:NoExecute; due 1970-01-12T13:48:20Z; waited 0s in the queue");
     assert_eq!(world.on("w"), ["m2"]);
-    let config = with(dup("c", &["m1"]), |spec| spec.replicas = 0);
+    let config = with(dup("c", &["m1"]), |spec| (spec.replicas, spec.clusters) = (0, vec![target("m1", 0)]));
     world.put(config);
     world.run(300);
     assert_eq!(world.tasks("c").pop().unwrap().replicas, None, "not a workload");
@@ -644,4 +644,39 @@ fn rows_in_order_with_expected_times() {
     assert_eq!(world.evictions.rows(world.now).last().map(|row| row.state), Some(Waiting::Parked));
     world.evictions.hold(Held::Paused);
     assert!(world.evictions.rows(world.now).iter().all(|row| row.expected.is_none()), "nobody knows when");
+}
+
+#[test]
+fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
+    use ironclad_api::{
+        policy::{StatePreservation, StatePreservationRule},
+        work::AggregatedStatusItem,
+    };
+    let preserving = || {
+        let rule = StatePreservationRule { alias_label_name: "seen".into(), json_path: "{.ready}".into() };
+        let mut binding = failing_over(dup("w", &["m1"]), Some(PurgeMode::Directly), Some(0));
+        let failover = binding.spec.failover.as_mut().unwrap().cluster.as_mut().unwrap();
+        failover.state_preservation = Some(StatePreservation { rules: vec![rule] });
+        binding
+    };
+    let mut world = World::with(3, flags(|f| f.state_preservation = true));
+    world.put(preserving());
+    world.fail("m1", NO_EXECUTE);
+    world.run(120);
+    assert_eq!(world.moved(), 0, "the status was never collected");
+    let told =
+        world.evictions.take_events().into_iter().find(|e| e.reason == "EvictWorkloadFromClusterFailed").unwrap();
+    assert!(told.message.contains("has not yet been collected from Cluster(m1)"), "{}", told.message);
+    world.edit("w", |b| {
+        let status = Some(serde_json::json!({ "ready": 2 }));
+        let line = AggregatedStatusItem { cluster_name: "m1".into(), status, ..AggregatedStatusItem::default() };
+        b.status.get_or_insert_default().aggregated_status = vec![line];
+    });
+    world.run(2_000);
+    assert_eq!(world.tasks("w")[0].preserved_label_state["seen"], "2");
+    let mut world = World::new(3);
+    world.put(preserving());
+    world.fail("m1", NO_EXECUTE);
+    world.run(120);
+    assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the gate is off");
 }

@@ -10,6 +10,7 @@ mod events;
 mod failure;
 mod informer;
 mod metrics;
+pub mod leader;
 mod queue;
 mod reconcile;
 mod status;

@@ -1,0 +1,3 @@
+//! The runtime against the embedded server, in virtual time.
+
+mod leader;

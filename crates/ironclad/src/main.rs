@@ -2,6 +2,7 @@
 
 mod demo;
 mod flags;
+mod leader;
 mod ops;
 mod run;
 mod signals;

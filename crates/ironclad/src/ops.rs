@@ -22,20 +22,24 @@ use std::sync::atomic::Ordering;
 /// What the listener shows.
 #[derive(Clone)]
 pub(crate) struct Ops {
-    registries: [Arc<Registry>; 2],
+    controllers: Arc<dyn Fn() -> Option<Arc<Registry>> + Send + Sync>,
+    own: Arc<Registry>,
     ready: Arc<dyn Fn() -> Vec<(&'static str, bool)> + Send + Sync>,
 }
 
 impl Ops {
-    /// Shows the controllers' metrics, these clients' traffic, and readiness by these named checks.
+    /// Shows the metrics of the controllers that run now, these clients' traffic, what else is collected, and readiness
+    /// by these named checks.
     pub(crate) fn new(
-        controllers: Arc<Registry>,
+        controllers: impl Fn() -> Option<Arc<Registry>> + Send + Sync + 'static,
         traffic: Vec<(&'static str, Arc<Traffic>)>,
+        others: Vec<Box<dyn Collector>>,
         ready: impl Fn() -> Vec<(&'static str, bool)> + Send + Sync + 'static,
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Requests(traffic)));
-        Self { registries: [controllers, Arc::new(registry)], ready: Arc::new(ready) }
+        others.into_iter().for_each(|other| registry.register_collector(other));
+        Self { controllers: Arc::new(controllers), own: Arc::new(registry), ready: Arc::new(ready) }
     }
 
     /// Listens until the tasks are stopped. The address `0` switches it off.
@@ -75,10 +79,8 @@ impl Ops {
 
 async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
     let mut text = String::new();
-    let [controllers, traffic] = &ops.registries;
-    let encoded = encode_registry(&mut text, controllers)
-        .and_then(|()| encode_registry(&mut text, traffic))
-        .and_then(|()| encode_eof(&mut text));
+    let controllers = (ops.controllers)().map_or(Ok(()), |controllers| encode_registry(&mut text, &controllers));
+    let encoded = controllers.and_then(|()| encode_registry(&mut text, &ops.own)).and_then(|()| encode_eof(&mut text));
     match encoded {
         Ok(()) => {
             (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)

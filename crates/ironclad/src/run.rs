@@ -3,13 +3,22 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::bail;
-use ironclad_controllers::{Context, NetworkConnector};
-use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
+use ironclad_api::cluster::Cluster;
+use ironclad_controllers::{Connector, Context, NetworkConnector};
+use ironclad_runtime::{
+    Traffic, client_from_kubeconfig, kubeconfig_client_config,
+    leader::{Fence, fenced},
+};
 use ironclad_seam::Seam;
-use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Secret};
 use kube::{Api, Client, api::ListParams, discovery};
 
-use crate::{flags::ControllerFlags, ops::Ops, signals::Stop};
+use crate::{
+    flags::ControllerFlags,
+    leader::{LeaderFlags, Present},
+    ops::Ops,
+    signals::Stop,
+};
 
 /// Run the controllers against an existing kube-apiserver.
 ///
@@ -19,6 +28,7 @@ use crate::{flags::ControllerFlags, ops::Ops, signals::Stop};
 #[command(after_help = "Examples:
   ironclad crds --install --kubeconfig plane.kubeconfig
   ironclad run --kubeconfig plane.kubeconfig
+  ironclad run --kubeconfig plane.kubeconfig --metrics-bind-address 127.0.0.1:10358   (beside the first one: it stands by)
   ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig")]
 pub(crate) struct RunArgs {
     /// Kubeconfig of the control plane
@@ -30,6 +40,8 @@ pub(crate) struct RunArgs {
     /// Where health and metrics are served, 0 for nowhere
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    #[command(flatten)]
+    pub leader: LeaderFlags,
     #[command(flatten)]
     pub controllers: ControllerFlags,
 }
@@ -49,22 +61,81 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     require_crds(&client, &server).await?;
     warn_of_started_templates(&client).await;
 
-    let connector = Arc::new(NetworkConnector::new(members.clone()));
-    let context = Context::new(client, seam.clone(), connector, settings);
-    let checked = context.clone();
-    Ops::new(context.metrics.registry(), vec![("plane", plane), ("members", members)], move || {
-        vec![("caches", checked.is_synced())]
-    })
+    let electors = args.leader.electors(&client, &seam).await?;
+    let fence = electors.as_ref().map(|electors| electors.main.fence());
+    let network = NetworkConnector::new(members.clone());
+    let connector = Arc::new(FencedConnector { network, fence: fence.clone() });
+    let writer = match fence {
+        Some(fence) => fenced(client, fence),
+        None => client,
+    };
+    let present: Present<Context> = Arc::default();
+    let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
+    Ops::new(
+        move || measured.lock().as_ref().map(|context| context.metrics.registry()),
+        vec![("plane", plane), ("members", members)],
+        electors.iter().map(|electors| electors.collector()).collect(),
+        move || {
+            // Who stands by is ready to take over: its caches fill when it leads.
+            let stands_by = elected.as_ref().is_some_and(|electors| !electors.main.leads());
+            vec![("caches", stands_by || checked.lock().as_ref().is_some_and(|context| context.is_synced()))]
+        },
+    )
     .start(&args.metrics_bind_address, &seam.tasks)
     .await?;
-    eprintln!("controllers start against {server}");
-    ironclad_controllers::start(&context).await;
-    println!("ready: controllers run against {server}");
-    stop.wanted().await;
+    let begin = move |term: Seam| {
+        let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
+        *present.lock() = Some(context.clone());
+        let server = server.clone();
+        term.tasks.spawn("start", async move {
+            eprintln!("controllers start against {server}");
+            ironclad_controllers::start(&context).await;
+            println!("ready: controllers run against {server}");
+        });
+        Work(present.clone())
+    };
+    match &electors {
+        Some(electors) => {
+            electors.start(&seam.child("leader"), begin);
+            stop.wanted().await;
+        }
+        None => {
+            let _work = begin(seam.child("controllers"));
+            stop.wanted().await;
+        }
+    }
     eprintln!("stopping");
     seam.tasks.stop();
     seam.tasks.kill();
+    if let Some(electors) = electors {
+        electors.release().await;
+    }
     Ok(())
+}
+
+/// What works while this process leads; dropped when it does not any more.
+struct Work(Present<Context>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// Connects members over the network; writes get there only while this process leads.
+struct FencedConnector {
+    network: NetworkConnector,
+    fence: Option<Fence>,
+}
+
+impl Connector for FencedConnector {
+    fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
+        let client = self.network.connect(cluster, credentials)?;
+        Ok(match &self.fence {
+            Some(fence) => fenced(client, fence.clone()),
+            None => client,
+        })
+    }
 }
 
 async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {

@@ -106,11 +106,11 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let controllers = seam.child("controllers");
     let context = Context::new(client, controllers.clone(), connector, settings);
     let checked = context.clone();
-    Ops::new(context.metrics.registry(), vec![("plane", to_plane), ("members", to_members)], move || {
-        vec![("caches", checked.is_synced())]
-    })
-    .start(&args.metrics_bind_address, &seam.tasks)
-    .await?;
+    let registry = context.metrics.registry();
+    let traffic = vec![("plane", to_plane), ("members", to_members)];
+    Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || vec![("caches", checked.is_synced())])
+        .start(&args.metrics_bind_address, &seam.tasks)
+        .await?;
     ironclad_controllers::start(&context).await;
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 

@@ -1,0 +1,207 @@
+//! Leader election of `run`: its flags, who this process is, and the Leases of a Karmada that is replaced (operations.md 9).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use ironclad_cli::{duration, report::Misused};
+use ironclad_runtime::leader::{Elector, LeaderOptions};
+use ironclad_seam::Seam;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+
+/// The Leases of a Karmada's processes that do what we do.
+const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"];
+/// How the holders of those Leases begin if they are ours.
+const OURS: &str = "ironclad_";
+
+/// Which of several processes works.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Leader election")]
+pub(crate) struct LeaderFlags {
+    /// Work only while this process holds the Lease, so that several can run
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_LEADER_ELECT")]
+    leader_elect: bool,
+    /// Others take over when the Lease was not renewed for this long
+    #[arg(long, value_parser = duration, default_value = "15s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_LEASE_DURATION")]
+    leader_elect_lease_duration: Duration,
+    /// A leader that could not renew for this long stops its work
+    #[arg(long, value_parser = duration, default_value = "10s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_RENEW_DEADLINE")]
+    leader_elect_renew_deadline: Duration,
+    /// From one try to the next
+    #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_RETRY_PERIOD")]
+    leader_elect_retry_period: Duration,
+    /// Namespace of the Lease
+    #[arg(
+        long,
+        default_value = "karmada-system",
+        value_name = "NAMESPACE",
+        env = "IRONCLAD_LEADER_ELECT_RESOURCE_NAMESPACE"
+    )]
+    leader_elect_resource_namespace: String,
+    /// Name of the Lease
+    #[arg(long, default_value = "ironclad", value_name = "NAME", env = "IRONCLAD_LEADER_ELECT_RESOURCE_NAME")]
+    leader_elect_resource_name: String,
+    /// Also hold the Leases of Karmada's own processes, and refuse to start while one of them runs
+    #[arg(long, env = "IRONCLAD_TAKE_OVER_KARMADA", value_parser = clap::builder::BoolishValueParser::new(), action = clap::ArgAction::SetTrue)]
+    take_over_karmada: bool,
+}
+
+impl LeaderFlags {
+    /// The electors: the one that decides whether this process works, and those that keep a Karmada's processes from it.
+    /// Without election there are none.
+    ///
+    /// # Errors
+    /// If the times make no sense, the namespace can't be made, or a Karmada runs that was to be replaced.
+    pub(crate) async fn electors(&self, client: &Client, seam: &Seam) -> anyhow::Result<Option<Electors>> {
+        let me = format!("{}_{}", host(), seam.rng.uuid());
+        let options = LeaderOptions {
+            namespace: self.leader_elect_resource_namespace.clone(),
+            name: self.leader_elect_resource_name.clone(),
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+            ..LeaderOptions::new(&me)
+        };
+        options.check().map_err(|error| Misused(format!("{error}\n  see: --help")))?;
+        if self.take_over_karmada && !self.leader_elect {
+            return Err(Misused("--take-over-karmada needs --leader-elect".to_owned()).into());
+        }
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        ensure_namespace(client, &options.namespace).await?;
+        let mut beside = Vec::new();
+        if self.take_over_karmada {
+            refuse_beside_karmada(client, seam, &options).await?;
+            for name in OF_KARMADA {
+                let options =
+                    LeaderOptions { name: name.to_owned(), identity: format!("{OURS}{me}"), ..options.clone() };
+                beside.push(Elector::new(client.clone(), seam.child(name), options));
+            }
+        }
+        Ok(Some(Electors { main: Elector::new(client.clone(), seam.clone(), options), beside }))
+    }
+}
+
+/// What competes for this process.
+#[derive(Clone)]
+pub(crate) struct Electors {
+    /// Decides whether this process works.
+    pub(crate) main: Elector,
+    beside: Vec<Elector>,
+}
+
+impl Electors {
+    /// Competes, as tasks of this seam; `begin` is called each time this process becomes the leader.
+    pub(crate) fn start<T: Send + 'static>(&self, seam: &Seam, begin: impl FnMut(Seam) -> T + Send + 'static) {
+        for elector in self.beside.clone() {
+            seam.tasks.spawn("election beside", async move { elector.run(|_| ()).await });
+        }
+        let (main, told) = (self.main.clone(), self.main.clone());
+        seam.tasks.spawn("election", async move { main.run(begin).await });
+        let clock = seam.clock.clone();
+        seam.tasks.spawn("election told", async move {
+            let mut last = String::new();
+            loop {
+                clock.sleep(Duration::from_secs(1)).await;
+                let holder = told.holder();
+                if !told.leads() && !holder.is_empty() && holder != last {
+                    eprintln!("stand by: {holder} leads");
+                }
+                last = holder;
+            }
+        });
+    }
+
+    /// Gives every Lease back. All work must have ended.
+    pub(crate) async fn release(&self) {
+        self.main.release().await;
+        for elector in &self.beside {
+            elector.release().await;
+        }
+    }
+
+    /// `leader_election_master_status`, as Kubernetes' own processes have it.
+    pub(crate) fn collector(&self) -> Box<dyn Collector> {
+        Box::new(MasterStatus(self.main.clone()))
+    }
+}
+
+#[derive(Debug)]
+struct MasterStatus(Elector);
+
+impl Collector for MasterStatus {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let help = "1 while this process leads, 0 while it stands by";
+        let mut family = encoder.encode_descriptor("leader_election_master_status", help, None, MetricType::Gauge)?;
+        let labels = [("name", "ironclad")];
+        ConstGauge::new(i64::from(self.0.leads())).encode(family.encode_family(&labels)?)
+    }
+}
+
+async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let asking = || format!("looking for namespace {name}, where the Lease of the leader election is");
+    if api.get_opt(name).await.with_context(asking)?.is_some() {
+        return Ok(());
+    }
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    match api.create(&PostParams::default(), &namespace).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        done => done.map(|_| ()).with_context(|| format!("creating namespace {name}")),
+    }
+}
+
+/// Looks at the Leases of Karmada's processes for one lease duration: one that is renewed meanwhile has a process.
+async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOptions) -> anyhow::Result<()> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
+    let look = async || -> anyhow::Result<BTreeMap<&str, (String, Lease)>> {
+        let mut held = BTreeMap::new();
+        for name in OF_KARMADA {
+            let lease = api.get_opt(name).await.with_context(|| format!("reading Lease {name}"))?;
+            let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+            if let Some((lease, holder)) = lease.and_then(|lease| holder(&lease).map(|holder| (lease, holder)))
+                && !holder.is_empty()
+                && !holder.starts_with(OURS)
+            {
+                held.insert(name, (holder, lease));
+            }
+        }
+        Ok(held)
+    };
+    let before = look().await?;
+    if before.is_empty() {
+        return Ok(());
+    }
+    eprintln!("waiting {:?} to see whether a Karmada runs here", options.lease_duration);
+    seam.clock.sleep(options.lease_duration).await;
+    for (name, (holder, lease)) in look().await? {
+        if before.get(name).is_none_or(|(_, old)| old.spec != lease.spec) {
+            bail!(
+                "Karmada's {name} runs here, held by {holder}\n  because its Lease is renewed: two would control the \
+                 same clusters\n  try: stop it first"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
+    name.or_else(|| std::env::var("HOSTNAME").ok()).filter(|name| !name.is_empty()).unwrap_or_else(|| "ironclad".into())
+}
+
+/// What the present term works with; empty while this process stands by.
+pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;

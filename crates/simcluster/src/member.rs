@@ -77,7 +77,9 @@ impl Member {
     /// # Errors
     /// The server can't be opened on the store.
     pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
-        let server_options = Options { name: options.name.clone(), ..Options::default() };
+        // Half of what a write costs, for a note that hardly anybody reads here; what is applied from the server's side is
+        // tracked all the same.
+        let server_options = Options { name: options.name.clone(), managed_fields: false, ..Options::default() };
         let server = Server::open(server_options, store, seam.clone()).await?;
         let link = Link::new(seam.clock.clone());
         let times = Arc::new(Mutex::new(options.times()));

@@ -11,4 +11,5 @@ mod rollout;
 mod scheduling;
 mod served;
 mod workloads;
+
 mod world;

@@ -1,7 +1,9 @@
 //! Whole-system benches, run as `cargo xtask bench NAME`: figures to quote as ratios of one run, machines are noisy.
 
+mod members;
 mod process;
 mod propagate;
+mod restart;
 mod start;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +21,10 @@ enum Bench {
     Propagate(propagate::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
+    /// What a settled fleet of simulated members costs: memory, CPU and writes
+    Members(members::Args),
+    /// How soon a user's change is handled after a restart with many Deployments, and what the rest costs
+    Restart(restart::Args),
 }
 
 #[tokio::main]
@@ -28,5 +34,7 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,
         Bench::Start(args) => start::run(args).await,
+        Bench::Members(args) => members::run(args).await,
+        Bench::Restart(args) => restart::run(args).await,
     }
 }

@@ -47,9 +47,35 @@ pub(crate) struct Args {
     /// Replicas of each in every member
     #[arg(long, default_value_t = 2)]
     replicas: i32,
+    /// How long pods of simulated members take to start
+    #[arg(long, default_value = "0s")]
+    startup_delay: String,
     /// On real kube-apiservers instead of `ironclad up`
     #[arg(long)]
     real: bool,
+}
+
+impl Args {
+    /// The arguments of an `up` whose members have room for it all.
+    fn up(&self) -> Vec<String> {
+        let pods = self.deployments * usize::try_from(self.replicas).unwrap_or(0);
+        [
+            ("--clusters", self.members.to_string()),
+            ("--nodes", nodes_for(pods).to_string()),
+            ("--cpu", "64".to_owned()),
+            ("--startup-delay", self.startup_delay.clone()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect()
+    }
+}
+
+/// Nodes that have room for so many pods.
+pub(crate) fn nodes_for(pods: usize) -> usize {
+    /// Of the 110 that each takes: the pod scheduler spreads, it does not fill.
+    const EACH: usize = 100;
+    pods.div_ceil(EACH) + 1
 }
 
 /// When each stage was first seen for one Deployment.
@@ -73,10 +99,10 @@ type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let tasks = Tasks::new("bench");
-    let world = if args.real { World::real(args.members).await? } else { World::up(args.members).await? };
+    let world = if args.real { World::real(args.members).await? } else { World::up(&args.up(), args.members).await? };
     let table = Table::default();
     observe(&world, &table, &tasks, &clock, args.members, args.replicas);
-    world.apply_policy().await?;
+    world.apply_policy(None).await?;
 
     let (before, writes_before) = (world.product.used()?, plane_writes(&world.metrics).await?);
     let began = clock.mono();
@@ -151,33 +177,46 @@ fn at(sorted: &[f64], quantile: f64) -> f64 {
 }
 
 /// The product, its control plane and its members.
-struct World {
-    product: Product,
-    metrics: String,
-    plane: Client,
-    members: Vec<Client>,
+pub(crate) struct World {
+    pub(crate) product: Product,
+    pub(crate) metrics: String,
+    pub(crate) plane: Client,
+    pub(crate) members: Vec<Client>,
+    /// What it was started with.
+    arguments: Vec<String>,
     _real: Option<real::RealEnv>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
-    async fn up(members: usize) -> anyhow::Result<Self> {
+    /// `ironclad up` on an empty directory, with these further arguments and clients of so many members.
+    pub(crate) async fn up(arguments: &[String], members: usize) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let metrics = format!("127.0.0.1:{}", free_port()?);
         let listen = format!("127.0.0.1:{}", free_port()?);
         let data = dir.path().join("data").display().to_string();
-        let count = members.to_string();
-        let product = Product::start(
-            &binary()?,
-            &["up", "--data-dir", &data, "--clusters", &count, "--listen", &listen, "--metrics-bind-address", &metrics],
-        )?;
+        let own = ["up", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", &metrics];
+        let arguments: Vec<String> = own.into_iter().map(str::to_owned).chain(arguments.iter().cloned()).collect();
+        let product = start(&arguments)?;
         let kubeconfig = dir.path().join("data/kubeconfig");
         let mut clients = Vec::new();
         for n in 1..=members {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { product, metrics, plane, members: clients, _real: None, _dir: dir })
+        Ok(Self { product, metrics, plane, members: clients, arguments, _real: None, dir })
+    }
+
+    /// Kills the process and starts it again on the same directory; clients go on as they are.
+    pub(crate) fn restart(self) -> anyhow::Result<Self> {
+        let Self { product, .. } = self;
+        drop(product);
+        Ok(Self { product: start(&self.arguments)?, ..self })
+    }
+
+    /// The data directory's parent, which goes with the world.
+    pub(crate) fn directory(&self) -> &Path {
+        self.dir.path()
     }
 
     async fn real(members: usize) -> anyhow::Result<Self> {
@@ -201,24 +240,34 @@ impl World {
             clients.push(client(&member, None).await?);
         }
         let plane = client(&plane_config, None).await?;
-        Ok(Self { product, metrics, plane, members: clients, _real: Some(env), _dir: dir })
+        Ok(Self { product, metrics, plane, members: clients, arguments: Vec::new(), _real: Some(env), dir })
     }
 
-    async fn apply_policy(&self) -> anyhow::Result<()> {
+    /// Sends all Deployments, or the one of this name, to all members.
+    pub(crate) async fn apply_policy(&self, name: Option<&str>) -> anyhow::Result<()> {
         let names: Vec<String> = (1..=self.members.len()).map(|n| format!("member{n}")).collect();
         let gvk = GroupVersionKind::gvk("policy.karmada.io", "v1alpha1", "PropagationPolicy");
         let resource = ApiResource::from_gvk_with_plural(&gvk, "propagationpolicies");
         let api: Api<DynamicObject> = Api::namespaced_with(self.plane.clone(), "default", &resource);
+        let mut selector = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+        if let Some(name) = name {
+            selector["name"] = json!(name);
+        }
         let policy: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "bench"},
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"name": name.unwrap_or("bench")},
             "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "resourceSelectors": [selector],
                 "placement": {"clusterAffinity": {"clusterNames": names}},
             },
         }))?;
         api.create(&PostParams::default(), &policy).await?;
         Ok(())
     }
+}
+
+fn start(arguments: &[String]) -> anyhow::Result<Product> {
+    Product::start(&binary()?, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn verb(binary: &Path, args: &[&str]) -> anyhow::Result<()> {
@@ -234,7 +283,8 @@ async fn client(kubeconfig: &Path, context: Option<&str>) -> anyhow::Result<Clie
     Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
 }
 
-fn deployment(name: &str, replicas: i32) -> anyhow::Result<Deployment> {
+/// A Deployment of this name.
+pub(crate) fn deployment(name: &str, replicas: i32) -> anyhow::Result<Deployment> {
     serde_json::from_value(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"app": name}},
         "spec": {

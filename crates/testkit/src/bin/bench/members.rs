@@ -1,0 +1,83 @@
+//! `bench members`: what a settled fleet of simulated members costs.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use ironclad_seam::Clock;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, api::PostParams};
+
+use crate::{
+    process::plane_writes,
+    propagate::{World, deployment},
+};
+
+/// How long the start and the settling may take together.
+const DEADLINE: Duration = Duration::from_secs(900);
+/// What is still on its way ends within this time.
+const SETTLE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Simulated members
+    #[arg(long, default_value_t = 50)]
+    members: u32,
+    /// Nodes of each
+    #[arg(long, default_value_t = 20)]
+    nodes: u32,
+    /// Pods in all
+    #[arg(long, default_value_t = 2_000)]
+    pods: u32,
+    /// How long the settled fleet is watched, seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let flags = ["--clusters", &args.members.to_string(), "--nodes", &args.nodes.to_string()].map(str::to_owned);
+    let began = clock.mono();
+    let world = World::up(&flags, args.members as usize).await?;
+    println!(
+        "{} members of {} nodes serve after {:.1} s",
+        args.members,
+        args.nodes,
+        (clock.mono() - began).as_secs_f64()
+    );
+    let empty = world.product.used()?;
+
+    world.apply_policy(None).await?;
+    let each = i32::try_from(args.pods.div_ceil(args.members))?;
+    let whole = each * i32::try_from(args.members)?;
+    let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
+    let began = clock.mono();
+    api.create(&PostParams::default(), &deployment("bench", each)?).await?;
+    loop {
+        let ready = api.get("bench").await?.status.and_then(|s| s.ready_replicas).unwrap_or(0);
+        if ready == whole {
+            break;
+        }
+        ensure!(clock.mono() - began < DEADLINE, "only {ready} of {whole} pods are ready within {DEADLINE:?}");
+        clock.sleep(LOOK).await;
+    }
+    println!("{whole} pods run and are told of after {:.1} s", (clock.mono() - began).as_secs_f64());
+    clock.sleep(SETTLE).await;
+    let (before, writes) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    clock.sleep(Duration::from_secs(args.seconds)).await;
+    let (after, writes_after) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let share = (after.cpu_seconds - before.cpu_seconds) / args.seconds as f64;
+    println!(
+        "memory: {:.0} MiB without pods, {:.0} MiB settled, {:.0} MiB at most",
+        empty.resident_mib, after.resident_mib, after.peak_mib
+    );
+    println!(
+        "settled over {} s: {:.2} % of one core, {} write requests of our own to the control plane",
+        args.seconds,
+        share * 100.0,
+        writes_after - writes
+    );
+    Ok(())
+}

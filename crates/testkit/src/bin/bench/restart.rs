@@ -1,0 +1,120 @@
+//! `bench restart`: a start with thousands of Deployments: a user's change goes first, and the rest costs no write.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use ironclad_seam::Clock;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    process::plane_writes,
+    propagate::{World, deployment, nodes_for},
+};
+
+/// How long the preparation may take.
+const DEADLINE: Duration = Duration::from_secs(1_800);
+/// Objects created at once.
+const CREATING: usize = 8;
+/// No write for so long: it is quiet.
+const QUIET: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Deployments, each with a policy of its own
+    #[arg(long, default_value_t = 5_000)]
+    deployments: usize,
+    /// Members that each of them goes to
+    #[arg(long, default_value_t = 2)]
+    members: usize,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let clock = Clock::system();
+    let nodes = nodes_for(args.deployments).to_string();
+    let clusters = args.members.to_string();
+    let flags = ["--clusters", &clusters, "--nodes", &nodes, "--cpu", "64", "--startup-delay", "0s"].map(str::to_owned);
+    let world = World::up(&flags, args.members).await?;
+    let began = clock.mono();
+    prepare(&world, &clock, args.deployments).await?;
+    println!(
+        "{} Deployments with policies settled after {:.1} s",
+        args.deployments,
+        (clock.mono() - began).as_secs_f64()
+    );
+    quiet(&world, &clock).await?;
+
+    println!("data in {}", world.directory().display());
+    let began = clock.mono();
+    let world = world.restart()?;
+    let ready = clock.mono();
+    // The last by name: nothing but the user's change brings it forward.
+    let name = format!("bench-{:05}", args.deployments - 1);
+    let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
+    let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    api.patch(&name, &PatchParams::default(), &patch).await?;
+    let asked = clock.mono();
+    for member in &world.members {
+        let there: Api<Deployment> = Api::namespaced(member.clone(), "default");
+        while there.get(&name).await?.spec.and_then(|s| s.replicas) != Some(2) {
+            ensure!(clock.mono() - asked < DEADLINE, "the change did not reach a member");
+            clock.sleep(LOOK).await;
+        }
+    }
+    println!("ready after {:.2} s", (ready - began).as_secs_f64());
+    println!("a user's change then reached all members after {:.3} s", (clock.mono() - asked).as_secs_f64());
+    let writes = quiet(&world, &clock).await?;
+    let used = world.product.used()?;
+    println!("write requests of our own to the control plane since the start: {writes}");
+    println!("own CPU since the start: {:.1} s, memory {:.0} MiB", used.cpu_seconds, used.resident_mib);
+    Ok(())
+}
+
+async fn prepare(world: &World, clock: &Clock, deployments: usize) -> anyhow::Result<()> {
+    let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
+    stream::iter(0..deployments)
+        .map(|n| {
+            let api = api.clone();
+            async move {
+                let name = format!("bench-{n:05}");
+                world.apply_policy(Some(&name)).await?;
+                api.create(&PostParams::default(), &deployment(&name, 1)?).await?;
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(CREATING)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let want = i32::try_from(world.members.len())?;
+    let began = clock.mono();
+    loop {
+        let all = api.list(&ListParams::default()).await?.items;
+        let settled = all.iter().filter(|d| d.status.as_ref().is_some_and(|s| s.ready_replicas == Some(want))).count();
+        if settled == deployments {
+            return Ok(());
+        }
+        ensure!(clock.mono() - began < DEADLINE, "only {settled} of {deployments} Deployments settled");
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Waits until nothing is written any more; returns the writes since the start.
+async fn quiet(world: &World, clock: &Clock) -> anyhow::Result<u64> {
+    let mut before = plane_writes(&world.metrics).await?;
+    loop {
+        clock.sleep(QUIET).await;
+        let now = plane_writes(&world.metrics).await?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+}

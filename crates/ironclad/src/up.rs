@@ -25,6 +25,8 @@ use tokio::net::TcpListener;
 use crate::{demo, flags::ControllerFlags, ops::Ops, signals::Stop};
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
+const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
+
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
 ///
 /// The same --data-dir resumes where it was. ctrl-c or SIGTERM ends it cleanly.
@@ -62,6 +64,9 @@ pub(crate) struct UpArgs {
 /// # Errors
 /// If the data directory can't be used, an address is taken, or a part does not start.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
+    if args.demo && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
+        bail!("{DEMO_NEEDS}");
+    }
     let mut stop = Stop::install()?;
     let settings = args.controllers.settings()?;
     let seam = Seam::system("ironclad");
@@ -116,7 +121,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 
     if args.demo {
         if simulated.list().len() < 3 {
-            bail!("--demo needs three members\n  try: --clusters 3");
+            bail!("{DEMO_NEEDS}");
         }
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
     }

@@ -11,8 +11,12 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::{CronJob, Job},
     core::v1::{
-        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+        ServiceAccount,
     },
+    discovery::v1::EndpointSlice,
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::ClusterRole,
 };
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -56,6 +60,10 @@ struct Kinds {
     cron_jobs: Lazy<CronJob>,
     claims: Lazy<PersistentVolumeClaim>,
     volumes: Lazy<PersistentVolume>,
+    services: Lazy<Service>,
+    endpoint_slices: Lazy<EndpointSlice>,
+    disruption_budgets: Lazy<PodDisruptionBudget>,
+    cluster_roles: Lazy<ClusterRole>,
 }
 
 struct Lazy<K> {
@@ -118,6 +126,10 @@ impl Default for Caches {
             claims: Lazy::new("persistentvolumeclaims", &[]),
             volumes: Lazy::new("persistentvolumes", &[(BY_CLAIM, index_by_claim)]),
             jobs: Lazy::new("jobs", &[(BY_CONTROLLER, index_by_controller)]),
+            services: Lazy::new("services", &[]),
+            endpoint_slices: Lazy::new("endpointslices", &[(BY_CONTROLLER, index_by_controller)]),
+            disruption_budgets: Lazy::new("poddisruptionbudgets", &[]),
+            cluster_roles: Lazy::new("clusterroles", &[]),
         }))
     }
 }
@@ -187,6 +199,22 @@ impl Caches {
         self.0.cron_jobs.want()
     }
 
+    pub(crate) fn services(&self) -> Informer<Service> {
+        self.0.services.want()
+    }
+
+    pub(crate) fn endpoint_slices(&self) -> Informer<EndpointSlice> {
+        self.0.endpoint_slices.want()
+    }
+
+    pub(crate) fn disruption_budgets(&self) -> Informer<PodDisruptionBudget> {
+        self.0.disruption_budgets.want()
+    }
+
+    pub(crate) fn cluster_roles(&self) -> Informer<ClusterRole> {
+        self.0.cluster_roles.want()
+    }
+
     /// Starts the watches of all kinds that were asked for, as tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.pods.start(client, seam);
@@ -203,5 +231,9 @@ impl Caches {
         self.0.cron_jobs.start(client, seam);
         self.0.claims.start(client, seam);
         self.0.volumes.start(client, seam);
+        self.0.services.start(client, seam);
+        self.0.endpoint_slices.start(client, seam);
+        self.0.disruption_budgets.start(client, seam);
+        self.0.cluster_roles.start(client, seam);
     }
 }

@@ -4,10 +4,13 @@
 //! a pure decision with a table of cases beside it and a thin loop.
 
 pub mod affinity;
+mod aggregation;
 mod caches;
 mod cronjob;
 mod daemonset;
 mod deployment;
+mod disruption;
+mod endpointslice;
 mod gc;
 mod history;
 mod job;

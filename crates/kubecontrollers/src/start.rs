@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{Cluster, cronjob, daemonset, deployment, gc, job, namespace, protection, replicaset, statefulset};
+use crate::{
+    Cluster, aggregation, cronjob, daemonset, deployment, disruption, endpointslice, gc, job, namespace, protection,
+    replicaset, statefulset,
+};
 
 /// A built-in controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +22,12 @@ pub enum Controller {
     ClaimProtection,
     /// Lets volumes go whose claims are gone.
     VolumeProtection,
+    /// The rules of ClusterRoles that are made of others.
+    RoleAggregation,
+    /// Where the pods of Services are.
+    EndpointSlice,
+    /// How many pods may be evicted.
+    Disruption,
     /// ReplicaSets for Deployments.
     Deployment,
     /// Pods for ReplicaSets.
@@ -35,13 +44,16 @@ pub enum Controller {
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
         Self::RootCertificate,
         Self::ClaimProtection,
         Self::VolumeProtection,
+        Self::RoleAggregation,
+        Self::EndpointSlice,
+        Self::Disruption,
         Self::Deployment,
         Self::ReplicaSet,
         Self::StatefulSet,
@@ -51,13 +63,14 @@ impl Controller {
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
-    pub const PLANE: [Self; 6] = [
+    pub const PLANE: [Self; 7] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
         Self::RootCertificate,
         Self::ClaimProtection,
         Self::VolumeProtection,
+        Self::RoleAggregation,
     ];
 
     /// The name in kube-controller-manager's `--controllers`.
@@ -70,6 +83,9 @@ impl Controller {
             Self::RootCertificate => "root-ca-certificate-publisher-controller",
             Self::ClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::VolumeProtection => "persistentvolume-protection-controller",
+            Self::RoleAggregation => "clusterrole-aggregation-controller",
+            Self::EndpointSlice => "endpointslice-controller",
+            Self::Disruption => "disruption-controller",
             Self::Deployment => "deployment-controller",
             Self::ReplicaSet => "replicaset-controller",
             Self::StatefulSet => "statefulset-controller",
@@ -110,6 +126,9 @@ pub fn start(cluster: &Cluster, options: &Options) {
             }
             Controller::ClaimProtection => protection::start_claims(cluster),
             Controller::VolumeProtection => protection::start_volumes(cluster),
+            Controller::RoleAggregation => aggregation::start(cluster),
+            Controller::EndpointSlice => endpointslice::start(cluster),
+            Controller::Disruption => disruption::start(cluster),
             Controller::Deployment => deployment::start(cluster),
             Controller::ReplicaSet => replicaset::start(cluster),
             Controller::StatefulSet => statefulset::start(cluster),

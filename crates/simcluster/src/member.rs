@@ -180,6 +180,9 @@ impl Member {
     /// The member consists of this from now on.
     pub fn reshape(&self, shape: Shape) {
         let mut state = self.0.state.lock();
+        if state.options.shape == shape {
+            return;
+        }
         state.options.shape = shape.clone();
         if let Some(inside) = &state.inside {
             inside.nodes.reshape(shape);

@@ -223,7 +223,7 @@ impl Shared {
         let member = Arc::new(self.place.start(simulated, wanted, life).await?);
         self.running.lock().members.insert(name, member.clone());
         self.write_kubeconfig()?;
-        tracing::info!(member = %member.name, endpoint = %member.endpoint, "simulated member serves");
+        tracing::debug!(member = %member.name, endpoint = %member.endpoint, "simulated member serves");
         Ok(member)
     }
 

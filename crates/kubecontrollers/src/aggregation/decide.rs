@@ -1,0 +1,79 @@
+//! Which rules an aggregated ClusterRole has: those of all roles that it selects.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::pods::labels;
+
+/// The roles that it is made of.
+pub(crate) fn selectors(role: &ClusterRole) -> Vec<Selector> {
+    let selectors = role.aggregation_rule.iter().flat_map(|r| r.cluster_role_selectors.iter().flatten());
+    selectors.filter_map(|s| Selector::try_from(s.clone()).ok()).collect()
+}
+
+/// True if the role is made of this one, among others.
+pub(crate) fn takes(role: &ClusterRole, of: &ClusterRole) -> bool {
+    role.metadata.name != of.metadata.name && selectors(role).iter().any(|s| s.matches(labels(&of.metadata)))
+}
+
+/// The rules that the role should have, if they are others than it has. A role without an aggregation rule is left alone.
+pub(crate) fn decide<'a>(
+    role: &ClusterRole,
+    all: impl Iterator<Item = &'a Arc<ClusterRole>>,
+) -> Option<Vec<PolicyRule>> {
+    role.aggregation_rule.as_ref()?;
+    let mut sources: Vec<&Arc<ClusterRole>> = all.filter(|of| takes(role, of)).collect();
+    sources.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    for rule in sources.iter().flat_map(|of| of.rules.iter().flatten()) {
+        if !rules.contains(rule) {
+            rules.push(rule.clone());
+        }
+    }
+    (role.rules.as_deref().unwrap_or_default() != rules).then_some(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn role(name: &str, labels: Value, verbs: &[&str]) -> Arc<ClusterRole> {
+        let rules: Vec<_> =
+            verbs.iter().map(|v| json!({"apiGroups": ["a"], "resources": ["b"], "verbs": [v]})).collect();
+        Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "rules": rules})).unwrap())
+    }
+
+    fn admin(has: &[&str]) -> ClusterRole {
+        let mut role = (*role("admin", json!({"to-admin": "true"}), has)).clone();
+        role.aggregation_rule = Some(
+            serde_json::from_value(json!({"clusterRoleSelectors": [
+                {"matchLabels": {"to-admin": "true"}}, {"matchLabels": {"to-edit": "true"}}]}))
+            .unwrap(),
+        );
+        role
+    }
+
+    #[test]
+    fn rules_of_aggregated_roles() {
+        let all = [
+            role("z", json!({"to-admin": "true"}), &["list", "get"]),
+            role("a", json!({"to-edit": "true"}), &["update", "get"]),
+            role("other", json!({}), &["delete"]),
+            Arc::new(admin(&["own"])),
+        ];
+        for (name, has, want) in [
+            ("those of the selected, by name, each once", &["own"][..], Some(vec!["update", "get", "list"])),
+            ("nothing to write once they are there", &["update", "get", "list"], None),
+        ] {
+            let rules = decide(&admin(has), all.iter());
+            let verbs = rules.map(|r| r.iter().map(|r| r.verbs[0].clone()).collect::<Vec<_>>());
+            assert_eq!(verbs, want.map(|v| v.into_iter().map(str::to_owned).collect()), "{name}");
+        }
+        assert_eq!(decide(&all[2], all.iter()), None, "a role that aggregates nothing keeps its own");
+        assert_eq!(decide(&admin(&["own"]), [].iter()), Some(vec![]), "nobody is selected");
+    }
+}

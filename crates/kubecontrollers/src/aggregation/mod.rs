@@ -1,0 +1,69 @@
+//! Aggregated ClusterRoles: roles that are made of others, by their labels.
+
+mod decide;
+
+use std::sync::Arc;
+
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::{Api, Client};
+use serde_json::json;
+
+use self::decide::{decide, takes};
+use crate::Cluster;
+
+/// Roles that are worked on at once.
+const WORKERS: usize = 1;
+
+struct Controller {
+    client: Client,
+    roles: Informer<ClusterRole>,
+    writer: Writer,
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let controller = Arc::new(Controller {
+        client: cluster.client.clone(),
+        roles: cluster.caches.cluster_roles(),
+        writer: Writer::new("clusterrole-aggregation-controller"),
+    });
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/aggregation"));
+    // The informer lives in the controller: a strong reference back would keep both for ever.
+    let (to, of) = (queue.clone(), Arc::downgrade(&controller));
+    controller.roles.on_change(move |change| {
+        if let Some(of) = of.upgrade() {
+            of.concerned(change).into_iter().for_each(|key| to.add(key));
+        }
+    });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("aggregation-start", async move {
+        controller.roles.synced().await;
+        run_workers("aggregation", &tasks, &queue, WORKERS, move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(&key).await }
+        });
+    });
+}
+
+impl Controller {
+    /// The role itself and those that are made of it.
+    fn concerned(&self, change: &Change<ClusterRole>) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let all = self.roles.list();
+        for role in change.old.iter().chain(&change.new) {
+            keys.extend(role.aggregation_rule.is_some().then(|| Key::of(&**role)));
+            keys.extend(all.iter().filter(|aggregated| takes(aggregated, role)).map(|a| Key::of(&**a)));
+        }
+        keys
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(role) = self.roles.get_key(key) else { return Ok(Next::Forget) };
+        if let Some(rules) = decide(&role, self.roles.list().iter()) {
+            let api: Api<ClusterRole> = Api::all(self.client.clone());
+            self.writer.patch(&api, Some(&self.roles), &role, json!({"rules": rules})).await?;
+        }
+        Ok(Next::Forget)
+    }
+}

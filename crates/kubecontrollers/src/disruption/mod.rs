@@ -1,0 +1,152 @@
+//! PodDisruptionBudgets: how many of their pods may be evicted.
+
+mod decide;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet, StatefulSet},
+    core::v1::Pod,
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Api, ResourceExt as _,
+    core::{Selector, SelectorExt as _},
+};
+
+use self::decide::{Seen, decide};
+use crate::{
+    Cluster,
+    owner::controller_of,
+    pace::status_patch,
+    pods::{is_finished, is_terminating, labels, ready_since},
+    workload::next,
+};
+
+/// Budgets that are worked on at once.
+const WORKERS: usize = 2;
+/// Pods come and go in numbers: a budget waits so long for more of them.
+const MOMENT: Duration = Duration::from_millis(100);
+
+struct Controller {
+    cluster: Cluster,
+    budgets: Informer<PodDisruptionBudget>,
+    pods: Informer<Pod>,
+    sets: Informer<ReplicaSet>,
+    deployments: Informer<Deployment>,
+    stateful_sets: Informer<StatefulSet>,
+    writer: Writer,
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster) {
+    let caches = &cluster.caches;
+    let controller = Arc::new(Controller {
+        cluster: cluster.clone(),
+        budgets: caches.disruption_budgets(),
+        pods: caches.pods(),
+        sets: caches.replica_sets(),
+        deployments: caches.deployments(),
+        stateful_sets: caches.stateful_sets(),
+        writer: Writer::new("disruption-controller"),
+    });
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/disruption"));
+    let to = queue.clone();
+    controller.budgets.on_change(move |change| {
+        if let Some(budget) = &change.new {
+            to.add(Key::of(&**budget));
+        }
+    });
+    // The informers live in the controller: a strong reference back would keep both for ever.
+    let (to, of) = (queue.clone(), Arc::downgrade(&controller));
+    controller.pods.on_change(move |change| {
+        let Some(of) = of.upgrade() else { return };
+        of.of_pod(change).into_iter().for_each(|key| to.add_after(key, MOMENT));
+    });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("disruption-start", async move {
+        controller.budgets.synced().await;
+        controller.pods.synced().await;
+        controller.sets.synced().await;
+        controller.deployments.synced().await;
+        controller.stateful_sets.synced().await;
+        run_workers("disruption", &tasks, &queue, WORKERS, move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(&key).await }
+        });
+    });
+}
+
+impl Controller {
+    /// The budgets that a pod's change concerns.
+    fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        let shows =
+            |p: &Pod| (ready_since(p).is_some(), is_terminating(p), is_finished(p), labels(&p.metadata).clone());
+        let same = matches!((&change.old, &change.new), (Some(old), Some(new)) if shows(old) == shows(new));
+        if self.budgets.is_empty() || same {
+            return keys;
+        }
+        for pod in change.old.iter().chain(&change.new) {
+            let of = self.budgets.namespace(pod.metadata.namespace.as_deref().unwrap_or(""));
+            keys.extend(
+                of.iter()
+                    .filter(|b| selector(b).is_some_and(|s| s.matches(labels(&pod.metadata))))
+                    .map(|b| Key::of(&**b)),
+            );
+        }
+        keys
+    }
+
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let now = self.cluster.seam.clock.wall_seconds();
+        let Some(budget) = self.budgets.get_key(key) else { return Ok(Next::Forget) };
+        let plan = decide(&self.observe(budget.clone()), now);
+        if budget.status.as_ref() != Some(&plan.status) {
+            let api: Api<PodDisruptionBudget> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
+            let patch = status_patch(budget.status.as_ref(), &plan.status);
+            let version = budget.resource_version().unwrap_or_default();
+            self.writer.patch_status(&api, Some(&self.budgets), &key.name, &version, patch).await?;
+        }
+        Ok(next(None, plan.look_again, now))
+    }
+
+    fn observe(&self, budget: Arc<PodDisruptionBudget>) -> Seen {
+        let mut pods = self.pods.namespace(budget.metadata.namespace.as_deref().unwrap_or(""));
+        let selector = selector(&budget);
+        pods.retain(|pod| selector.as_ref().is_some_and(|s| s.matches(labels(&pod.metadata))));
+        let scales: BTreeMap<String, i32> = pods.iter().filter_map(|pod| self.scale(pod)).collect();
+        Seen { budget, pods, scales }
+    }
+
+    /// The workload that a pod is of, and how many it wants.
+    fn scale(&self, pod: &Pod) -> Option<(String, i32)> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
+        let owner = controller_of(&pod.metadata)?;
+        match owner.kind.as_str() {
+            "ReplicaSet" => {
+                let set = self.sets.get(namespace, &owner.name)?;
+                let deployment = controller_of(&set.metadata).filter(|r| r.kind == "Deployment");
+                match deployment.and_then(|r| Some((r, self.deployments.get(namespace, &r.name)?))) {
+                    Some((r, deployment)) => Some((r.uid.clone(), deployment.spec.as_ref()?.replicas.unwrap_or(1))),
+                    None => Some((owner.uid.clone(), set.spec.as_ref()?.replicas.unwrap_or(1))),
+                }
+            }
+            "StatefulSet" => {
+                let set = self.stateful_sets.get(namespace, &owner.name)?;
+                Some((owner.uid.clone(), set.spec.as_ref()?.replicas.unwrap_or(1)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A budget without a selector selects nothing, one with an empty selector everything in its namespace.
+fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
+    Selector::try_from(budget.spec.as_ref()?.selector.clone()?).ok()
+}

@@ -1,0 +1,118 @@
+//! What stands around pods: the slices of Services, disruption budgets, aggregated roles.
+
+use k8s_openapi::api::{
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::ClusterRole,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::world::{World, options, web};
+
+fn addresses(slices: &[EndpointSlice]) -> Vec<String> {
+    let mut all: Vec<_> =
+        slices.iter().flat_map(|s| s.endpoints.iter().flatten()).flat_map(|e| e.addresses.clone()).collect();
+    all.sort();
+    all
+}
+
+async fn ips(w: &World) -> Vec<String> {
+    let mut all: Vec<_> = w.list::<Pod>().await.into_iter().filter_map(|p| p.status?.pod_ip).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_knows_where_its_pods_are() {
+    let w = World::new(1, options()).await;
+    let services: Api<Service> = Api::namespaced(w.client.clone(), "default");
+    let service = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+    }));
+    services.create(&PostParams::default(), &service.unwrap()).await.unwrap();
+    w.quiet().await;
+    let slices: Vec<EndpointSlice> = w.list().await;
+    assert_eq!((slices.len(), addresses(&slices).len()), (1, 0), "an empty slice says that nobody is there");
+
+    w.deploy(web(3, "i:1")).await;
+    w.complete("web").await;
+    w.quiet().await;
+    let slices: Vec<EndpointSlice> = w.list().await;
+    assert_eq!((slices.len(), addresses(&slices)), (1, ips(&w).await));
+    assert_eq!(slices[0].labels()["kubernetes.io/service-name"], "web");
+
+    w.patch("web", json!({"spec": {"replicas": 1}})).await;
+    w.quiet().await;
+    let slices: Vec<EndpointSlice> = w.list().await;
+    assert_eq!(addresses(&slices), ips(&w).await);
+    let before = w.requests();
+    w.quiet().await;
+    assert_eq!(w.requests(), before, "settled");
+
+    services.delete("web", &DeleteParams::default()).await.unwrap();
+    w.quiet().await;
+    assert!(w.list::<EndpointSlice>().await.is_empty(), "they go with the Service");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_allows_evictions_one_after_the_other() {
+    let w = World::new(1, options()).await;
+    w.deploy(web(3, "i:1")).await;
+    w.complete("web").await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(w.client.clone(), "default");
+    let budget = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }));
+    budgets.create(&PostParams::default(), &budget.unwrap()).await.unwrap();
+    let allowed = async || budgets.get("web").await.unwrap().status.unwrap_or_default().disruptions_allowed;
+    w.until("one may go", || async { allowed().await == Some(1) }).await;
+    let (pods, api) = (w.list::<Pod>().await, w.pods());
+    api.evict(&pods[0].name_any(), &EvictParams::default()).await.unwrap();
+    let refused = api.evict(&pods[1].name_any(), &EvictParams::default()).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("Cannot evict pod as it would violate the pod's disruption budget"),
+        "{refused}"
+    );
+    w.complete("web").await;
+    w.until("its successor runs: another may go", || async { allowed().await == Some(1) }).await;
+    let status = budgets.get("web").await.unwrap().status.unwrap();
+    assert_eq!((status.expected_pods, status.desired_healthy, status.current_healthy), (Some(3), Some(2), Some(3)));
+    assert_eq!(status.disrupted_pods.unwrap_or_default().len(), 0, "the eviction is over");
+    api.evict(&pods[1].name_any(), &EvictParams::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_is_made_of_others_as_they_come_and_go() {
+    let w = World::new(1, options()).await;
+    let roles: Api<ClusterRole> = Api::all(w.client.clone());
+    let make = async |name: &str, extra: serde_json::Value| {
+        let mut role = json!({"metadata": {"name": name}});
+        role.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        role["metadata"]["name"] = json!(name);
+        roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
+    };
+    make("all", json!({"rules": [], "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"into": "all"}}]}}))
+        .await;
+    let rule = |verb: &str| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
+    make("a", json!({"metadata": {"labels": {"into": "all"}}, "rules": rule("get")})).await;
+    make("b", json!({"metadata": {"labels": {"into": "all"}}, "rules": rule("list")})).await;
+    let verbs = async || {
+        let rules = roles.get("all").await.unwrap().rules.unwrap_or_default();
+        rules.into_iter().flat_map(|r| r.verbs).collect::<Vec<_>>()
+    };
+    w.quiet().await;
+    assert_eq!(verbs().await, ["get", "list"]);
+    roles.patch("a", &PatchParams::default(), &Patch::Merge(json!({"rules": rule("watch")}))).await.unwrap();
+    w.quiet().await;
+    assert_eq!(verbs().await, ["watch", "list"]);
+    roles.delete("b", &DeleteParams::default()).await.unwrap();
+    w.quiet().await;
+    assert_eq!(verbs().await, ["watch"]);
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ironclad_fleet::Gvk;
 
-use crate::{Operation, lens::ShapeError};
+use crate::{Operation, Question, lens::ShapeError};
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,15 @@ pub enum InterpretError {
         /// What was asked.
         operation: Operation,
     },
+}
+
+impl InterpretError {
+    /// That a source was asked what it does not implement.
+    #[must_use]
+    pub fn not_implemented(question: &Question<'_>) -> Self {
+        let (api_version, kind) = question.kind();
+        Self::NotImplemented { operation: question.operation(), gvk: Gvk::from_manifest(api_version, kind) }
+    }
 }
 
 /// Why a script has no answer, or can't be one of an operation.

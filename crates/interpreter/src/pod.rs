@@ -133,6 +133,16 @@ fn counted(name: &str, amount: Amount) -> Option<Amount> {
     })
 }
 
+/// What the pod spec at `pointer` of an object refers to (8.3), sorted and without doubles.
+///
+/// # Errors
+/// If the pod spec is misshapen.
+pub fn dependencies(object: &Value, pointer: &str, namespace: &str) -> Result<Vec<Dependency>, ShapeError> {
+    let mut found = references(object, pointer, namespace)?;
+    Dependency::sort(&mut found);
+    Ok(found)
+}
+
 /// What the pod spec at `pointer` refers to, unsorted: ConfigMaps, Secrets, ServiceAccount, claims.
 pub(crate) fn references(object: &Value, pointer: &str, namespace: &str) -> Result<Vec<Dependency>, ShapeError> {
     let mut found = Vec::new();

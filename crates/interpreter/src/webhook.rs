@@ -102,8 +102,7 @@ impl Source for Webhooks {
         let (api_version, kind) = question.kind();
         let operation = question.operation();
         let Some(hook) = self.find(api_version, kind, operation) else {
-            let gvk = ironclad_fleet::Gvk::from_manifest(api_version, kind);
-            return Err(InterpretError::NotImplemented { operation, gvk });
+            return Err(InterpretError::not_implemented(question));
         };
         Ok(Answer::Ask(Box::new(Call { hook: hook.clone(), request: request(question) })))
     }

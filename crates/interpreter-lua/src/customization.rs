@@ -1,0 +1,243 @@
+//! One customization with its scripts: a question in, an answer out (propagation.md 20.3).
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    config::ResourceInterpreterCustomizationSpec,
+    work::{AggregatedStatusItem, Component},
+};
+use ironclad_interpreter::{
+    Dependency, Health, InterpretError, Item, Operation, Question, Replicas, Reply, ScriptError, checked_object,
+};
+use mlua::{Lua, MultiValue, Value as LuaValue};
+use serde_json::{Value, json};
+
+use crate::{
+    budget::{Host, MEMORY_BYTES_MAX, STEPS_MAX},
+    convert::{self, Empties, to_json},
+    vm::{Script, Vm},
+};
+
+/// Bytes of one script.
+pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
+
+/// What one run of a script took and printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Steps.
+    pub steps: u64,
+    /// What it printed, a line each.
+    pub printed: Vec<String>,
+}
+
+/// The scripts of one customization, compiled. A script that doesn't compile keeps its place: whoever asks it is told why.
+#[derive(Debug)]
+pub struct Customization {
+    /// Who is named in errors.
+    interpreter: String,
+    api_version: String,
+    kind: String,
+    vm: Result<Vm, String>,
+    scripts: BTreeMap<Operation, Result<Script, ScriptError>>,
+}
+
+impl Customization {
+    /// Compiles the scripts of the customization of this name.
+    #[must_use]
+    pub fn compile(name: &str, spec: &ResourceInterpreterCustomizationSpec, host: &Host) -> Self {
+        let scripts = Operation::ALL.into_iter().filter_map(|o| Some((o, o.script(&spec.customizations)?)));
+        let target = (&*spec.target.api_version, &*spec.target.kind);
+        Self::of(format!("ResourceInterpreterCustomization {name}"), target, scripts, host)
+    }
+
+    /// One text that answers several operations.
+    pub(crate) fn shipped(target: (&str, &str), operations: &[Operation], text: &str, host: &Host) -> Self {
+        let name = format!("the interpreter shipped for {} {}", target.0, target.1);
+        Self::of(name, target, operations.iter().map(|operation| (*operation, text)), host)
+    }
+
+    fn of<'a>(
+        interpreter: String,
+        target: (&str, &str),
+        scripts: impl Iterator<Item = (Operation, &'a str)>,
+        host: &Host,
+    ) -> Self {
+        let vm = Vm::new(host, MEMORY_BYTES_MAX).map_err(|error| error.to_string());
+        let compiled = |operation: Operation, text: &str| {
+            if text.len() > SCRIPT_BYTES_MAX {
+                let message = format!("it has more than {SCRIPT_BYTES_MAX} bytes");
+                return Err(ScriptError { operation, line: None, message });
+            }
+            match &vm {
+                Ok(vm) => vm.compile(operation, text),
+                Err(message) => Err(ScriptError { operation, line: None, message: message.clone() }),
+            }
+        };
+        let scripts = scripts.map(|(operation, text)| (operation, compiled(operation, text))).collect();
+        Self { interpreter, api_version: target.0.into(), kind: target.1.into(), vm, scripts }
+    }
+
+    /// The kind that it interprets: `apiVersion` and `kind`.
+    #[must_use]
+    pub fn target(&self) -> (&str, &str) {
+        (&self.api_version, &self.kind)
+    }
+
+    /// Whether it has a script for the operation, good or bad.
+    #[must_use]
+    pub fn has(&self, operation: Operation) -> bool {
+        self.scripts.contains_key(&operation)
+    }
+
+    /// The operations that it has a script for.
+    pub fn operations(&self) -> impl Iterator<Item = Operation> {
+        self.scripts.keys().copied()
+    }
+
+    /// What is wrong with its scripts, as far as that shows without running them.
+    pub fn errors(&self) -> impl Iterator<Item = &ScriptError> {
+        self.scripts.values().filter_map(|script| script.as_ref().err())
+    }
+
+    /// Answers a question that it has a script for.
+    ///
+    /// # Errors
+    /// If the script fails, uses up its budget, or answers what is no answer.
+    pub fn answer(&self, question: &Question<'_>) -> Result<Reply, InterpretError> {
+        self.run(question).map_err(|error| InterpretError::Script { interpreter: self.interpreter.clone(), error })
+    }
+
+    /// The same with what the run took and printed.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub fn trace(&self, question: &Question<'_>) -> (Result<Reply, InterpretError>, Trace) {
+        let answer = self.answer(question);
+        let trace = self.vm.as_ref().map(|vm| Trace { steps: vm.used(), printed: vm.printed() }).unwrap_or_default();
+        (answer, trace)
+    }
+
+    fn run(&self, question: &Question<'_>) -> Result<Reply, ScriptError> {
+        let operation = question.operation();
+        let other = |message: &str| ScriptError { operation, line: None, message: message.to_owned() };
+        let vm = self.vm.as_ref().map_err(|message| other(message))?;
+        let script = match self.scripts.get(&operation) {
+            Some(script) => script.as_ref().map_err(Clone::clone)?,
+            None => return Err(other("there is none")),
+        };
+        vm.call(operation, script, STEPS_MAX, |lua| arguments(lua, question), |values| read(question, &values))
+    }
+}
+
+fn arguments(lua: &Lua, question: &Question<'_>) -> mlua::Result<MultiValue> {
+    let mut all = vec![convert::to_lua(lua, question.object())?];
+    match question {
+        Question::Revise { replicas, .. } => all.push(LuaValue::Integer((*replicas).into())),
+        Question::Retain { observed, .. } => all.push(convert::to_lua(lua, observed)?),
+        Question::Aggregate { items, .. } => {
+            let list = lua.create_table_with_capacity(items.len(), 0)?;
+            for (i, item) in items.iter().enumerate() {
+                list.raw_set(i + 1, convert::to_lua(lua, &line(item))?)?;
+            }
+            all.push(LuaValue::Table(list));
+        }
+        _ => {}
+    }
+    Ok(all.into_iter().collect())
+}
+
+fn line(item: &Item<'_>) -> Value {
+    json!(AggregatedStatusItem {
+        cluster_name: item.cluster.to_owned(),
+        status: item.status.cloned(),
+        applied: item.applied,
+        applied_message: item.message.to_owned(),
+        health: item.health,
+    })
+}
+
+/// What the function returned, as an answer to the question.
+fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
+    let function = question.operation().function();
+    let first = values.get(0).unwrap_or(&LuaValue::Nil);
+    let wanted = |what: &str| Err(format!("{function} must return {what}, it returned {}", first.type_name()));
+    let none = Empties::none();
+    match question {
+        Question::Replicas { .. } => {
+            let replicas = match first {
+                LuaValue::Integer(n) => i32::try_from(*n).ok().filter(|n| *n >= 0),
+                LuaValue::Number(_) => None,
+                _ => return wanted("a number of replicas"),
+            };
+            let Some(replicas) = replicas else {
+                return Err(format!("{function} must return a whole number of replicas between 0 and {}", i32::MAX));
+            };
+            let requirements = match values.get(1) {
+                None | Some(LuaValue::Nil) => None,
+                Some(needs @ LuaValue::Table(_)) => match to_json(needs, &none)? {
+                    Value::Object(map) if map.is_empty() => None,
+                    needs => Some(
+                        serde_json::from_value(needs).map_err(|error| format!("its replica requirements: {error}"))?,
+                    ),
+                },
+                Some(other) => {
+                    return Err(format!("{function} must return replica requirements as a table, it returned {}", other.type_name()));
+                }
+            };
+            Ok(Reply::Replicas(Replicas { replicas, requirements }))
+        }
+        Question::Components { .. } => {
+            let mut components: Vec<Component> = Vec::new();
+            for (i, value) in listed(first, function)?.into_iter().enumerate() {
+                let component: Component =
+                    serde_json::from_value(value).map_err(|error| format!("component {}: {error}", i + 1))?;
+                if component.replicas < 0 {
+                    return Err(format!("component {} has {} replicas", component.name, component.replicas));
+                }
+                if components.iter().any(|known| known.name == component.name) {
+                    return Err(format!("there are two components {}", component.name));
+                }
+                components.push(component);
+            }
+            Ok(Reply::Components(components))
+        }
+        Question::Revise { manifest, .. } => object(first, question, &[manifest]),
+        Question::Retain { desired, observed } => object(first, question, &[desired, observed]),
+        Question::Aggregate { .. } => object(first, question, &[]),
+        Question::Status { .. } => match first {
+            LuaValue::Table(_) => Ok(Reply::Status(Some(to_json(first, &none)?))),
+            _ => wanted("a table"),
+        },
+        Question::Health { .. } => match first {
+            LuaValue::Boolean(true) => Ok(Reply::Health(Health::Healthy)),
+            LuaValue::Boolean(false) => Ok(Reply::Health(Health::Unhealthy)),
+            _ => wanted("true or false"),
+        },
+        Question::Dependencies { .. } => {
+            Dependency::validated(listed(first, function)?).map(Reply::Dependencies)
+        }
+    }
+}
+
+fn object(first: &LuaValue, question: &Question<'_>, references: &[&Value]) -> Result<Reply, String> {
+    let function = question.operation().function();
+    if !matches!(first, LuaValue::Table(_)) {
+        return Err(format!("{function} must return an object, it returned {}", first.type_name()));
+    }
+    let object = to_json(first, &Empties::of(references))?;
+    checked_object(question.object(), &object)?;
+    Ok(Reply::Object(object))
+}
+
+/// A list, where nil and an empty table are an empty one.
+fn listed(first: &LuaValue, function: &str) -> Result<Vec<Value>, String> {
+    match first {
+        LuaValue::Nil => Ok(Vec::new()),
+        LuaValue::Table(_) => match to_json(first, &Empties::none())? {
+            Value::Array(items) => Ok(items),
+            Value::Object(map) if map.is_empty() => Ok(Vec::new()),
+            _ => Err(format!("{function} must return a list, it returned a table with names as keys")),
+        },
+        other => Err(format!("{function} must return a list, it returned {}", other.type_name())),
+    }
+}

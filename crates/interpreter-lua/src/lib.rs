@@ -1,0 +1,28 @@
+//! The script engine of declarative interpreters: Lua 5.1 in a sandbox (propagation.md 20.3, 20.4, 31.4).
+//!
+//! Scripts are compiled once. Each call runs in a fresh environment, so that nothing leaks from one call to the next, and
+//! within bounds: steps, memory, the host's clock, the size of texts and answers. They see no file, no network, no chance and
+//! no time but the host's; tables are walked in the order of their keys. Two runs with the same arguments give the same
+//! answer.
+//!
+//! Not here: which source is asked (crate `interpreter`), and the objects that hold scripts (the reconcilers).
+
+mod budget;
+mod calendar;
+mod check;
+mod convert;
+mod customization;
+mod declarative;
+mod library;
+mod pattern;
+mod vm;
+
+pub use budget::{Host, MEMORY_BYTES_MAX, PRINTED_LINES_MAX, STEPS_MAX, TIME_MAX};
+pub use check::{CHECK_MEMORY_BYTES_MAX, CHECK_STEPS_MAX, check_script};
+pub use convert::{ANSWER_BYTES_MAX, DEPTH_MAX, VALUES_MAX};
+pub use customization::{Customization, SCRIPT_BYTES_MAX, Trace};
+pub use declarative::{Conflict, Declarative};
+pub use library::{PATTERN_BYTES_MAX, TEXT_BYTES_MAX};
+
+#[cfg(test)]
+mod tests;

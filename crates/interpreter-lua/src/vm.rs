@@ -1,0 +1,227 @@
+//! A state with its scripts: compiled once, run in a fresh environment each time, within a budget.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ironclad_interpreter::{Operation, ScriptError};
+use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, VmState, chunk::ChunkMode};
+
+use crate::{
+    budget::{Budget, Host, MEMORY_BYTES_MAX, STEPS_BETWEEN_LOOKS},
+    library,
+};
+
+/// What scripts are called in messages of the engine.
+const CHUNK: &str = "script";
+/// A state that holds more than this after a call is tidied before the next.
+const GARBAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A compiled script. It belongs to the [`Vm`] that compiled it.
+#[derive(Debug, Clone)]
+pub(crate) struct Script(Function);
+
+impl Script {
+    /// The bytes of the compiled form, without what is for people.
+    #[cfg(test)]
+    fn dump(&self) -> Vec<u8> {
+        self.0.dump(true)
+    }
+}
+
+/// One state of the engine.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    lua: Lua,
+    environment: Function,
+    budget: Arc<Budget>,
+    /// One call at a time: they share the budget.
+    turn: Mutex<()>,
+}
+
+impl Vm {
+    /// A state with the sandbox and no script.
+    ///
+    /// # Errors
+    /// If the engine can't be started, which only lack of memory explains.
+    pub(crate) fn new(host: &Host, memory: usize) -> Result<Self, Error> {
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
+        let budget = Arc::new(Budget::new(host.clone()));
+        let table = library::host(&lua, &budget)?;
+        let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").set_mode(ChunkMode::Text);
+        let environment: Function = prelude.call(table)?;
+        let counted = budget.clone();
+        lua.set_hook(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS), move |_, debug| {
+            match counted.step(STEPS_BETWEEN_LOOKS.into()) {
+                Ok(()) => Ok(VmState::Continue),
+                Err(spent) => {
+                    // Its error carries no trace.
+                    if debug.source().short_src.as_deref() == Some(CHUNK) {
+                        counted.ended_at(debug.current_line());
+                    }
+                    Err(library::fail(counted.message(spent)))
+                }
+            }
+        })?;
+        lua.gc_collect()?;
+        lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
+        Ok(Self { lua, environment, budget, turn: Mutex::default() })
+    }
+
+    /// Reads a script without running it.
+    pub(crate) fn compile(&self, operation: Operation, text: &str) -> Result<Script, ScriptError> {
+        let chunk = self.lua.load(text).set_name(format!("={CHUNK}")).set_mode(ChunkMode::Text);
+        chunk.into_function().map(Script).map_err(|error| self.error(operation, &error))
+    }
+
+    /// Runs a script and then its function with these arguments, within `steps`.
+    pub(crate) fn call<T>(
+        &self,
+        operation: Operation,
+        script: &Script,
+        steps: u64,
+        arguments: impl FnOnce(&Lua) -> mlua::Result<MultiValue>,
+        read: impl FnOnce(MultiValue) -> Result<T, String>,
+    ) -> Result<T, ScriptError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = (|| {
+            let function = self.define(operation, script, steps)?;
+            let arguments = arguments(&self.lua).map_err(|error| self.error(operation, &error))?;
+            let values: MultiValue = function.call(arguments).map_err(|error| self.error(operation, &error))?;
+            read(values).map_err(|message| ScriptError { operation, line: None, message })
+        })();
+        self.tidy();
+        said
+    }
+
+    /// Runs a script, and gives its function without calling it to `read`.
+    pub(crate) fn look<T>(
+        &self,
+        operation: Operation,
+        script: &Script,
+        steps: u64,
+        read: impl FnOnce(&Function) -> T,
+    ) -> Result<T, ScriptError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.define(operation, script, steps).map(|function| read(&function));
+        self.tidy();
+        said
+    }
+
+    /// What the last call printed.
+    pub(crate) fn printed(&self) -> Vec<String> {
+        self.budget.printed()
+    }
+
+    /// Steps that the last call took.
+    pub(crate) fn used(&self) -> u64 {
+        self.budget.used()
+    }
+
+    fn define(&self, operation: Operation, script: &Script, steps: u64) -> Result<Function, ScriptError> {
+        let name = operation.function();
+        let defined = (|| {
+            // What makes the environment is not the script's to pay.
+            self.budget.begin(u64::MAX);
+            let environment: Table = self.environment.call(())?;
+            self.budget.begin(steps);
+            script.0.set_environment(environment.clone())?;
+            script.0.call::<()>(())?;
+            environment.raw_get::<mlua::Value>(name)
+        })();
+        match defined.map_err(|error| self.error(operation, &error))? {
+            mlua::Value::Function(function) => Ok(function),
+            mlua::Value::Nil => {
+                Err(ScriptError { operation, line: None, message: format!("it defines no function {name}") })
+            }
+            other => {
+                let message = format!("its {name} is a {}, not a function", other.type_name());
+                Err(ScriptError { operation, line: None, message })
+            }
+        }
+    }
+
+    /// Garbage counts against the memory of the next call.
+    fn tidy(&self) {
+        if self.lua.used_memory() > GARBAGE_BYTES_MAX {
+            // It can only fail in a finalizer, and no script has one.
+            let _ = self.lua.gc_collect();
+        }
+    }
+
+    /// What a person is told, and the first line of the script that has to do with it.
+    fn error(&self, operation: Operation, error: &Error) -> ScriptError {
+        let whole = error.to_string();
+        if let Err(spent) = self.budget.check() {
+            let line = self.budget.line().or_else(|| line(&whole));
+            return ScriptError { operation, line, message: self.budget.message(spent) };
+        }
+        let root = library::root(error);
+        if matches!(root, Error::MemoryError(_)) || whole.contains("not enough memory") {
+            let message = format!("it needs more than {} MiB of memory", MEMORY_BYTES_MAX / 1024 / 1024);
+            return ScriptError { operation, line: line(&whole), message };
+        }
+        let message = library::first_line(&match root {
+            Error::SyntaxError { message, .. } => message.clone(),
+            other => other.to_string(),
+        });
+        let message = match placed(&message) {
+            Some((_, rest)) => rest.trim().to_owned(),
+            None => message,
+        };
+        ScriptError { operation, line: line(&whole), message }
+    }
+}
+
+/// The place at the head of a message of the engine, `script:12: …`, or of its own, and what follows.
+fn placed(message: &str) -> Option<(&str, &str)> {
+    let (chunk, rest) = message.split_once(':')?;
+    let (number, rest) = rest.split_once(':')?;
+    let ours = chunk == CHUNK || chunk == "prelude";
+    (ours && number.bytes().all(|b| b.is_ascii_digit())).then_some((number, rest))
+}
+
+/// The first line of the script that a message or the trace after it names.
+fn line(message: &str) -> Option<u32> {
+    let mark = format!("{CHUNK}:");
+    message.match_indices(&mark).find_map(|(at, _)| {
+        let rest = &message[at + mark.len()..];
+        rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse().ok()
+    })
+}
+
+/// How many parameters a function of a script has, and whether it takes more.
+///
+/// Lua 5.1 tells nobody; the head of the compiled form has it: 12 bytes of header, the source's name with its length, two
+/// line numbers, the count of upvalues, then these two.
+pub(crate) fn parameters(function: &Function) -> Option<(u8, bool)> {
+    let dump = function.dump(true);
+    let length = dump.get(12..12 + size_of::<usize>())?.try_into().ok().map(usize::from_ne_bytes)?;
+    let at = 12 + size_of::<usize>() + length + 2 * size_of::<i32>() + 1;
+    Some((*dump.get(at)?, dump.get(at + 1)? & 2 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_counted() {
+        let vm = Vm::new(&Host::at(0), MEMORY_BYTES_MAX).unwrap();
+        for (script, want) in [
+            ("function Retain(a, b) return a end", (2, false)),
+            ("function Retain() end", (0, false)),
+            ("local x = 1 function Retain(a, b, c) return x end", (3, false)),
+            ("function Retain(a, ...) end", (1, true)),
+        ] {
+            let compiled = vm.compile(Operation::Retain, script).unwrap();
+            assert_eq!(vm.look(Operation::Retain, &compiled, 1_000_000, parameters).unwrap(), Some(want), "{script}");
+        }
+    }
+
+    #[test]
+    fn compiled_code_is_no_script() {
+        let vm = Vm::new(&Host::at(0), MEMORY_BYTES_MAX).unwrap();
+        let compiled = vm.compile(Operation::Retain, "function Retain(a, b) return a end").unwrap().dump();
+        let text: String = compiled.iter().map(|b| char::from(*b)).collect();
+        assert!(vm.compile(Operation::Retain, &text).is_err());
+    }
+}

@@ -24,6 +24,12 @@ pub const REFLECT_STATUS_FAILED: &str = "ReflectStatusFailed";
 pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
 /// On Work: not done: health judged.
 pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
+/// A script of a customization can't be used.
+pub const CUSTOMIZATION_INVALID: &str = "CustomizationInvalid";
+/// A script of a customization is never asked: another one's comes first.
+pub const CUSTOMIZATION_CONFLICT: &str = "CustomizationConflict";
+/// An interpreter webhook fails again and again, and is left alone for a while.
+pub const INTERPRETER_WEBHOOK_FAILED: &str = "InterpreterWebhookFailed";
 /// On Work; template: manifests applied.
 pub const SYNC_SUCCEED: &str = "SyncSucceed";
 /// On Work; template: not done: manifests applied.

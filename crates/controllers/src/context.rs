@@ -29,6 +29,7 @@ use crate::{
     binding_status::binding_of,
     bindings::json,
     detector::WaitingTemplates,
+    interpreter::Interpreters,
     mapper::Mapper,
     members::{Connector, Members},
     metrics::Metrics,
@@ -61,7 +62,7 @@ pub struct Context {
     /// Makes clients of members.
     pub connector: Arc<dyn Connector>,
     /// Answers what a kind's replicas, health and status are: read through [`Context::interpreter`].
-    interpreter: RwLock<Interpreter>,
+    pub interpreters: Interpreters,
 
     /// All PropagationPolicies.
     pub policies: Informer<PropagationPolicy>,
@@ -200,6 +201,7 @@ impl Context {
     /// Makes caches and writers; watches run from [`Context::start_informers`] on.
     #[must_use]
     pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
+        let interpreters = Interpreters::new(&seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let metrics = Metrics::new();
         let queues = Queues::new(&seam, &metrics.work);
@@ -301,7 +303,7 @@ impl Context {
             plane,
             mapper,
             connector,
-            interpreter: RwLock::default(),
+            interpreters,
             policies: Informer::new(&[]),
             cluster_policies: Informer::new(&[]),
             overrides: Informer::new(&[]),
@@ -352,6 +354,8 @@ impl Context {
         self.cluster_bindings.start("clusterresourcebindings", seam, tasks, cluster_bindings, &all);
         self.works.start("works", seam, tasks, Api::all(self.plane.clone()), &all);
         self.rebalancers.start("workloadrebalancers", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.interpreters.start(seam, &self.plane);
+        self.interpreters.synced().await;
         self.policies.synced().await;
         self.cluster_policies.synced().await;
         self.overrides.synced().await;
@@ -370,7 +374,8 @@ impl Context {
     /// True once every fixed kind is listed.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.policies.is_synced()
+        self.interpreters.is_synced()
+            && self.policies.is_synced()
             && self.cluster_policies.is_synced()
             && self.overrides.is_synced()
             && self.cluster_overrides.is_synced()
@@ -388,7 +393,7 @@ impl Context {
     /// Answers what a kind's replicas, health and status are, for one decision.
     #[must_use]
     pub fn interpreter(&self) -> Interpreter {
-        self.interpreter.read().for_a_decision()
+        self.interpreters.for_a_decision()
     }
 
     /// All clusters by name, as decisions take them: one snapshot, made anew when a cluster changes.

@@ -10,6 +10,7 @@ mod context;
 mod dependencies;
 mod detector;
 mod execution;
+mod interpreter;
 mod mapper;
 mod members;
 pub mod metrics;
@@ -30,6 +31,7 @@ use ironclad_fleet::gates::Gate;
 pub use bindings::AnyBinding;
 pub use connect::NetworkConnector;
 pub use context::{Context, Queues};
+pub use interpreter::Interpreters;
 pub use mapper::{Mapper, Served};
 pub use members::{Connector, Member, Members};
 pub use objects::Objects;
@@ -89,6 +91,8 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.namespaces, cluster::on_namespace);
     on!(cx.overrides, binding::on_override);
     on!(cx.cluster_overrides, binding::on_cluster_override);
+    on!(cx.interpreters.customizations, interpreter::on_customization);
+    on!(cx.interpreters.webhooks, interpreter::on_webhooks);
     on!(cx.policies, policy::on_policy);
     on!(cx.cluster_policies, policy::on_cluster_policy);
     if runs(cx, "namespace") {

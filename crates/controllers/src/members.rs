@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, ObjectKey};
-use ironclad_runtime::Queue;
+use ironclad_interpreter::webhook::Endpoint;
+use ironclad_runtime::{Queue, webhook_client};
 use ironclad_seam::Tasks;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -21,6 +22,14 @@ pub trait Connector: Send + Sync + 'static {
     /// # Errors
     /// Why none can be made, for a person: it becomes the message of the cluster's condition.
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String>;
+
+    /// A client for an interpreter webhook; `ca_bundle` is PEM.
+    ///
+    /// # Errors
+    /// Why none can be made, for a person.
+    fn webhook(&self, endpoint: &Endpoint, ca_bundle: Option<&[u8]>) -> Result<Client, String> {
+        webhook_client(&endpoint.base, endpoint.server_name.as_deref(), ca_bundle, Arc::default())
+    }
 }
 
 /// One connected member.

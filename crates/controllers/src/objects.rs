@@ -76,6 +76,12 @@ impl Objects {
         self.kinds.read().get(gvk).map(|kind| (kind.served.clone(), kind.informer.clone()))
     }
 
+    /// The kinds that are watched.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Gvk> {
+        self.kinds.read().keys().cloned().collect()
+    }
+
     /// The object, once its kind is watched and listed; `None` if there is no such object or kind.
     ///
     /// # Errors

@@ -274,7 +274,8 @@ mod tests {
     fn empty_tables_are_what_they_were() {
         let pod = json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}}], "args": [], "both": []}});
         let member = json!({"spec": {"both": {}, "selector": {}}});
-        let script = "return {spec = {volumes = {{name = 'a', emptyDir = {}}}, args = {}, both = {}, selector = {}, new = {}}}";
+        let script =
+            "return {spec = {volumes = {{name = 'a', emptyDir = {}}}, args = {}, both = {}, selector = {}, new = {}}}";
         assert_eq!(
             said(script, &[&pod, &member]),
             Ok(json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}}], "args": [], "both": [], "selector": {}}}))

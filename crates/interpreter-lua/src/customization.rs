@@ -50,12 +50,6 @@ impl Customization {
         Self::of(format!("ResourceInterpreterCustomization {name}"), target, scripts, host)
     }
 
-    /// One text that answers several operations.
-    pub(crate) fn shipped(target: (&str, &str), operations: &[Operation], text: &str, host: &Host) -> Self {
-        let name = format!("the interpreter shipped for {} {}", target.0, target.1);
-        Self::of(name, target, operations.iter().map(|operation| (*operation, text)), host)
-    }
-
     fn of<'a>(
         interpreter: String,
         target: (&str, &str),
@@ -181,7 +175,10 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
                     ),
                 },
                 Some(other) => {
-                    return Err(format!("{function} must return replica requirements as a table, it returned {}", other.type_name()));
+                    return Err(format!(
+                        "{function} must return replica requirements as a table, it returned {}",
+                        other.type_name()
+                    ));
                 }
             };
             Ok(Reply::Replicas(Replicas { replicas, requirements }))
@@ -213,9 +210,7 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
             LuaValue::Boolean(false) => Ok(Reply::Health(Health::Unhealthy)),
             _ => wanted("true or false"),
         },
-        Question::Dependencies { .. } => {
-            Dependency::validated(listed(first, function)?).map(Reply::Dependencies)
-        }
+        Question::Dependencies { .. } => Dependency::validated(listed(first, function)?).map(Reply::Dependencies),
     }
 }
 

@@ -81,28 +81,33 @@ fn patterns(lua: &Lua, host: &Table, budget: &Arc<Budget>) -> Result<()> {
     let b = budget.clone();
     host.raw_set(
         "find",
-        lua.create_function(move |lua, (text, pattern, from, plain): (LuaString, LuaString, Option<i64>, Option<Value>)| {
-            let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-            let from = start(from, text.len());
-            let plain = plain.is_some_and(|p| !matches!(p, Value::Nil | Value::Boolean(false)));
-            if plain {
-                bounded(&text, &pattern)?;
-                let at = (from..=text.len()).find(|at| text[*at..].starts_with(&pattern));
-                b.step(at.unwrap_or(text.len()).saturating_sub(from) as u64).map_err(|spent| fail(b.message(spent)))?;
-                return match at {
-                    Some(at) => values(lua, [Value::Integer(whole(at + 1)), Value::Integer(whole(at + pattern.len()))]),
-                    None => values(lua, [Value::Nil]),
-                };
-            }
-            match search(&b, &text, &pattern, from, true)? {
-                None => values(lua, [Value::Nil]),
-                Some(found) => {
-                    let mut all = vec![Value::Integer(whole(found.start + 1)), Value::Integer(whole(found.end))];
-                    all.extend(captures(lua, &text, &found, false)?);
-                    values(lua, all)
+        lua.create_function(
+            move |lua, (text, pattern, from, plain): (LuaString, LuaString, Option<i64>, Option<Value>)| {
+                let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
+                let from = start(from, text.len());
+                let plain = plain.is_some_and(|p| !matches!(p, Value::Nil | Value::Boolean(false)));
+                if plain {
+                    bounded(&text, &pattern)?;
+                    let at = (from..=text.len()).find(|at| text[*at..].starts_with(&pattern));
+                    b.step(at.unwrap_or(text.len()).saturating_sub(from) as u64)
+                        .map_err(|spent| fail(b.message(spent)))?;
+                    return match at {
+                        Some(at) => {
+                            values(lua, [Value::Integer(whole(at + 1)), Value::Integer(whole(at + pattern.len()))])
+                        }
+                        None => values(lua, [Value::Nil]),
+                    };
                 }
-            }
-        })?,
+                match search(&b, &text, &pattern, from, true)? {
+                    None => values(lua, [Value::Nil]),
+                    Some(found) => {
+                        let mut all = vec![Value::Integer(whole(found.start + 1)), Value::Integer(whole(found.end))];
+                        all.extend(captures(lua, &text, &found, false)?);
+                        values(lua, all)
+                    }
+                }
+            },
+        )?,
     )?;
     let b = budget.clone();
     host.raw_set(

@@ -86,7 +86,12 @@ fn each_operation_answers() {
             Question::Replicas { template: &farm },
             Ok(json!([3, {"resourceRequest": {"cpu": "100m"}}])),
         ),
-        ("replicas alone", "function GetReplicas(o) return 2 end", Question::Replicas { template: &farm }, Ok(json!([2, null]))),
+        (
+            "replicas alone",
+            "function GetReplicas(o) return 2 end",
+            Question::Replicas { template: &farm },
+            Ok(json!([2, null])),
+        ),
         (
             "replicas are a number",
             "function GetReplicas(o) return o.nothing end",
@@ -109,9 +114,16 @@ fn each_operation_answers() {
             "components",
             "function GetComponents(o) return {{name = 'a', replicas = 1, replicaRequirements = {resourceRequest = {cpu = '1'}}}, {name = 'b', replicas = 2}} end",
             Question::Components { template: &farm },
-            Ok(json!([{"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}, {"name": "b", "replicas": 2}])),
+            Ok(
+                json!([{"name": "a", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}, {"name": "b", "replicas": 2}]),
+            ),
         ),
-        ("no components", "function GetComponents(o) return nil end", Question::Components { template: &farm }, Ok(json!([]))),
+        (
+            "no components",
+            "function GetComponents(o) return nil end",
+            Question::Components { template: &farm },
+            Ok(json!([])),
+        ),
         (
             "components by one name",
             "function GetComponents(o) return {{name = 'a', replicas = 1}, {name = 'a', replicas = 2}} end",
@@ -136,15 +148,30 @@ fn each_operation_answers() {
             Question::Retain { desired: &farm, observed: &member },
             Err("the answer changed /metadata/name of the object, which no interpreter may"),
         ),
-        ("a status", "function ReflectStatus(o) return {ready = o.status.ready} end", Question::Status { object: &farm }, Ok(json!({"ready": 2}))),
-        ("an empty status", "function ReflectStatus(o) return {} end", Question::Status { object: &farm }, Ok(json!({}))),
+        (
+            "a status",
+            "function ReflectStatus(o) return {ready = o.status.ready} end",
+            Question::Status { object: &farm },
+            Ok(json!({"ready": 2})),
+        ),
+        (
+            "an empty status",
+            "function ReflectStatus(o) return {} end",
+            Question::Status { object: &farm },
+            Ok(json!({})),
+        ),
         (
             "a status is a table",
             "function ReflectStatus(o) return nil end",
             Question::Status { object: &farm },
             Err("ReflectStatus must return a table, it returned nil"),
         ),
-        ("a verdict", "function InterpretHealth(o) return o.status.ready == 2 end", Question::Health { object: &farm }, Ok(json!(true))),
+        (
+            "a verdict",
+            "function InterpretHealth(o) return o.status.ready == 2 end",
+            Question::Health { object: &farm },
+            Ok(json!(true)),
+        ),
         (
             "a verdict is one of two",
             "function InterpretHealth(o) return 1 end",
@@ -163,7 +190,12 @@ fn each_operation_answers() {
             Question::Dependencies { template: &farm },
             Ok(json!(["v1 Secret n/s", "v1 ServiceAccount n/farmer"])),
         ),
-        ("no dependencies", "function GetDependencies(o) return {} end", Question::Dependencies { template: &farm }, Ok(json!([]))),
+        (
+            "no dependencies",
+            "function GetDependencies(o) return {} end",
+            Question::Dependencies { template: &farm },
+            Ok(json!([])),
+        ),
         (
             "dependencies are checked",
             "function GetDependencies(o) return {{apiVersion = 'v1', kind = 'Secret'}} end",
@@ -207,13 +239,26 @@ fn errors_name_the_customization_the_operation_and_the_line() {
         ("function InterpretHealth(o)\n\n  return o.a.b == 1\nend", "line 3: attempt to index field 'a' (a nil value)"),
         ("function InterpretHealth(o)\n  error('no rain')\nend", "line 2: no rain"),
         ("function InterpretHealth(o)\n  error('no rain', 0)\nend", "line 2: no rain"),
-        ("local kube = require('kube')\nfunction InterpretHealth(o)\n  return kube.resourceAdd('x') == 1\nend",
-            "line 3: resourceAdd: argument 1: \"x\" is not a quantity: a number with an optional suffix such as m, k, M, Gi or e3 is needed"),
-        ("function InterpretHealth(o)\n  return string.gsub('a', 'b', 'c')\nend",
-            "call function string.gsub is not supported in karmada customized resourceinterpreter."),
-        ("function InterpretHealth(o)\n  local a = string.find('a', '[')\n  return a\nend", "line 2: malformed pattern (missing ']')"),
-        ("function InterpretHealth(o)\n  return o.status.ready < nil\nend", "line 2: attempt to compare number with nil"),
-        ("function InterpretHealth(o)\n  return\n", "line 3: 'end' expected (to close 'function' at line 1) near '<eof>'"),
+        (
+            "local kube = require('kube')\nfunction InterpretHealth(o)\n  return kube.resourceAdd('x') == 1\nend",
+            "line 3: resourceAdd: argument 1: \"x\" is not a quantity: a number with an optional suffix such as m, k, M, Gi or e3 is needed",
+        ),
+        (
+            "function InterpretHealth(o)\n  return string.gsub('a', 'b', 'c')\nend",
+            "call function string.gsub is not supported in karmada customized resourceinterpreter.",
+        ),
+        (
+            "function InterpretHealth(o)\n  local a = string.find('a', '[')\n  return a\nend",
+            "line 2: malformed pattern (missing ']')",
+        ),
+        (
+            "function InterpretHealth(o)\n  return o.status.ready < nil\nend",
+            "line 2: attempt to compare number with nil",
+        ),
+        (
+            "function InterpretHealth(o)\n  return\n",
+            "line 3: 'end' expected (to close 'function' at line 1) near '<eof>'",
+        ),
         ("local function f() return f() + 1 end\nfunction InterpretHealth(o)\n  return f()\nend", "stack overflow"),
         ("nothing = 1", "it defines no function InterpretHealth"),
         ("InterpretHealth = true", "its InterpretHealth is a boolean, not a function"),
@@ -226,7 +271,9 @@ fn errors_name_the_customization_the_operation_and_the_line() {
 
 #[test]
 fn the_first_by_name_answers_and_dependencies_are_those_of_all() {
-    let secret = |name: &str| format!("function GetDependencies(o) return {{{{apiVersion = 'v1', kind = 'Secret', name = '{name}'}}}} end");
+    let secret = |name: &str| {
+        format!("function GetDependencies(o) return {{{{apiVersion = 'v1', kind = 'Secret', name = '{name}'}}}} end")
+    };
     let of = |name: &str, replicas: Option<&str>, dependency: &str| {
         let rules = CustomizationRules {
             replica_resource: replicas.and_then(script),
@@ -275,21 +322,64 @@ fn scripts_are_checked_before_they_are_used() {
         ("a local first", Operation::InterpretHealth, "local x = {}\nfunction InterpretHealth(o) return x end", None),
         ("any number of parameters", Operation::Retain, "function Retain(...) return ... end", None),
         ("no Lua", Operation::Retain, "func Retain(a, b)", Some("script Retain, line 1: '=' expected near 'Retain'")),
-        ("another name", Operation::Retain, "function Keep(a, b) return a end", Some("script Retain: it defines no function Retain")),
-        ("too few", Operation::Retain, "function Retain(a) return a end", Some("script Retain: its function Retain has 1 parameter, it is called with 2 arguments")),
-        ("too many", Operation::InterpretHealth, "function InterpretHealth(a, b) return a end", Some("script InterpretHealth: its function InterpretHealth has 2 parameters, it is called with 1 argument")),
-        ("of the library", Operation::InterpretHealth, "InterpretHealth = string.len", Some("script InterpretHealth: its InterpretHealth is a function of the library, not of the script")),
-        ("no end at load", Operation::InterpretHealth, "while true do end", Some("script InterpretHealth, line 1: it takes more than 1000000 steps")),
-        ("fails at load", Operation::InterpretHealth, "\nlocal x = nil + 1", Some("script InterpretHealth, line 2: attempt to perform arithmetic on a nil value")),
-        ("goto is of a later Lua", Operation::InterpretHealth, "function InterpretHealth(o) goto out ::out:: return true end", Some("script InterpretHealth, line 1: '=' expected near 'out'")),
+        (
+            "another name",
+            Operation::Retain,
+            "function Keep(a, b) return a end",
+            Some("script Retain: it defines no function Retain"),
+        ),
+        (
+            "too few",
+            Operation::Retain,
+            "function Retain(a) return a end",
+            Some("script Retain: its function Retain has 1 parameter, it is called with 2 arguments"),
+        ),
+        (
+            "too many",
+            Operation::InterpretHealth,
+            "function InterpretHealth(a, b) return a end",
+            Some("script InterpretHealth: its function InterpretHealth has 2 parameters, it is called with 1 argument"),
+        ),
+        (
+            "of the library",
+            Operation::InterpretHealth,
+            "InterpretHealth = string.len",
+            Some("script InterpretHealth: its InterpretHealth is a function of the library, not of the script"),
+        ),
+        (
+            "no end at load",
+            Operation::InterpretHealth,
+            "while true do end",
+            Some("script InterpretHealth, line 1: it takes more than 1000000 steps"),
+        ),
+        (
+            "fails at load",
+            Operation::InterpretHealth,
+            "\nlocal x = nil + 1",
+            Some("script InterpretHealth, line 2: attempt to perform arithmetic on a nil value"),
+        ),
+        (
+            "goto is of a later Lua",
+            Operation::InterpretHealth,
+            "function InterpretHealth(o) goto out ::out:: return true end",
+            Some("script InterpretHealth, line 1: '=' expected near 'out'"),
+        ),
     ] {
-        assert_eq!(check_script(operation, text).map_err(|error| error.to_string()), want.map_or(Ok(()), |w| Err(w.to_owned())), "{name}");
+        assert_eq!(
+            check_script(operation, text).map_err(|error| error.to_string()),
+            want.map_or(Ok(()), |w| Err(w.to_owned())),
+            "{name}"
+        );
     }
     let comment = |n: usize| format!("function InterpretHealth(o) return true end --{}", "x".repeat(n));
     let at_most = comment(SCRIPT_BYTES_MAX - comment(0).len());
     assert_eq!(at_most.len(), SCRIPT_BYTES_MAX);
     assert_eq!(check_script(Operation::InterpretHealth, &at_most), Ok(()));
-    let error = ScriptError { operation: Operation::InterpretHealth, line: None, message: "it has more than 65536 bytes".into() };
+    let error = ScriptError {
+        operation: Operation::InterpretHealth,
+        line: None,
+        message: "it has more than 65536 bytes".into(),
+    };
     assert_eq!(check_script(Operation::InterpretHealth, &format!("{at_most}x")), Err(error));
 }
 
@@ -314,7 +404,13 @@ fn the_hosts_clock_bounds_what_steps_do_not() {
         elapsed: Arc::new(move || Duration::from_millis(ticks.fetch_add(100, std::sync::atomic::Ordering::Relaxed))),
     };
     let target = CustomizationTarget { api_version: "farm.io/v1".into(), kind: "Farm".into() };
-    let spec = Spec { target, customizations: rule(Operation::InterpretHealth, "function InterpretHealth(o)\n for i = 1, 100000 do end\n return true end") };
+    let spec = Spec {
+        target,
+        customizations: rule(
+            Operation::InterpretHealth,
+            "function InterpretHealth(o)\n for i = 1, 100000 do end\n return true end",
+        ),
+    };
     let slow = Customization::compile("slow", &spec, &host);
     assert_eq!(
         slow.answer(&Question::Health { object: &farm() }).unwrap_err().to_string(),

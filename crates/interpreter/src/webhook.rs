@@ -1,6 +1,9 @@
 //! Interpreter webhooks: who is asked, what is sent, what the answer says (propagation.md 20.2). The call itself is made
 //! by whoever runs the decision.
 
+pub mod breaker;
+mod endpoint;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -17,6 +20,8 @@ use crate::{
     Answer, Dependency, Health, InterpretError, Operation, Question, Replicas, Reply, Source, lens,
     question::checked_object,
 };
+
+pub use self::endpoint::{Endpoint, endpoint};
 
 /// The version of the context that is sent.
 pub const CONTEXT_VERSION: &str = "v1alpha1";
@@ -62,6 +67,12 @@ impl Webhooks {
         }
         hooks.sort_by(|a, b| a.key.cmp(&b.key));
         Self(hooks)
+    }
+
+    /// Whether some webhook has an operation for the kind.
+    #[must_use]
+    pub fn concerns(&self, group: &str, version: &str, kind: &str) -> bool {
+        self.0.iter().any(|hook| Operation::ALL.iter().any(|o| matches(&hook.webhook, group, version, kind, *o)))
     }
 
     /// The webhooks in order.

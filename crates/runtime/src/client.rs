@@ -128,6 +128,26 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
 }
 
+/// A client for a webhook at `https://HOST:PORT`. It shows no credentials.
+///
+/// `ca_bundle` is PEM, `None` trusts what the system trusts; `server_name` is the name that its certificate must have, where
+/// that isn't the host's.
+///
+/// # Errors
+/// One line that says what can't be used.
+pub fn webhook_client(
+    endpoint: &str,
+    server_name: Option<&str>,
+    ca_bundle: Option<&[u8]>,
+    traffic: Arc<Traffic>,
+) -> Result<Client, String> {
+    let uri: http::Uri = endpoint.parse().map_err(|e| format!("{endpoint:?} is not a URL: {e}"))?;
+    let mut config = Config::new(uri);
+    config.tls_server_name = server_name.map(str::to_owned);
+    config.root_cert = ca_bundle.map(certificates).transpose()?;
+    client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
+}
+
 /// The certificates of a PEM bundle, as DER.
 fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};

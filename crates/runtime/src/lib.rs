@@ -19,7 +19,7 @@ mod write;
 pub use cache::{Cache, Change, Key};
 pub use client::{
     ClientError, TokenAccess, Traffic, client_by_token, client_from_kubeconfig, in_process_client,
-    kubeconfig_client_config,
+    kubeconfig_client_config, webhook_client,
 };
 pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;

@@ -13,7 +13,7 @@ use ironclad_propagation::works;
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::{Resource, ResourceExt as _};
 
-use crate::{Context, binding_status::binding_of, cluster, metrics::result};
+use crate::{Context, binding_status::binding_of, cluster, interpreter::Settled, metrics::result};
 
 /// `--concurrent-resourcebinding-syncs`.
 const WORKERS: usize = 5;
@@ -29,13 +29,14 @@ pub(crate) fn start(cx: &Arc<Context>) {
 async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
-    let plan = observed.with_seen(|seen| works::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(|seen| works::decide(seen, || rng.uuid()));
+    let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, key, &observed, plan).await;
     if writes {
         cx.metrics.road.synced_work(cx.seam.clock.mono() - began, result(&applied));
     }
-    applied
+    applied.map(|next| retry.next(next))
 }
 
 pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {

@@ -27,7 +27,8 @@ pub(super) struct Observed {
     clusters: Arc<Clusters>,
     cluster_overrides: Vec<Arc<ClusterOverridePolicy>>,
     overrides: Vec<Arc<OverridePolicy>>,
-    interpreter: Interpreter,
+    /// Answers about kinds, for this decision.
+    pub(super) interpreter: Interpreter,
     options: Options,
 }
 

@@ -73,15 +73,17 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
     if let Some(status) = cx.template_status.read(key, &uid, || standing) {
         object["status"] = status;
     }
-    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &cx.interpreter() };
-    let plan = aggregate::template(&seen, cx.seam.clock.wall_seconds());
-    for effect in plan.effects {
+    let interpreter = cx.interpreter();
+    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &interpreter };
+    let now = cx.seam.clock.wall_seconds();
+    let settled = cx.settle(&interpreter, || aggregate::template(&seen, now)).await;
+    for effect in settled.plan.effects {
         match effect {
             Effect::Status(part) => cx.template_status.want(key, &uid, "bindingStatus", part, false),
             Effect::Event(event) => cx.emit(&event),
         }
     }
-    Ok(Next::Forget)
+    Ok(settled.retry.next(Next::Forget))
 }
 
 /// A Work's status came, changed or went with it.

@@ -30,8 +30,10 @@ pub(crate) fn start(cx: &Arc<Context>) {
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
-    let plan = observed.with_seen(|seen| dependencies::decide(seen, || rng.uuid()));
-    apply::apply(cx, key, &observed, plan).await
+    let decide = || observed.with_seen(|seen| dependencies::decide(seen, || rng.uuid()));
+    let settled = cx.settle(&observed.interpreter, decide).await;
+    let next = apply::apply(cx, key, &observed, settled.plan).await?;
+    Ok(settled.retry.next(next))
 }
 
 pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {

@@ -28,7 +28,7 @@ pub(super) struct Observed {
     template: Option<Value>,
     objects: Vec<Value>,
     referrers: Vec<AnyBinding>,
-    interpreter: Interpreter,
+    pub(super) interpreter: Interpreter,
 }
 
 impl Observed {
@@ -53,7 +53,8 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     let interpreter = cx.interpreter();
     let mut objects = Vec::new();
     // A template that can't be read is the decision's to report.
-    for needed in dependencies::needs(binding.view(), template.as_ref(), &interpreter).unwrap_or_default() {
+    let needs = cx.settle(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter)).await;
+    for needed in needs.plan.unwrap_or_default() {
         let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
         let Some(informer) = cx.templates.informer(&gvk).await? else { continue };
         informer.synced().await;

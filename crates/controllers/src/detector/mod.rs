@@ -20,7 +20,8 @@ use parking_lot::Mutex;
 pub(crate) use self::observe::AnyPolicy;
 
 use crate::{
-    Context, Settings, context::Queues, dependencies::Wakes, metrics::result, objects::OnChange, objects::object_key,
+    Context, Settings, context::Queues, dependencies::Wakes, interpreter::Settled, metrics::result, objects::OnChange,
+    objects::object_key,
 };
 
 /// `--concurrent-resource-template-syncs`.
@@ -52,14 +53,15 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
     };
     let rng = cx.seam.rng.clone();
     let began = cx.seam.clock.mono();
-    let plan = observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
+    let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     cx.metrics.road.matched(cx.seam.clock.mono() - began);
     let writes = !plan.is_quiet();
     let applied = apply::apply(cx, &observed, plan).await;
     if writes {
         cx.metrics.road.applied(cx.seam.clock.mono() - began, result(&applied));
     }
-    applied
+    applied.map(|next| retry.next(next))
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.

@@ -34,7 +34,8 @@ pub(super) struct Observed {
     json: Value,
     named: Option<AnyBinding>,
     waiting: Option<Waiting>,
-    interpreter: Interpreter,
+    /// Answers about kinds, for this decision.
+    pub(super) interpreter: Interpreter,
     overrides: BTreeSet<String>,
     cluster_overrides: BTreeSet<String>,
     options: Options,

@@ -14,6 +14,7 @@ use kube::{ResourceExt as _, api::DynamicObject};
 use crate::{
     Context, Member,
     context::cluster_of,
+    interpreter::Settled,
     metrics::result,
     objects::{OnChange, object_key},
 };
@@ -34,13 +35,14 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
 
 async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Failure> {
     let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
-    let plan = observed.decide(cx.seam.clock.wall_seconds(), execute::decide);
+    let now = cx.seam.clock.wall_seconds();
+    let Settled { plan, retry } = cx.settle(&observed.interpreter, || observed.decide(now, execute::decide)).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, member, &mut observed, plan).await;
     if writes {
         cx.metrics.road.synced_workload(cx.seam.clock.mono() - began, result(&applied));
     }
-    applied
+    applied.map(|next| retry.next(next))
 }
 
 /// All Works of a member get a turn, those being deleted first.

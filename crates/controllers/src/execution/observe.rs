@@ -27,7 +27,8 @@ pub(super) struct Observed {
     pub(super) object: Known,
     seen_work: Arc<Work>,
     cluster: Option<Arc<Cluster>>,
-    interpreter: Interpreter,
+    /// Answers about kinds, for this decision.
+    pub(super) interpreter: Interpreter,
 }
 
 /// What is known of an object in a member.

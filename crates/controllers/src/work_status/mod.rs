@@ -21,13 +21,13 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
         let (cx, member) = (weak_cx.upgrade(), weak_member.upgrade());
         async move {
             let (Some(cx), Some(member)) = (cx, member) else { return Ok(Next::Forget) };
-            reconcile(&cx, &member, &key)
+            reconcile(&cx, &member, &key).await
         }
     });
 }
 
-/// It only reads caches and wants a status: nothing to wait for.
-fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
+/// It only reads caches and wants a status: nothing to wait for but an interpreter's webhook.
+async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
     let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
     let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
         return Ok(Next::Forget);
@@ -35,12 +35,14 @@ fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Fai
     let object: Value = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
     let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
     let seen_work = cx.work_as_written(&work);
-    let plan = work_status::decide(&Seen { work: &seen_work, object: &object, interpreter: &cx.interpreter() });
-    for effect in plan.effects {
+    let interpreter = cx.interpreter();
+    let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
+    let settled = cx.settle(&interpreter, || work_status::decide(&seen)).await;
+    for effect in settled.plan.effects {
         match effect {
             Effect::Status(part) => cx.want_work_status(&work, "workStatus", part, false),
             Effect::Event(event) => cx.emit(&event),
         }
     }
-    Ok(Next::Forget)
+    Ok(settled.retry.next(Next::Forget))
 }

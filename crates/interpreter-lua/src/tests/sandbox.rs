@@ -8,13 +8,31 @@ fn what_is_not_there() {
         assert_eq!(value(&format!("tostring({name})")), json!("nil"), "{name}");
     }
     for name in [
-        "collectgarbage", "dofile", "getfenv", "getmetatable", "load", "loadfile", "loadstring", "rawequal", "rawget", "rawset",
-        "setfenv", "setmetatable", "module", "newproxy", "string.gsub", "string.rep", "string.dump",
+        "collectgarbage",
+        "dofile",
+        "getfenv",
+        "getmetatable",
+        "load",
+        "loadfile",
+        "loadstring",
+        "rawequal",
+        "rawget",
+        "rawset",
+        "setfenv",
+        "setmetatable",
+        "module",
+        "newproxy",
+        "string.gsub",
+        "string.rep",
+        "string.dump",
     ] {
         let want = format!("call function {name} is not supported in karmada customized resourceinterpreter.");
         assert!(eval(&format!("local x = {name}('a')\nreturn x")).contains(&want), "{name}");
     }
-    assert!(eval("local x = ('a'):gsub('a', 'b') return x").contains("string.gsub is not supported"), "nor as a method");
+    assert!(
+        eval("local x = ('a'):gsub('a', 'b') return x").contains("string.gsub is not supported"),
+        "nor as a method"
+    );
     assert!(eval("local x = require('os2') return x").contains("module 'os2' is not there"));
     assert!(eval("local x = os.execute('true') return x").contains("attempt to call field 'execute' (a nil value)"));
     assert!(eval("local x = math.random() return x").contains("math.random is not supported"));
@@ -27,13 +45,29 @@ fn what_has_no_end_is_ended() {
     for (name, body, want) in [
         ("a loop", "while true do end", steps),
         ("a loop that catches its end", "while true do pcall(function() while true do end end) end", steps),
-        ("the same with a handler", "while true do xpcall(function() while true do end end, function() while true do end end) end", steps),
+        (
+            "the same with a handler",
+            "while true do xpcall(function() while true do end end, function() while true do end end) end",
+            steps,
+        ),
         ("doubling a text", "local s = 'x' while true do s = s .. s end", memory),
         ("filling a table", "local t = {} while true do t[#t + 1] = {} end", memory),
-        ("a pattern that explodes", "local s = 'a' for i = 1, 14 do s = s .. s end return s:find('.-.-.-.-.-b') ~= nil", steps),
-        ("many such in one call", "local s = 'a' for i = 1, 10 do s = s .. s end while true do pcall(function() return s:find('.-.-.-b') end) end", steps),
+        (
+            "a pattern that explodes",
+            "local s = 'a' for i = 1, 14 do s = s .. s end return s:find('.-.-.-.-.-b') ~= nil",
+            steps,
+        ),
+        (
+            "many such in one call",
+            "local s = 'a' for i = 1, 10 do s = s .. s end while true do pcall(function() return s:find('.-.-.-b') end) end",
+            steps,
+        ),
         ("moving a long list", "local t = {} for i = 1, 1e7 do table.insert(t, 1, i) end", steps),
-        ("sorting without an order", "local t = {} for i = 1, 1e6 do t[i] = i % 7 end table.sort(t, function(a, b) return a < b end) table.sort(t) table.sort(t) table.sort(t)", steps),
+        (
+            "sorting without an order",
+            "local t = {} for i = 1, 1e6 do t[i] = i % 7 end table.sort(t, function(a, b) return a < b end) table.sort(t) table.sort(t) table.sort(t)",
+            steps,
+        ),
     ] {
         assert!(eval(body).ends_with(want), "{name}: {}", eval(body));
     }
@@ -79,10 +113,16 @@ fn the_library() {
         ("string.match('v1.26', 'v(%d+)')", json!("1")),
         ("string.match(2026, '%d%d$')", json!("26")),
         ("string.find('abc', 'x') == nil", json!(true)),
-        ("(function() local t = {} for k, v in ('a=1,b=2'):gmatch('(%w)=(%w)') do t[k] = v end return t end)()", json!({"a": "1", "b": "2"})),
+        (
+            "(function() local t = {} for k, v in ('a=1,b=2'):gmatch('(%w)=(%w)') do t[k] = v end return t end)()",
+            json!({"a": "1", "b": "2"}),
+        ),
         ("(function() local n = 0 for w in ('abc'):gmatch('') do n = n + 1 end return n end)()", json!(4)),
         ("(function() local t = {3, 1, 2} table.sort(t) return t end)()", json!([1, 2, 3])),
-        ("(function() local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) return t end)()", json!([3, 2, 1])),
+        (
+            "(function() local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) return t end)()",
+            json!([3, 2, 1]),
+        ),
         ("(function() local t = {1, 3} table.insert(t, 2, 2) table.insert(t, 4) return t end)()", json!([1, 2, 3, 4])),
         ("(function() local t = {1, 2, 3} return {table.remove(t, 1), table.remove(t), #t} end)()", json!([1, 3, 1])),
         ("table.concat({'a', 'b'}, ',')", json!("a,b")),
@@ -100,8 +140,14 @@ fn the_library() {
         ("({pcall(function() error({code = 5}) end)})[2].code", json!(5)),
         ("({pcall(function() require('kube').resourceAdd('x') end)})[2]:sub(1, 11)", json!("resourceAdd")),
         ("({xpcall(function() error('x', 0) end, function(e) return e .. '!' end)})[2]", json!("x!")),
-        ("(function() local s = '' for k in pairs({b = 1, a = 2, [2] = 1, [1] = 1}) do s = s .. k end return s end)()", json!("12ab")),
-        ("(function() local t, n = {a = 1, b = 2}, 0 for k in pairs(t) do t.b = nil n = n + 1 end return n end)()", json!(1)),
+        (
+            "(function() local s = '' for k in pairs({b = 1, a = 2, [2] = 1, [1] = 1}) do s = s .. k end return s end)()",
+            json!("12ab"),
+        ),
+        (
+            "(function() local t, n = {a = 1, b = 2}, 0 for k in pairs(t) do t.b = nil n = n + 1 end return n end)()",
+            json!(1),
+        ),
         ("next({}) == nil", json!(true)),
         ("os.time()", json!(1_767_225_845)),
         ("os.time({year = 2026, month = 1, day = 1, hour = 0, min = 4, sec = 5})", json!(1_767_225_845)),
@@ -124,10 +170,14 @@ fn module_kube() {
         ("getResourceQuantity('500m')", json!(0.5)),
         ("getResourceQuantity('1Ki')", json!(1024)),
         ("accuratePodRequirements({spec = {containers = {{name = 'a'}}}}) == nil", json!(true)),
-        ("accuratePodRequirements({spec = {nodeSelector = {a = 'b'}, containers = {{resources = {limits = {cpu = '2'}}}}}})",
-            json!({"nodeClaim": {"nodeSelector": {"a": "b"}}, "resourceRequest": {"cpu": "2"}})),
-        ("getPodDependencies({spec = {volumes = {{configMap = {name = 'c'}}}}})",
-            json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}])),
+        (
+            "accuratePodRequirements({spec = {nodeSelector = {a = 'b'}, containers = {{resources = {limits = {cpu = '2'}}}}}})",
+            json!({"nodeClaim": {"nodeSelector": {"a": "b"}}, "resourceRequest": {"cpu": "2"}}),
+        ),
+        (
+            "getPodDependencies({spec = {volumes = {{configMap = {name = 'c'}}}}})",
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}]),
+        ),
         ("getPodDependencies({spec = {}}, 'n')", json!(null)),
     ] {
         assert_eq!(value(&format!("require('kube').{call}")), want, "{call}");
@@ -141,14 +191,19 @@ fn module_kube() {
         ("accuratePodRequirements({}, {})", "accuratePodRequirements: takes a pod template, which is a table"),
         ("getPodDependencies({}, 1)", "getPodDependencies: the namespace is a integer, no text"),
     ] {
-        assert!(eval(&format!("local x = require('kube').{call}\nreturn x")).contains(want), "{call}: {}", eval(&format!("return require('kube').{call}")));
+        assert!(
+            eval(&format!("local x = require('kube').{call}\nreturn x")).contains(want),
+            "{call}: {}",
+            eval(&format!("return require('kube').{call}"))
+        );
     }
 }
 
 #[test]
 fn texts_given_to_the_library_are_bounded() {
     let long = "local s = 'x' for i = 1, 20 do s = s .. s end\n";
-    for call in ["s:upper()", "s:find('y')", "s:find('y', 1, true)", "string.format(s)", "s:sub(2)", "s:gmatch('x')()"] {
+    for call in ["s:upper()", "s:find('y')", "s:find('y', 1, true)", "string.format(s)", "s:sub(2)", "s:gmatch('x')()"]
+    {
         assert!(eval(&format!("{long}local x = {call}\nreturn x")).contains("more than 1000000 bytes"), "{call}");
     }
     assert!(eval(&format!("{long}return #s == 1048576")).contains("Healthy"));

@@ -17,6 +17,7 @@ macro_rules! scenarios {
 scenarios! {
     road_01_cost
     road_08_dependencies
+    road_20_interpreters
     road_22_namespaces
     road_26_rebalancer
 }

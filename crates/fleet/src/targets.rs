@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_api::{policy::PurgeMode, work::ResourceBindingSpec};
+use ironclad_api::{ObjectMeta, annotations::PROCEED_WITHOUT_CLEANUP, policy::PurgeMode, work::ResourceBindingSpec};
 
 use crate::ClusterName;
 
@@ -36,4 +36,19 @@ pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
         .filter(|task| task.purge_mode != Some(PurgeMode::Directly))
         .map(|task| ClusterName::from(task.from_cluster.as_str()));
     targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
+}
+
+/// Whether a copy that is left directly must be gone before a new one starts (failover.md 4.4, IR-13). Of a cluster that
+/// is ready it is awaited; one that is not can't remove anything, so only workloads with state wait for it, unless a
+/// person lets them go on.
+#[must_use]
+pub fn waits_for_source(spec: &ResourceBindingSpec, metadata: &ObjectMeta, source_ready: bool) -> bool {
+    let failover = spec.failover.as_ref();
+    let of_cluster = failover.and_then(|f| f.cluster.as_ref()).and_then(|c| c.state_preservation.as_ref());
+    let of_application = failover.and_then(|f| f.application.as_ref()).and_then(|a| a.state_preservation.as_ref());
+    let forced = || {
+        let annotations = metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(PROCEED_WITHOUT_CLEANUP)).is_some_and(|value| value == "true")
+    };
+    source_ready || (of_cluster.or(of_application).is_some() && !forced())
 }

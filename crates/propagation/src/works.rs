@@ -14,7 +14,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, ConflictResolution, OverridePolicy, PurgeMode},
     work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
 };
-pub use ironclad_fleet::targets::{Target, expected_clusters, targets};
+pub use ironclad_fleet::targets::{Target, expected_clusters, targets, waits_for_source};
 use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
@@ -186,29 +186,17 @@ fn remove_orphans(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     }
 }
 
-/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, failover.md IR-13).
+/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, failover.md 4.4). One that is a
+/// target again may keep its copy.
 fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     let spec = seen.binding.spec();
-    let failover = spec.failover.as_ref();
-    let stateful = failover.is_some_and(|f| {
-        f.cluster.as_ref().is_some_and(|c| c.state_preservation.is_some())
-            || f.application.as_ref().is_some_and(|a| a.state_preservation.is_some())
-    });
-    let forced = seen
-        .binding
-        .metadata()
-        .annotations
-        .as_ref()
-        .is_some_and(|a| a.get(annotations::PROCEED_WITHOUT_CLEANUP).is_some_and(|value| value == "true"));
-    spec.graceful_eviction_tasks
-        .iter()
-        .filter(|task| task.purge_mode == Some(PurgeMode::Directly))
-        .map(|task| ClusterName::from(task.from_cluster.as_str()))
-        .find(|cluster| {
-            let has_copy = seen.works.iter().any(|work| key_of(work).is_some_and(|key| key.cluster == *cluster));
-            let ready = seen.clusters.get(cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
-            has_copy && (ready || (stateful && !forced))
-        })
+    let directly = spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
+    let left = directly.filter(|task| spec.target(&task.from_cluster).is_none());
+    left.map(|task| ClusterName::from(task.from_cluster.as_str())).find(|cluster| {
+        let has_copy = seen.works.iter().any(|work| key_of(work).is_some_and(|key| key.cluster == *cluster));
+        let ready = seen.clusters.get(cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
+        has_copy && waits_for_source(spec, seen.binding.metadata(), ready)
+    })
 }
 
 fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut impl FnMut() -> String) {

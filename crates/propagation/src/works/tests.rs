@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
 
+mod purge;
+
 /// The part of a fleet that concerns one binding; effects are applied to it as the reconciler would.
 struct Road {
     binding: ResourceBinding,

@@ -45,6 +45,8 @@ pub(crate) const BY_BINDING: &str = "binding";
 pub(crate) const BY_TEMPLATE: &str = "template";
 /// Bindings claimed by one policy, by its permanent id.
 pub(crate) const BY_POLICY: &str = "policy";
+/// Bindings that are leaving clusters, by the clusters that they leave and those that they go to.
+pub(crate) const LEAVING: &str = "leaving";
 
 /// Bindings by what they recorded as dependencies ([`dependents::recorded`]).
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
@@ -144,6 +146,8 @@ pub struct Queues {
     pub rebalancer: Queue<Key>,
     /// Bindings whose Works' status is to be added up.
     pub binding_status: Queue<Key>,
+    /// Bindings whose eviction tasks are to be assessed.
+    pub graceful_eviction: Queue<Key>,
     /// Templates whose status is to be added up.
     pub template_status: Queue<ObjectKey>,
     /// Clusters to be connected, prepared or taken apart.
@@ -171,6 +175,7 @@ impl Queues {
             dependencies: queue(seam, work, "dependencies"),
             rebalancer: queue(seam, work, "rebalancer"),
             binding_status: queue(seam, work, "bindingStatus"),
+            graceful_eviction: queue(seam, work, "gracefulEviction"),
             template_status: queue(seam, work, "templateStatus"),
             cluster: queue(seam, work, "cluster"),
             taint_policy: queue(seam, work, "taintPolicy"),
@@ -194,6 +199,7 @@ impl Queues {
             // Windows that run for minutes are no work.
             && self.taint_policy.is_idle()
             && self.taint_policy_status.is_empty()
+            && self.graceful_eviction.is_idle()
     }
 }
 
@@ -212,12 +218,14 @@ impl Context {
             (BY_POLICY, |b| policy_ids(b)),
             (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
             (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
+            (LEAVING, |b| leaving(&b.spec)),
         ]);
         let by_template: Indexer<ClusterResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
         let cluster_bindings: Informer<ClusterResourceBinding> = Informer::new(&[
             by_template,
             (BY_POLICY, |b| policy_ids(b)),
             (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
+            (LEAVING, |b| leaving(&b.spec)),
         ]);
         let dependents = crate::dependencies::Wakes {
             queue: queues.dependencies.clone(),
@@ -496,6 +504,18 @@ fn index_name(api_version: &str, kind: &str, namespace: &str, name: &str) -> Str
 #[must_use]
 pub(crate) fn cluster_of(work: &Work) -> Option<ClusterName> {
     names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?).ok().map(ClusterName::from)
+}
+
+/// The clusters that a binding with eviction tasks leaves, and those that it goes to.
+fn leaving(spec: &ResourceBindingSpec) -> Vec<String> {
+    let left = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.clone());
+    let mut all: Vec<String> = left.collect();
+    if !all.is_empty() {
+        all.extend(spec.clusters.iter().map(|target| target.name.clone()));
+        all.sort();
+        all.dedup();
+    }
+    all
 }
 
 /// The ids of the policies that claim an object.

@@ -10,6 +10,7 @@ mod context;
 mod dependencies;
 mod detector;
 mod execution;
+mod graceful_eviction;
 mod interpreter;
 mod mapper;
 mod members;
@@ -59,6 +60,7 @@ pub async fn start(cx: &Arc<Context>) {
         rebalance::start(cx);
     }
     taint_policy::start(cx);
+    graceful_eviction::start(cx);
 }
 
 fn runs(cx: &Context, controller: &str) -> bool {
@@ -76,16 +78,24 @@ fn wire(cx: &Arc<Context>) {
             });
         }};
     }
-    on!(cx.bindings, scheduler::on_binding, binding::on_binding, binding_status::on_binding);
+    on!(
+        cx.bindings,
+        scheduler::on_binding,
+        binding::on_binding,
+        binding_status::on_binding,
+        graceful_eviction::on_binding
+    );
     on!(
         cx.cluster_bindings,
         scheduler::on_cluster_binding,
         binding::on_cluster_binding,
-        binding_status::on_cluster_binding
+        binding_status::on_cluster_binding,
+        graceful_eviction::on_cluster_binding
     );
     on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
     on!(cx.clusters, metrics::clusters::on_cluster);
+    on!(cx.clusters, graceful_eviction::on_cluster);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ironclad_failover as failover;
 use ironclad_fleet::gates::Gates;
+use ironclad_scheduling as scheduling;
 
 /// All settings; the default is the reference's.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +15,8 @@ pub struct Settings {
     pub controllers: ControllerList,
     /// What is propagated.
     pub propagation: ironclad_propagation::flags::Flags,
+    /// The scheduler.
+    pub scheduler: scheduling::Options,
     /// Health of clusters, taints and failover.
     pub failover: failover::Flags,
 }

@@ -9,12 +9,13 @@ mod plugins;
 use std::collections::BTreeSet;
 
 use ironclad_api::{
-    Time,
-    events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED,
+    ObjectMeta, Time,
+    events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
     eviction::BINDING_PREEMPTED,
+    policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
+use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason, targets};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -27,16 +28,18 @@ use crate::depart;
 pub struct Seen<'a> {
     /// The binding, for events.
     pub about: ObjectReference,
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
     /// Its spec.
     pub spec: &'a ResourceBindingSpec,
-    /// Its generation.
-    pub generation: i64,
     /// `status.schedulerObservedGeneration`.
     pub scheduler_observed: i64,
     /// `status.aggregatedStatus`.
     pub status: &'a [AggregatedStatusItem],
-    /// The clusters of the result and of the status that are not Ready, or not there.
+    /// The clusters of the result and of the tasks that are not Ready, or not there.
     pub not_ready: &'a BTreeSet<ClusterName>,
+    /// The clusters that hold a Work of the binding.
+    pub copies: &'a BTreeSet<ClusterName>,
     /// `--evict-plugins`.
     pub plugins: &'a Plugins,
 }
@@ -61,7 +64,7 @@ pub struct Decision {
     pub plan: Plan<Effect>,
     /// The tasks that end, with what let them.
     pub cleared: Vec<Cleared>,
-    /// When a grace period ends, if one is running.
+    /// When a grace period ends, or somebody is to be told again.
     pub next: Option<Timestamp>,
 }
 
@@ -93,6 +96,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
                 decision.next = earlier(decision.next, until);
                 kept.push(task.clone());
                 decision.plan.note(because.into());
+                waits_for_source(task, &from, seen, now, &mut decision);
             }
             Verdict::Clear { by, because } => {
                 changed = true;
@@ -113,6 +117,31 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         }
     }
     decision
+}
+
+/// From one word about a source that can't be cleaned to the next.
+const SOURCE_TOLD_EVERY: SignedDuration = SignedDuration::from_mins(5);
+
+/// Tells people every five minutes that nothing starts because a cluster that is lost can't remove its copy (4.4).
+fn waits_for_source(
+    task: &GracefulEvictionTask,
+    from: &ClusterName,
+    seen: &Seen<'_>,
+    now: Timestamp,
+    decision: &mut Decision,
+) {
+    let directly = task.purge_mode == Some(PurgeMode::Directly) && seen.spec.target(&task.from_cluster).is_none();
+    let held = seen.copies.contains(from) && seen.not_ready.contains(from);
+    let Some(begun) = task.creation_timestamp.as_ref().filter(|_| directly && held) else { return };
+    if !targets::waits_for_source(seen.spec, seen.metadata, false) {
+        return;
+    }
+    let told = now.duration_since(begun.0).as_secs().max(0) / SOURCE_TOLD_EVERY.as_secs();
+    let reason = Reason::WaitsForSource { from: from.clone(), minutes: told * SOURCE_TOLD_EVERY.as_mins() };
+    let event = Event::warning(seen.about.clone(), WAITING_FOR_SOURCE_CLEANUP, reason.to_string());
+    decision.plan.push(Effect::Event(event), reason.into());
+    let again = SignedDuration::from_secs((told + 1) * SOURCE_TOLD_EVERY.as_secs());
+    decision.next = earlier(decision.next, begun.0.checked_add(again).ok());
 }
 
 enum Verdict {
@@ -140,7 +169,7 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
     if task.reason == BINDING_PREEMPTED && grace_over {
         return Verdict::Clear { by: GRACE_PERIOD, because: Reason::GraceEnded { from: from() } };
     }
-    if seen.scheduler_observed != seen.generation {
+    if seen.scheduler_observed != seen.metadata.generation.unwrap_or_default() {
         return Verdict::Keep { until: running(grace, now), because: Reason::SchedulerLags { from: from() } };
     }
     if seen.spec.clusters.is_empty() {

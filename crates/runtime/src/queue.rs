@@ -336,6 +336,7 @@ mod tests {
         let q = queue();
         let start = tokio_now(&q);
         q.add_after("late", Duration::from_secs(10));
+        assert!(q.is_idle() && !q.is_empty(), "an appointment is no work");
         q.add_after("soon", Duration::from_secs(2));
         q.add_after("soon", Duration::from_secs(5));
         assert_eq!(q.next().await, "soon");

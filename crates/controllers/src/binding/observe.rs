@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::{
+    gates::Gate,
     names,
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
@@ -66,7 +67,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         cluster_overrides: cx.cluster_overrides.list(),
         overrides: cx.overrides.namespace(&template_key.namespace),
         interpreter: cx.interpreter(),
-        options: Options::default(),
+        options: Options { state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection) },
         binding,
     }))
 }

@@ -1,6 +1,7 @@
 //! The metrics of the controllers, with the reference's names (operations.md 6); a file for each area.
 
 pub(crate) mod clusters;
+mod graceful;
 mod plain;
 mod road;
 
@@ -14,6 +15,8 @@ pub use plain::PlainCounter;
 pub use road::RoadMetrics;
 pub(crate) use road::{About, MemberWrite};
 
+use self::graceful::GracefulMetrics;
+
 /// Handles to all metrics, and the registry that shows them.
 #[derive(Clone)]
 pub struct Metrics {
@@ -24,6 +27,7 @@ pub struct Metrics {
     /// Of members.
     pub clusters: ClusterMetrics,
     registry: Arc<Registry>,
+    pub(crate) graceful: GracefulMetrics,
 }
 
 impl Metrics {
@@ -34,7 +38,8 @@ impl Metrics {
         let work = WorkMetrics::register(&mut registry);
         let road = RoadMetrics::register(&mut registry);
         let clusters = ClusterMetrics::register(&mut registry);
-        Self { work, road, clusters, registry: Arc::new(registry) }
+        let graceful = GracefulMetrics::new(&mut registry);
+        Self { work, road, clusters, registry: Arc::new(registry), graceful }
     }
 
     /// What `/metrics` shows.

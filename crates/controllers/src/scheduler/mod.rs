@@ -10,7 +10,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
-use ironclad_scheduling::{self as scheduling, Binding, Options};
+use ironclad_scheduling::{self as scheduling, Binding};
 
 use crate::Context;
 
@@ -41,8 +41,8 @@ pub(crate) fn on_cluster_binding(cx: &Context, change: &Change<ClusterResourceBi
 
 fn changed(cx: &Context, old: Option<Binding<'_>>, new: Option<Binding<'_>>) {
     let Some(new) = new else { return };
-    let options = Options::default();
-    let ours = |binding: &Binding<'_>| scheduling::trigger::responsible(binding, &options).is_ok();
+    let options = &cx.settings.scheduler;
+    let ours = |binding: &Binding<'_>| scheduling::trigger::responsible(binding, options).is_ok();
     let moved = old.as_ref().is_none_or(|old| old.generation() != new.generation() || !ours(old));
     if moved && ours(&new) {
         let key = new.key();
@@ -58,10 +58,10 @@ pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
     if wakes == Wakes::Nobody {
         return;
     }
-    let options = Options::default();
+    let options = &cx.settings.scheduler;
     for binding in cx.all_bindings() {
         let view = binding.for_scheduler();
-        let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, &options));
+        let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, options));
         if concerned && (wakes == Wakes::Concerned || is_unsettled(&view)) {
             let key = view.key();
             cx.queues.scheduler.add_replay(Key::new(&key.namespace, &key.name));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Clusters, Options, Seen};
+use ironclad_scheduling::{Available, Clusters, Seen};
 
-use crate::{AnyBinding, Context};
+use crate::{AnyBinding, Context, Settings};
 
 /// The snapshot of one pass.
 pub(super) struct Observed {
@@ -13,7 +13,7 @@ pub(super) struct Observed {
     pub(super) binding: AnyBinding,
     clusters: Arc<Clusters>,
     available: Available,
-    options: Options,
+    settings: Arc<Settings>,
 }
 
 impl Observed {
@@ -23,7 +23,7 @@ impl Observed {
             binding: self.binding.for_scheduler(),
             clusters: &self.clusters,
             available: &self.available,
-            options: &self.options,
+            options: &self.settings.scheduler,
         }
     }
 }
@@ -33,6 +33,6 @@ pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
         binding: cx.binding_as_written(key)?,
         clusters: cx.all_clusters(),
         available: Available::new(),
-        options: Options::default(),
+        settings: cx.settings.clone(),
     })
 }

@@ -1,5 +1,6 @@
 use ironclad_api::{
-    policy::PurgeMode,
+    annotations::PROCEED_WITHOUT_CLEANUP,
+    policy::{ClusterFailoverBehavior, FailoverBehavior, StatePreservation},
     work::ResourceHealth::{Healthy, Unhealthy, Unknown},
 };
 use proptest::prelude::*;
@@ -13,12 +14,15 @@ struct Case {
     status: Vec<AggregatedStatusItem>,
     lags: bool,
     not_ready: BTreeSet<ClusterName>,
+    copies: BTreeSet<ClusterName>,
+    metadata: ObjectMeta,
     plugins: Plugins,
 }
 
 fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
-    let (spec, not_ready) = (spec(result, tasks), BTreeSet::new());
-    Case { spec, status, lags: false, not_ready, plugins: Plugins::default() }
+    let (spec, not_ready, copies) = (spec(result, tasks), BTreeSet::new(), BTreeSet::new());
+    let metadata = ObjectMeta { generation: Some(5), ..ObjectMeta::default() };
+    Case { spec, status, lags: false, not_ready, copies, metadata, plugins: Plugins::default() }
 }
 
 impl Case {
@@ -38,11 +42,12 @@ impl Case {
         let about = ObjectReference { kind: "ResourceBinding".into(), ..ObjectReference::default() };
         let seen = Seen {
             about,
+            metadata: &self.metadata,
             spec: &self.spec,
-            generation: 5,
             scheduler_observed: if self.lags { 4 } else { 5 },
             status: &self.status,
             not_ready: &self.not_ready,
+            copies: &self.copies,
             plugins: &self.plugins,
         };
         decide(&seen, at(now))
@@ -215,6 +220,56 @@ fn lists_of_plugins() {
     assert!(Plugins::default().warnings().is_empty());
     let off = Plugins::parse(["ResourceHealth"]).unwrap().warnings();
     assert!(off.len() == 1 && off[0].contains("leaves out ClusterInScheduleResult"), "{off:?}");
+}
+
+#[test]
+fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
+    let stateful = || {
+        let cluster =
+            ClusterFailoverBehavior { state_preservation: Some(StatePreservation::default()), ..Default::default() };
+        Some(FailoverBehavior { cluster: Some(cluster), application: None })
+    };
+    let directly = || GracefulEvictionTask { purge_mode: Some(PurgeMode::Directly), ..task("m1") };
+    let waiting = || {
+        let mut case = case(&[("m2", 1)], vec![directly()], vec![]).without("m1");
+        (case.copies, case.spec.failover) = (["m1".into()].into(), stateful());
+        case
+    };
+    let told = |case: &Case, now| {
+        let decision = case.decide(now);
+        let message = decision.plan.effects.iter().find_map(|effect| match effect {
+            Effect::Event(event) => Some(event.message.clone()),
+            Effect::Tasks { .. } => None,
+        });
+        let minutes =
+            message.map(|text| text.split("waiting for ").nth(1).unwrap().split(' ').next().unwrap().to_owned());
+        (minutes, decision.next.map(|at| at.as_second()))
+    };
+    let case = waiting();
+    for (now, minutes, next) in [(0, "0", 300), (299, "0", 300), (300, "5", 600), (3_000, "50", 3_300)] {
+        assert_eq!(told(&case, now), (Some(minutes.to_owned()), Some(next)), "after {now} s");
+    }
+    let forced = ObjectMeta {
+        annotations: Some([(PROCEED_WITHOUT_CLEANUP.to_owned(), "true".to_owned())].into()),
+        ..waiting().metadata
+    };
+    let mut none = waiting();
+    none.spec.failover = None;
+    let mut gone = waiting();
+    gone.copies.clear();
+    let mut ready = waiting();
+    ready.not_ready.clear();
+    let mut gracefully = waiting();
+    gracefully.spec.graceful_eviction_tasks = vec![task("m1")];
+    for (name, case) in [
+        ("a person lets it go on", Case { metadata: forced, ..waiting() }),
+        ("it has no state", none),
+        ("its copy is gone", gone),
+        ("the source is ready: it is being cleaned", ready),
+        ("gracefully nobody waits", gracefully),
+    ] {
+        assert_eq!(told(&case, 1_000), (None, None), "{name}");
+    }
 }
 
 fn tasks() -> impl Strategy<Value = Vec<GracefulEvictionTask>> {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use ironclad_api::annotations::PROCEED_WITHOUT_CLEANUP;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -55,6 +56,13 @@ pub enum Reason {
         from: ClusterName,
         /// When the task's own grace period ends, if it has one.
         until: Option<Timestamp>,
+    },
+    /// The old copy must be gone before a new one starts, and its cluster can't remove it.
+    WaitsForSource {
+        /// The cluster that is left.
+        from: ClusterName,
+        /// For how many minutes.
+        minutes: i64,
     },
     /// The workload does not ask for application failover, or nobody can judge its health.
     NotWatched,
@@ -116,6 +124,7 @@ impl Reason {
             Self::SchedulerLags { .. } => "SchedulerLags",
             Self::ResultEmpty { .. } => "ResultEmpty",
             Self::ReplacementNotReady { .. } => "ReplacementNotReady",
+            Self::WaitsForSource { .. } => "WaitingForSourceCleanup",
             Self::NotWatched => "NotWatched",
             Self::UnhealthyTolerated { .. } => "UnhealthyTolerated",
             Self::UnhealthyTooLong { .. } => "UnhealthyTooLong",
@@ -149,6 +158,11 @@ impl fmt::Display for Reason {
             Self::ReplacementNotReady { from, until: Some(until) } => {
                 write!(f, "the copy in {from} stays until every new one is healthy, {until} at the latest")
             }
+            Self::WaitsForSource { from, minutes } => write!(
+                f,
+                "cluster {from} is not ready, and its copy must be gone before a new one starts; waiting for {minutes} min. \
+                 Annotate the binding with {PROCEED_WITHOUT_CLEANUP}=true to go on without"
+            ),
             Self::NotWatched => f.write_str("the workload's health does not move it"),
             Self::UnhealthyTolerated { cluster, for_seconds, of_seconds } => {
                 write!(f, "unhealthy in {cluster} for {for_seconds} s, tolerated for {of_seconds} s")

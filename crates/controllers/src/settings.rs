@@ -97,6 +97,11 @@ impl ControllerList {
         Ok(Self(on))
     }
 
+    /// Switches a controller off.
+    pub fn disable(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// Whether a controller runs. A name that is not in [`CONTROLLERS`] does not.
     #[must_use]
     pub fn enabled(&self, name: &str) -> bool {

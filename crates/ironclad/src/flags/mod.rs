@@ -1,7 +1,9 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
+mod graceful;
 mod health;
 mod propagation;
+mod scheduler;
 
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
@@ -22,6 +24,10 @@ pub(crate) struct ControllerFlags {
     propagation: propagation::PropagationFlags,
     #[command(flatten)]
     health: health::HealthArgs,
+    #[command(flatten)]
+    graceful: graceful::GracefulArgs,
+    #[command(flatten)]
+    scheduler: scheduler::SchedulerArgs,
 }
 
 impl ControllerFlags {
@@ -35,16 +41,19 @@ impl ControllerFlags {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        let controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
+        let mut controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
         let mut failover = Flags::default();
         self.health.put_into(&mut failover);
+        let mut told = self.graceful.put_into(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
+        let (scheduler, warnings) = self.scheduler.options(&gates)?;
+        told.extend(warnings);
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
         }
-        for warning in failover.warnings() {
+        for warning in told.into_iter().chain(failover.warnings()) {
             tracing::warn!("{warning}");
         }
-        Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, failover })
+        Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, scheduler, failover })
     }
 }

@@ -1,0 +1,74 @@
+//! Flags of the scheduler (operations.md 8.3).
+
+use std::time::Duration;
+
+use ironclad_cli::{duration, report::Misused};
+use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_scheduling::{Options, Plugins};
+use jiff::SignedDuration;
+
+/// How workloads are placed.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Scheduler")]
+pub(crate) struct SchedulerArgs {
+    /// Only bindings that name this scheduler are placed
+    #[arg(long, env = "IRONCLAD_SCHEDULER_NAME", default_value = "default-scheduler", value_name = "NAME")]
+    scheduler_name: String,
+    /// Which filters and scores run: `*` all, `name` this one, `-name` not this one
+    #[arg(long, env = "IRONCLAD_PLUGINS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
+    plugins: String,
+    /// How long a result that no cluster fits any more is kept; 0 clears it at once
+    #[arg(long, env = "IRONCLAD_CLEAR_UNFIT_RESULT_AFTER", value_parser = duration, default_value = "5m", value_name = "DURATION")]
+    clear_unfit_result_after: Duration,
+    /// Place workloads with 0 replicas, too
+    #[arg(long, env = "IRONCLAD_ENABLE_EMPTY_WORKLOAD_PROPAGATION", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_empty_workload_propagation: bool,
+}
+
+impl SchedulerArgs {
+    /// What the flags and gates say, and warnings.
+    ///
+    /// # Errors
+    /// If a plugin is unknown.
+    pub(crate) fn options(&self, gates: &Gates) -> anyhow::Result<(Options, Vec<String>)> {
+        let (plugins, warnings) = Plugins::parse(self.plugins.split(',')).map_err(|e| Misused(e.to_string()))?;
+        let options = Options {
+            scheduler_name: self.scheduler_name.clone(),
+            empty_workload_propagation: self.enable_empty_workload_propagation,
+            component_scheduling: gates.enabled(Gate::MultiplePodTemplatesScheduling),
+            clear_unfit_result_after: SignedDuration::try_from(self.clear_unfit_result_after)?,
+            plugins,
+            ..Options::default()
+        };
+        Ok((options, warnings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SchedulerArgs,
+    }
+
+    #[test]
+    fn without_flags_they_are_the_defaults_of_the_scheduler() {
+        let options = |line: &[&str]| {
+            let line = Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
+            line.args.options(&Gates::default())
+        };
+        assert_eq!(options(&[]).unwrap(), (Options::default(), vec![]));
+        let (retired, warnings) = options(&["--plugins=*,ClusterEviction"]).unwrap();
+        assert_eq!((retired, warnings.len()), (Options::default(), 1), "accepted with a warning");
+        assert!(options(&["--plugins=*,Nope"]).is_err());
+        assert_eq!(
+            options(&["--clear-unfit-result-after=0s"]).unwrap().0.clear_unfit_result_after,
+            SignedDuration::ZERO
+        );
+    }
+}

@@ -37,6 +37,7 @@ mod strategy;
 mod table;
 mod verbs;
 
+pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
 pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use inprocess::{InProcess, Unreachable};
 pub use respond::ResponseBody;

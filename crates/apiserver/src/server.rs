@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    Identity, auth,
+    Identity,
+    admission::{Admission, OWN_USER},
+    auth,
     context::Cx,
     discovery, health,
     negotiate::{self, Accept},
@@ -51,6 +53,8 @@ pub struct Options {
     /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
     /// the server's side are tracked: cheaper, for servers that nobody inspects.
     pub managed_fields: bool,
+    /// Who reviews writes besides the server itself.
+    pub admission: Option<Arc<dyn Admission>>,
 }
 
 impl Default for Options {
@@ -61,6 +65,7 @@ impl Default for Options {
             tokens: vec![],
             bootstrap: true,
             managed_fields: true,
+            admission: None,
         }
     }
 }
@@ -242,7 +247,7 @@ impl Server {
             verb: Verb::DeleteCollection,
             query: Query::default(),
             headers: HeaderMap::new(),
-            identity: Identity::admin("system:apiserver"),
+            identity: Identity::admin(OWN_USER),
             accept: Accept::JSON,
             pretty: false,
             warnings: Mutex::default(),

@@ -12,6 +12,7 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_controllers::{Context, NetworkConnector};
+use ironclad_extension::admission::InProcessAdmission;
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
@@ -22,10 +23,17 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::net::TcpListener;
 
-use crate::{demo, flags::ControllerFlags, ops::Ops, signals::Stop};
+use crate::{
+    demo,
+    flags::{AdmissionFlags, ControllerFlags},
+    ops::Ops,
+    signals::Stop,
+};
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
 const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
+/// The user that the controllers are; their own writes are not reviewed (admission.md 1.3).
+const CONTROLLERS_USER: &str = "ironclad-controllers";
 
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
 ///
@@ -57,6 +65,8 @@ pub(crate) struct UpArgs {
     pub fleet: FleetArgs,
     #[command(flatten)]
     pub controllers: ControllerFlags,
+    #[command(flatten)]
+    pub admission: AdmissionFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c.
@@ -81,7 +91,12 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
-    let options = ServerOptions { name: "plane".to_owned(), ..ServerOptions::default() };
+    let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()));
+    let options = ServerOptions {
+        name: "plane".to_owned(),
+        admission: Some(Arc::new(InProcessAdmission::new(admission))),
+        ..ServerOptions::default()
+    };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
     let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
     let (server, tls) = (plane.clone(), credentials.server_config()?);
@@ -105,7 +120,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     println!("kubeconfig: {}", kubeconfig.display());
 
     let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
-    let client = in_process_client(plane.in_process(Identity::admin("ironclad-controllers")), to_plane.clone());
+    let client = in_process_client(plane.in_process(Identity::admin(CONTROLLERS_USER)), to_plane.clone());
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");

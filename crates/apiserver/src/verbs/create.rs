@@ -4,7 +4,9 @@ use ironclad_store::{Compare, Op, TxnResult};
 use serde_json::Value;
 
 use crate::{
-    Server, admission, allocate,
+    Server,
+    admission::{self, Operation},
+    allocate,
     context::Cx,
     convert, hooks, meta, object,
     respond::{self, Reply},
@@ -16,6 +18,8 @@ use super::{body, options::WriteOptions};
 
 /// Names drawn for generateName before giving up.
 const NAME_TRIES: usize = 8;
+/// How often a create is tried against those who change what is written with it.
+const SIDE_TRIES: usize = 64;
 
 /// POST on a collection.
 pub(crate) async fn create(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
@@ -27,12 +31,17 @@ pub(crate) async fn create(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 
 /// Stores a new object; answers it as stored.
 pub(crate) async fn create_object(cx: &Cx, value: Value, options: &WriteOptions) -> Result<Value, ApiError> {
-    let mut tries = 0;
+    let (mut names, mut sides) = (0, 0);
     loop {
-        tries += 1;
         match attempt(cx, value.clone(), options).await {
-            Err(e) if e.reason == "AlreadyExists" && drawn(&value) && tries < NAME_TRIES => {}
-            other => return other,
+            Ok(Some(made)) => return Ok(made),
+            Ok(None) if sides < SIDE_TRIES => sides += 1,
+            Ok(None) => {
+                let name = object::meta_str(&value, "name");
+                return Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, name));
+            }
+            Err(e) if e.reason == "AlreadyExists" && drawn(&value) && names < NAME_TRIES => names += 1,
+            Err(e) => return Err(e),
         }
     }
 }
@@ -42,7 +51,8 @@ fn drawn(value: &Value) -> bool {
     object::meta_str(value, "name").is_empty() && !object::meta_str(value, "generateName").is_empty()
 }
 
-async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Value, ApiError> {
+/// One try; `None` when somebody changed what is to be written with the object.
+async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Option<Value>, ApiError> {
     let server: &Server = &cx.server;
     let resource = &*cx.resource;
     if resource.namespaced && cx.namespace().is_none() {
@@ -59,13 +69,14 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
     for warning in meta::dedup_owners(&mut value) {
         cx.warn(warning);
     }
-    admission::create(cx, &mut value)?;
+    admission::create(cx, &mut value, options.dry_run)?;
     strategy::default(cx, &mut value, strategy::Defaults::Creating);
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, &resource.group, &name, causes));
     }
+    let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run)?;
     hooks::before_create(cx, &mut value)?;
     server.allocate(resource, None, &mut value)?;
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);
@@ -78,7 +89,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
             return Err(exists(&entry));
         }
         object::metadata_mut(&mut value).remove("resourceVersion");
-        return Ok(value);
+        return Ok(Some(value));
     }
     let mut stored = value.clone();
     convert::to_storage(resource, &mut stored);
@@ -86,14 +97,17 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Va
     let (mut compares, mut ops) = allocate::changes(resource, None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);
+    let alone = sides.is_empty();
+    sides.join(&mut compares, &mut ops);
     match server.txn(compares, ops).await? {
         TxnResult::Done { revision } => {
             server.set_revision(&mut value, revision);
             hooks::after_write(cx, None, Some(&value)).await?;
-            Ok(value)
+            Ok(Some(value))
         }
         TxnResult::Failed { current, .. } => match current.into_iter().next().flatten() {
             Some(entry) => Err(exists(&entry)),
+            None if !alone => Ok(None),
             // Somebody took the address or port that was drawn or asked for a moment ago.
             None => Err(ApiError::modified(&resource.plural, &resource.group, &name)),
         },

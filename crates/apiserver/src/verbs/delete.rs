@@ -4,6 +4,7 @@ use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
+    admission::{self, Operation},
     allocate,
     context::Cx,
     convert, hooks, meta, object,
@@ -109,6 +110,7 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     preconditions(cx, name, &old, options)?;
     hooks::before_delete(cx, &old)?;
+    let sides = admission::validate(cx, Operation::Delete, Some(&old), None, options.dry_run)?;
     let mut new = old.clone();
     set_finalizers(&mut new, options.propagation);
     let grace = grace(cx, &old, options);
@@ -121,7 +123,9 @@ async fn attempt(
         let mut stored = new.clone();
         convert::to_storage(resource, &mut stored);
         let put = cx.server.put(resource, key.to_owned(), &stored)?;
-        return match cx.server.txn(vec![Compare::modified(key, entry.modified)], vec![put]).await? {
+        let (mut compares, mut ops) = (vec![Compare::modified(key, entry.modified)], vec![put]);
+        sides.join(&mut compares, &mut ops);
+        return match cx.server.txn(compares, ops).await? {
             TxnResult::Failed { .. } => Ok(None),
             TxnResult::Done { revision } => {
                 cx.server.set_revision(&mut new, revision);
@@ -131,10 +135,11 @@ async fn attempt(
         };
     }
     if !options.dry_run {
-        let compare = Compare::modified(key, entry.modified);
+        let mut compares = vec![Compare::modified(key, entry.modified)];
         let (_, mut ops) = allocate::changes(resource, Some(&old), None);
         ops.push(Op::delete(key));
-        if let TxnResult::Failed { .. } = cx.server.txn(vec![compare], ops).await? {
+        sides.join(&mut compares, &mut ops);
+        if let TxnResult::Failed { .. } = cx.server.txn(compares, ops).await? {
             return Ok(None);
         }
         hooks::after_write(cx, Some(&old), None).await?;

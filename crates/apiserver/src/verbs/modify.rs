@@ -5,7 +5,8 @@ use ironclad_store::{Compare, Entry, Op, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
-    admission, allocate,
+    admission::{self, Operation, SideWrites},
+    allocate,
     context::Cx,
     convert, hooks, meta, object,
     registry::Resource,
@@ -71,7 +72,7 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
-    let new = settle(cx, part, options, &old, candidate)?;
+    let (new, sides) = settle(cx, part, options, &old, candidate)?;
     if unchanged(&old, &new) {
         return Ok(Some(old));
     }
@@ -89,6 +90,7 @@ async fn attempt(
     let (mut compares, mut ops) = allocate::changes(resource, Some(&old), Some(&new).filter(|_| !gone));
     compares.push(Compare::modified(key, entry.modified));
     ops.push(op);
+    sides.join(&mut compares, &mut ops);
     match cx.server.txn(compares, ops).await? {
         TxnResult::Failed { .. } => Ok(None),
         TxnResult::Done { .. } if gone => {
@@ -126,8 +128,14 @@ fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Re
     }
 }
 
-/// The object to store: what the candidate may change of the old one, defaulted and found valid.
-fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: Value) -> Result<Value, ApiError> {
+/// The object to store: what the candidate may change of the old one, defaulted and found valid; and what is written with it.
+fn settle(
+    cx: &Cx,
+    part: Part,
+    options: &WriteOptions,
+    old: &Value,
+    candidate: Value,
+) -> Result<(Value, SideWrites), ApiError> {
     let resource = &*cx.resource;
     let mut new = candidate;
     restrict(resource, part, old, &mut new);
@@ -138,7 +146,7 @@ fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: V
         cx.warn(warning);
     }
     strategy::prepare_update(resource, old, &mut new);
-    admission::update(cx, old, &mut new)?;
+    admission::update(cx, old, &mut new, options.dry_run)?;
     strategy::default(cx, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
@@ -147,12 +155,13 @@ fn settle(cx: &Cx, part: Part, options: &WriteOptions, old: &Value, candidate: V
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, &resource.group, cx.name(), causes));
     }
+    let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run)?;
     hooks::before_update(cx, old, &mut new)?;
     cx.server.allocate(resource, Some(old), &mut new)?;
     if !options.applied {
         cx.track(Some(old), &mut new);
     }
-    Ok(new)
+    Ok((new, sides))
 }
 
 /// Puts back what this part of the API may not change.

@@ -1,10 +1,12 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
+mod admission;
 mod graceful;
 mod health;
 mod propagation;
 mod scheduler;
 
+pub(crate) use admission::AdmissionFlags;
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::Flags;

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
 use tokio::time::Instant;
 
-use super::{FaultPlan, History, Link};
+use super::{FaultPlan, History, Link, world::CONTROLLERS_USER};
 
 /// A place for a controller process, with the faults and the clock that outlive its restarts.
 pub(super) struct Slot {
@@ -57,7 +57,7 @@ impl Slot {
         let seam = Seam { clock: self.clock.clone(), ..world.child(&name) };
         history.log(format!("{name} starts"));
         let link = Link::new(
-            plane.in_process(Identity::admin("ironclad")),
+            plane.in_process(Identity::admin(CONTROLLERS_USER)),
             &format!("{name}->plane"),
             world,
             seam.tasks.clone(),

@@ -4,12 +4,14 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
+use ironclad_admission as admission;
 use ironclad_api::{
     cluster::{Cluster, ClusterSpec, SyncMode},
     crds::crds,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
 use ironclad_controllers::{Context, Settings};
+use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
@@ -23,6 +25,8 @@ use tokio::time::Instant;
 
 use super::{FaultPlan, History, judge::Rules, kinds, process::Slot, truth::Truth};
 
+/// The user that the controllers are.
+pub(super) const CONTROLLERS_USER: &str = "ironclad";
 /// When the virtual clock begins: any time will do, but always the same.
 const EPOCH_SECONDS: i64 = 1_790_000_000;
 /// A controller process that was killed comes back after this time.
@@ -105,7 +109,11 @@ impl World {
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock.clone())?;
         let plane_seam = seam.child("plane");
         let plane = Server::open(
-            ServerOptions { name: "plane".into(), ..ServerOptions::default() },
+            ServerOptions {
+                name: "plane".into(),
+                admission: Some(admission(&setup.settings)),
+                ..ServerOptions::default()
+            },
             engine.store("plane"),
             plane_seam.clone(),
         )
@@ -380,6 +388,16 @@ impl Drop for World {
 
 fn told(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The reviews of `ironclad up`.
+fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
+    Arc::new(InProcessAdmission::new(admission::Config {
+        gates: settings.gates.clone(),
+        no_execute_policy: settings.failover.no_execute_policy,
+        own_user: Some(CONTROLLERS_USER.to_owned()),
+        ..admission::Config::default()
+    }))
 }
 
 fn client_of(server: &Arc<Server>) -> Client {

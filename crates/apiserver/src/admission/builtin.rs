@@ -35,11 +35,6 @@ pub(crate) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Before a changed object is defaulted.
-pub(crate) fn update(_cx: &Cx, _old: &Value, _new: &mut Value) -> Result<(), ApiError> {
-    Ok(())
-}
-
 fn protect(value: &mut Value, finalizer: &str) {
     let metadata = object::metadata_mut(value);
     let list = metadata.entry("finalizers").or_insert_with(|| json!([]));

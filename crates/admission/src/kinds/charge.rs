@@ -1,0 +1,140 @@
+//! What a binding takes of its namespace's FederatedResourceQuotas (admission.md 3.3 c).
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    ResourceList,
+    policy::FederatedResourceQuota,
+    quantity::Amount,
+    work::{ResourceBindingSpec, TargetCluster},
+};
+use ironclad_fleet::gates::Gate;
+use serde_json::{Value, json};
+
+use super::lens::at;
+use crate::{
+    Denial, Effect, Need, Operation, Request, Resource,
+    field::Findings,
+    request::{Config, Cx, Needs, decode},
+};
+
+/// Where the quotas are.
+pub(crate) const QUOTAS: Resource = Resource {
+    group: "policy.karmada.io",
+    version: "v1alpha1",
+    kind: "FederatedResourceQuota",
+    plural: "federatedresourcequotas",
+};
+
+type Amounts = BTreeMap<String, Amount>;
+
+fn quotas(namespace: &str) -> Need {
+    Need::List { resource: QUOTAS, namespace: namespace.to_owned() }
+}
+
+/// The quotas of the namespace, if they are enforced and the binding takes anything else than before.
+pub(crate) fn needs(request: &Request<'_>, config: &Config, needs: &mut Needs) {
+    if config.gates.enabled(Gate::FederatedQuotaEnforcement) && charged(request).is_ok_and(|delta| !delta.is_empty()) {
+        needs.insert(quotas(request.namespace));
+    }
+}
+
+/// Refuses what no quota has room for, and books what is let through.
+pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    if !cx.config.gates.enabled(Gate::FederatedQuotaEnforcement) {
+        return Ok(());
+    }
+    let delta = charged(cx.request)?;
+    if delta.is_empty() {
+        return Ok(());
+    }
+    let Some(found) = cx.lookups.get(&quotas(cx.request.namespace)) else {
+        return Err(Denial::failure("the FederatedResourceQuotas of the namespace could not be listed; try again"));
+    };
+    let mut effects = Vec::new();
+    for quota in found {
+        if let Some(object) = book(quota, &delta)? {
+            effects.push(Effect::WriteStatus { resource: QUOTAS, object });
+        }
+    }
+    out.effects.extend(effects);
+    Ok(())
+}
+
+/// What the write adds to the usage, or takes from it; nothing where it changes nothing.
+fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
+    let spec = |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> {
+        object.map(|object| decode(at(object, "/spec"))).transpose()
+    };
+    let Some(new) = spec(request.object)? else { return Ok(Amounts::new()) };
+    let old = spec(request.old.filter(|_| request.operation == Operation::Update))?;
+    let mut delta = usage(&new)?;
+    if let Some(old) = old {
+        for (key, amount) in usage(&old)? {
+            let entry = delta.entry(key).or_insert(Amount::ZERO);
+            *entry = *entry - amount;
+        }
+    }
+    delta.retain(|_, amount| !amount.is_zero());
+    Ok(delta)
+}
+
+/// What a binding takes over all its clusters.
+fn usage(spec: &ResourceBindingSpec) -> Result<Amounts, Denial> {
+    let mut total = Amounts::new();
+    let mut add = |request: &ResourceList, times: i64| -> Result<(), Denial> {
+        for (key, quantity) in request {
+            let amount = Amount::try_from(quantity).map_err(|e| Denial::undecodable(e.to_string()))?;
+            let entry = total.entry(key.clone()).or_insert(Amount::ZERO);
+            *entry = *entry + amount * times;
+        }
+        Ok(())
+    };
+    if spec.components.is_empty() {
+        if let Some(requirements) = &spec.replica_requirements {
+            let replicas = |target: &TargetCluster| i64::from(target.replicas);
+            add(&requirements.resource_request, spec.clusters.iter().map(replicas).sum())?;
+        }
+    } else {
+        let clusters = i64::try_from(spec.clusters.len()).unwrap_or(i64::MAX);
+        for component in &spec.components {
+            if let Some(requirements) = &component.replica_requirements {
+                let times = i64::from(component.replicas).saturating_mul(clusters);
+                add(&requirements.resource_request, times)?;
+            }
+        }
+    }
+    Ok(total)
+}
+
+/// The quota with the change booked, if it limits anything that changes.
+fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
+    let typed: FederatedResourceQuota = decode(quota)?;
+    let mut used = typed.status.clone().unwrap_or_default().overall_used;
+    let mut touched = false;
+    for (key, limit) in &typed.spec.overall {
+        // `requests.cpu` limits the same as `cpu`: what a binding carries are requests.
+        let Some(change) = delta.get(key.strip_prefix("requests.").unwrap_or(key)) else { continue };
+        let amount =
+            |quantity: &ironclad_api::Quantity| Amount::try_from(quantity).map_err(|e| Denial::failure(e.to_string()));
+        let before = used.get(key).map(amount).transpose()?.unwrap_or(Amount::ZERO);
+        let (after, limit) = (before + *change, amount(limit)?);
+        // What gives back is never refused, not even while more is used than the limit.
+        if !change.is_negative() && after > limit {
+            return Err(Denial::quota(format!(
+                "FederatedResourceQuota({}/{}) exceeded for resource {key}: requested sum {after}, limit {limit}",
+                typed.metadata.namespace.as_deref().unwrap_or_default(),
+                typed.metadata.name.as_deref().unwrap_or_default(),
+            )));
+        }
+        let after = if after.is_negative() { Amount::ZERO } else { after };
+        used.insert(key.clone(), after.into());
+        touched = true;
+    }
+    if !touched {
+        return Ok(None);
+    }
+    let mut booked = quota.clone();
+    booked["status"]["overallUsed"] = json!(used);
+    Ok(Some(booked))
+}

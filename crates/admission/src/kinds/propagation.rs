@@ -1,0 +1,194 @@
+//! PropagationPolicy and ClusterPropagationPolicy (admission.md 2.1 to 2.4).
+
+use ironclad_api::{
+    finalizers, labels,
+    policy::{PolicyPreemption, PropagationSpec, Suspension},
+};
+use ironclad_fleet::gates::Gate;
+use ironclad_propagation::defaults;
+use serde_json::Value;
+
+use super::{
+    affinity, failover,
+    lens::{add_finalizer, at, edit, label, set_label, text},
+    placement, priority,
+};
+use crate::{
+    Denial, Need, Operation, Request, Resource,
+    field::{Findings, Path},
+    request::{Config, Cx, Needs, decode},
+};
+
+/// What differs between the two kinds.
+struct Kind {
+    id: &'static str,
+    finalizer: &'static str,
+    namespaced: bool,
+}
+
+const NAMESPACED: Kind = Kind {
+    id: labels::PROPAGATION_POLICY_PERMANENT_ID,
+    finalizer: finalizers::PROPAGATION_POLICY_CONTROLLER,
+    namespaced: true,
+};
+const CLUSTER: Kind = Kind {
+    id: labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
+    finalizer: finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
+    namespaced: false,
+};
+
+/// At most so many names of clusters are looked up to warn of unknown ones.
+const NAMES_MAX: usize = 64;
+
+const CLUSTERS: Resource =
+    Resource { group: "cluster.karmada.io", version: "v1alpha1", kind: "Cluster", plural: "clusters" };
+
+fn cluster(name: &str) -> Need {
+    Need::Get { resource: CLUSTERS, namespace: String::new(), name: name.to_owned() }
+}
+
+/// A new policy gets an id.
+pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
+    if request.operation == Operation::Create {
+        needs.insert(Need::Id);
+    }
+}
+
+/// What a validation looks up: the clusters and the class that the policy names.
+pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
+    let Some(Ok(spec)) = request.object.map(spec) else { return };
+    needs.extend(placement::cluster_names(&spec.placement).into_iter().take(NAMES_MAX).map(cluster));
+    if let Some(priority) = &spec.schedule_priority {
+        priority::needs_class(priority, needs);
+    }
+}
+
+fn spec(object: &Value) -> Result<PropagationSpec, Denial> {
+    decode(at(object, "/spec"))
+}
+
+pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
+    fill_in(&NAMESPACED, object, cx)
+}
+
+pub(crate) fn mutate_cluster(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
+    fill_in(&CLUSTER, object, cx)
+}
+
+fn fill_in(kind: &Kind, object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
+    let namespace = kind.namespaced.then_some(cx.request.namespace);
+    let Some(part) = object.get_mut("spec") else {
+        return Err(Denial::undecodable("missing field `spec`"));
+    };
+    edit(part, |spec: &mut PropagationSpec| defaults::policy(spec, namespace))?;
+    if cx.request.operation == Operation::Create {
+        set_label(object, kind.id, &cx.lookups.id);
+        add_finalizer(object, kind.finalizer);
+    }
+    Ok(())
+}
+
+pub(crate) fn change(cx: &Cx<'_>, _: &mut Findings) -> Result<(), Denial> {
+    immutable(&NAMESPACED, cx)
+}
+
+pub(crate) fn change_cluster(cx: &Cx<'_>, _: &mut Findings) -> Result<(), Denial> {
+    immutable(&CLUSTER, cx)
+}
+
+fn immutable(kind: &Kind, cx: &Cx<'_>) -> Result<(), Denial> {
+    if let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) {
+        let scheduler = |object: &Value| match text(object, "/spec/schedulerName") {
+            "" => ironclad_api::policy::DEFAULT_SCHEDULER_NAME.to_owned(),
+            name => name.to_owned(),
+        };
+        if scheduler(old) != scheduler(new) {
+            return Err(Denial::forbidden("the schedulerName should not be updated"));
+        }
+        let before = label(old, kind.id);
+        if !before.is_empty() && before != label(new, kind.id) {
+            return Err(Denial::forbidden(format!(
+                "label {} is immutable, it can only be set by the system during creation",
+                kind.id
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    check(&NAMESPACED, object, cx, out)
+}
+
+pub(crate) fn validate_cluster(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    check(&CLUSTER, object, cx, out)
+}
+
+fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    let unstamped = label(object, kind.id).is_empty();
+    if unstamped && cx.request.old.is_none_or(|old| !label(old, kind.id).is_empty()) {
+        return Err(Denial::forbidden(format!("label {} not set", kind.id)));
+    }
+    let path = Path::new("spec");
+    let spec = spec(object)?;
+    placement::placement(&spec.placement, &path.child("placement"), out);
+    unknown_clusters(&spec, cx, out);
+    if let Some(behavior) = &spec.failover {
+        if behavior.application.is_some() && !spec.propagate_deps {
+            let detail = "application failover is set, propagateDeps must be true";
+            out.invalid(path.child("propagateDeps"), &spec.propagate_deps, detail);
+        }
+        failover::failover(behavior, &path.child("failover"), out);
+        if behavior.cluster.is_some() && !cx.config.gates.enabled(Gate::Failover) {
+            out.warn("spec.failover.cluster has no effect: feature gate Failover is off");
+        }
+    }
+    selectors(kind, object, &spec, &path.child("resourceSelectors"), out);
+    if let Some(suspension) = &spec.suspension {
+        suspended(suspension, &path.child("suspension"), out);
+    }
+    if let Some(priority) = &spec.schedule_priority {
+        priority::schedule_priority(priority, &path.child("schedulePriority"), cx, out);
+    }
+    if spec.preemption == Some(PolicyPreemption::Always) && !cx.config.gates.enabled(Gate::PropagationPolicyPreemption)
+    {
+        out.warn("spec.preemption has no effect: feature gate PropagationPolicyPreemption is off");
+    }
+    Ok(())
+}
+
+fn selectors(kind: &Kind, object: &Value, spec: &PropagationSpec, path: &Path, out: &mut Findings) {
+    if kind.namespaced {
+        affinity::own_namespace(&spec.resource_selectors, text(object, "/metadata/namespace"), path, out);
+    }
+    for (i, selector) in spec.resource_selectors.iter().enumerate() {
+        let at = path.index(i);
+        if spec.preemption == Some(PolicyPreemption::Always) && selector.name.is_empty() {
+            let detail = "name cannot be empty if preemption is Always, the empty name may cause unexpected resources preemption";
+            out.invalid(at.child("name"), &selector.name, detail);
+        }
+        if !kind.namespaced
+            && selector.name.is_empty()
+            && selector.namespace.is_empty()
+            && selector.label_selector.is_none()
+        {
+            out.warn(format!("{at} matches every {} of all namespaces", selector.kind));
+        }
+    }
+}
+
+fn suspended(suspension: &Suspension, path: &Path, out: &mut Findings) {
+    let some = suspension.dispatching_on_clusters.as_ref().is_some_and(|on| !on.cluster_names.is_empty());
+    if suspension.dispatching == Some(true) && some {
+        out.invalid(path, suspension, "suspension dispatching cannot co-exist with dispatchingOnClusters.clusterNames");
+    }
+}
+
+/// Names of clusters that do not exist are most often misspelt.
+fn unknown_clusters(spec: &PropagationSpec, cx: &Cx<'_>, out: &mut Findings) {
+    for name in placement::cluster_names(&spec.placement) {
+        if cx.lookups.get(&cluster(name)).is_some_and(<[Value]>::is_empty) {
+            out.warn(format!("spec.placement names cluster {name:?}, which does not exist"));
+        }
+    }
+}

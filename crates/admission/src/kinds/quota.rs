@@ -1,0 +1,140 @@
+//! FederatedResourceQuota (admission.md 5.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::{ResourceList, policy::FederatedResourceQuota, quantity::Amount};
+use ironclad_patch::names;
+use serde_json::Value;
+
+use super::lens::at;
+use crate::{
+    Denial,
+    field::{Findings, Path},
+    request::{Cx, decode},
+};
+
+/// Amounts of these are whole.
+const COUNTED: [&str; 9] = [
+    "pods",
+    "services",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "replicationcontrollers",
+    "resourcequotas",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+/// And these are the others without a domain.
+const MEASURED: [&str; 10] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "requests.storage",
+];
+
+const NAME_BYTES_MAX: usize = 63;
+
+pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    let quota: FederatedResourceQuota = decode(object)?;
+    let name = quota.metadata.name.as_deref().unwrap_or_default();
+    if name.len() > NAME_BYTES_MAX {
+        out.invalid("metadata.name", name, "must be no more than 63 characters: it becomes the value of a label");
+    }
+    let path = Path::new("spec");
+    amounts(&quota.spec.overall, &path.child("overall"), out);
+    let (mut seen, mut assigned) = (BTreeSet::new(), BTreeMap::<&str, Amount>::new());
+    for (i, assignment) in quota.spec.static_assignments.iter().enumerate() {
+        let at = path.child("staticAssignments").index(i);
+        cluster_name(&assignment.cluster_name, &at.child("clusterName"), out);
+        if !seen.insert(assignment.cluster_name.as_str()) {
+            out.duplicate(at.child("clusterName"), &assignment.cluster_name);
+        }
+        amounts(&assignment.hard, &at.child("hard"), out);
+        for (key, quantity) in &assignment.hard {
+            if !quota.spec.overall.contains_key(key) {
+                out.invalid(at.child("hard").key(key), &quantity.0, "must be in overall, too");
+            }
+            let amount = Amount::try_from(quantity).unwrap_or(Amount::ZERO);
+            let sum = assigned.entry(key).or_insert(Amount::ZERO);
+            *sum = *sum + amount;
+        }
+    }
+    for (key, quantity) in &quota.spec.overall {
+        let sum = assigned.get(key.as_str()).copied().unwrap_or(Amount::ZERO);
+        if Amount::try_from(quantity).is_ok_and(|overall| overall < sum) {
+            let detail = format!("overall is less than assigned: {sum} are assigned to clusters");
+            out.invalid(path.child("overall").key(key), &quantity.0, &detail);
+        }
+    }
+    let status = quota.status.unwrap_or_default();
+    amounts(&status.overall, &Path::new("status.overall"), out);
+    amounts(&status.overall_used, &Path::new("status.overallUsed"), out);
+    for (i, cluster) in status.aggregated_status.iter().enumerate() {
+        let at = Path::new("status.aggregatedStatus").index(i);
+        amounts(&cluster.hard, &at.child("hard"), out);
+        amounts(&cluster.used, &at.child("used"), out);
+    }
+    if at(object, "/spec/overall").as_object().is_some_and(serde_json::Map::is_empty) {
+        out.warn("spec.overall is empty: nothing is limited");
+    }
+    Ok(())
+}
+
+/// A name that a cluster can have.
+pub(crate) fn cluster_name(name: &str, path: &Path, out: &mut Findings) {
+    for mistake in cluster_name_mistakes(name) {
+        out.invalid(path, name, &mistake);
+    }
+}
+
+/// What keeps a text from being the name of a cluster.
+pub(crate) fn cluster_name_mistakes(name: &str) -> Vec<String> {
+    use ironclad_api::cluster::NAME_LENGTH_MAX;
+    if name.is_empty() {
+        return vec!["must be not empty".to_owned()];
+    }
+    if name.len() > NAME_LENGTH_MAX {
+        return vec![format!("must be no more than {NAME_LENGTH_MAX} characters")];
+    }
+    names::dns1123_label(name)
+}
+
+fn amounts(list: &ResourceList, path: &Path, out: &mut Findings) {
+    for (key, quantity) in list {
+        let at = path.key(key);
+        let mistakes = names::label_key(key);
+        let unknown = mistakes.is_empty() && !key.contains('/') && !is_standard(key);
+        out.texts(&at, key, mistakes);
+        if unknown {
+            out.invalid(&at, key, "must be a standard resource for quota");
+        }
+        match Amount::try_from(quantity) {
+            Err(error) => out.invalid(&at, &quantity.0, &error.to_string()),
+            Ok(amount) if amount.is_negative() => {
+                out.invalid(&at, &quantity.0, "must be greater than or equal to 0");
+            }
+            Ok(amount) if is_counted(key) && amount.nanos() % 1_000_000_000 != 0 => {
+                out.invalid(&at, &quantity.0, "must be an integer");
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+fn is_standard(key: &str) -> bool {
+    let pages = key.strip_prefix("requests.").unwrap_or(key).strip_prefix("hugepages-");
+    COUNTED.contains(&key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
+}
+
+/// Counts, and extended resources such as `example.com/gpu`.
+fn is_counted(key: &str) -> bool {
+    let extended = key.strip_prefix("requests.").unwrap_or(key);
+    COUNTED.contains(&key) || (extended.contains('/') && !extended.contains("kubernetes.io/"))
+}

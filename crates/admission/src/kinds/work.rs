@@ -1,0 +1,41 @@
+//! Work: every manifest in it is pruned and marked the same, from whichever writer (admission.md 3.2).
+
+use ironclad_api::{annotations, labels};
+use ironclad_propagation::works::manifest::{Marks, finish};
+use serde_json::Value;
+
+use super::lens::{label, set_label, text};
+use crate::{
+    Denial, Need, Request,
+    request::{Config, Cx, Needs},
+};
+
+/// A Work without an id gets one.
+pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
+    if request.object.is_some_and(|object| label(object, labels::WORK_PERMANENT_ID).is_empty()) {
+        needs.insert(Need::Id);
+    }
+}
+
+pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
+    if label(object, labels::WORK_PERMANENT_ID).is_empty() {
+        set_label(object, labels::WORK_PERMANENT_ID, &cx.lookups.id);
+    }
+    let (namespace, name) = (cx.request.namespace.to_owned(), text(object, "/metadata/name").to_owned());
+    let id = label(object, labels::WORK_PERMANENT_ID).to_owned();
+    let Some(manifests) = object.pointer_mut("/spec/workload/manifests").and_then(Value::as_array_mut) else {
+        return Ok(());
+    };
+    for manifest in manifests {
+        if !manifest.is_object() {
+            return Err(Denial::failure("a manifest of the Work is not an object"));
+        }
+        // What a controller has stamped stays as it is; only what every manifest has is put on.
+        let conflict = manifest.pointer("/metadata/annotations").and_then(|a| a.get(annotations::CONFLICT_RESOLUTION));
+        let conflict = conflict.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let marks =
+            Marks { work_namespace: &namespace, work_name: &name, work_id: &id, conflict_resolution: &conflict };
+        finish(manifest, &marks);
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! How the rules of the table are applied to one write.
+
+use std::collections::BTreeSet;
+
+use ironclad_patch::FieldError;
+use serde_json::Value;
+
+use crate::{
+    Config, Denial, Lookups, Need, Operation, Request, Verdict,
+    field::{Findings, Kind},
+    request::Cx,
+    table::{Act, Phase, WEBHOOKS, Webhook},
+};
+
+/// Members of this group get warnings where others are refused, but for rules that keep users apart (admission.md 8).
+pub const BYPASS_GROUP: &str = "karmada:admission-bypass";
+
+/// What the reviews of one phase must know of the world.
+#[must_use]
+pub fn needs(phase: Phase, request: &Request<'_>, config: &Config) -> BTreeSet<Need> {
+    let mut needs = BTreeSet::new();
+    for webhook in asked(phase, request, config) {
+        (webhook.needs)(request, config, &mut needs);
+    }
+    needs
+}
+
+/// Fills in what admission fills in. `None` if nothing changes.
+///
+/// # Errors
+/// If the object is not one of its kind.
+pub fn mutate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Result<Option<Value>, Denial> {
+    let mut changed: Option<Value> = None;
+    for webhook in asked(Phase::Mutating, request, config) {
+        let mut object = match (&changed, request.object) {
+            (Some(object), _) => object.clone(),
+            (None, Some(object)) => object.clone(),
+            (None, None) => continue,
+        };
+        one_mutation(webhook, &mut object, request, lookups, config)?;
+        if changed.as_ref().or(request.object) != Some(&object) {
+            changed = Some(object);
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether the write may go on; the first webhook that refuses does so for all.
+#[must_use]
+pub fn validate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Verdict {
+    let mut all = Verdict::default();
+    for webhook in asked(Phase::Validating, request, config) {
+        let verdict = one_validation(webhook, request, lookups, config);
+        all.warnings.extend(verdict.warnings);
+        all.audit.extend(verdict.audit);
+        all.effects.extend(verdict.effects);
+        if verdict.denial.is_some() {
+            all.denial = verdict.denial;
+            all.effects.clear();
+            return all;
+        }
+    }
+    all
+}
+
+fn asked(phase: Phase, request: &Request<'_>, config: &Config) -> impl Iterator<Item = &'static Webhook> {
+    WEBHOOKS.iter().filter(move |webhook| webhook.phase() == phase && webhook.matches(request, config))
+}
+
+pub(crate) fn one_mutation(
+    webhook: &Webhook,
+    object: &mut Value,
+    request: &Request<'_>,
+    lookups: &Lookups,
+    config: &Config,
+) -> Result<(), Denial> {
+    let Act::Mutate(mutate) = webhook.act else { return Ok(()) };
+    mutate(object, &Cx { request, lookups, config }).map_err(|denial| Denial { webhook: webhook.name, ..denial })
+}
+
+pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: &Lookups, config: &Config) -> Verdict {
+    let cx = Cx { request, lookups, config };
+    let mut out = Findings::default();
+    let mut verdict = Verdict::default();
+    let refused = match (webhook.act, request.object) {
+        (Act::Delete(delete), _) => delete(&cx).err(),
+        (Act::Validate { object: rules, change }, Some(object)) => {
+            // What is going needs no care but that its finalizers can go.
+            if terminating(object) {
+                return verdict;
+            }
+            change(&cx, &mut out).and_then(|()| rules(object, &cx, &mut out)).err()
+        }
+        (Act::Validate { .. } | Act::Mutate(_), _) => None,
+    };
+    verdict.warnings = out.warnings;
+    let denial = refused.or_else(|| {
+        let mistakes = weigh(webhook, &cx, out.errors, &mut verdict);
+        (!mistakes.is_empty()).then(|| Denial::of(mistakes))
+    });
+    verdict.denial = denial.map(|denial| Denial { webhook: webhook.name, ..denial });
+    if verdict.denial.is_none() {
+        verdict.effects = out.effects;
+    }
+    verdict
+}
+
+/// The mistakes that refuse the write: not those that the object had before, and not those that its writer may overrule.
+fn weigh(
+    webhook: &Webhook,
+    cx: &Cx<'_>,
+    findings: Vec<crate::field::Finding>,
+    verdict: &mut Verdict,
+) -> Vec<FieldError> {
+    if findings.is_empty() {
+        return vec![];
+    }
+    let before = mistakes_before(webhook, cx);
+    let may_bypass = cx.request.groups.iter().any(|group| group == BYPASS_GROUP);
+    let mut refused = Vec::new();
+    for finding in findings {
+        if before.contains(&finding.error) {
+            verdict.warnings.push(format!("{} (unchanged, so it is let through)", finding.error));
+        } else if may_bypass && finding.kind == Kind::Ordinary {
+            verdict.warnings.push(format!("{} (let through for group {BYPASS_GROUP})", finding.error));
+            let used = verdict.audit.entry("bypass".to_owned()).or_default();
+            if !used.is_empty() {
+                used.push_str(", ");
+            }
+            used.push_str(&finding.error.to_string());
+        } else {
+            refused.push(finding.error);
+        }
+    }
+    refused
+}
+
+/// What was wrong with the old object already (ratcheting, admission.md 8).
+fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
+    let (Act::Validate { object: rules, .. }, Some(old)) = (webhook.act, cx.request.old) else {
+        return BTreeSet::new();
+    };
+    if cx.request.operation != Operation::Update {
+        return BTreeSet::new();
+    }
+    let mut out = Findings::default();
+    // An old object that can't be read excuses nothing.
+    if rules(old, cx, &mut out).is_err() {
+        return BTreeSet::new();
+    }
+    out.errors.into_iter().map(|finding| finding.error).collect()
+}
+
+fn terminating(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}

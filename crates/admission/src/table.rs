@@ -1,0 +1,327 @@
+//! The webhooks: which rules apply to which writes (admission.md 1.3).
+//!
+//! This is the one source: what is registered on a kube-apiserver, what the embedded server asks and which paths are served
+//! all come from here.
+
+use crate::{
+    Denial, Operation, Request,
+    field::Findings,
+    kinds,
+    request::{Config, Cx, Needs},
+};
+
+use serde_json::Value;
+
+/// What a webhook does.
+#[derive(Clone, Copy)]
+pub(crate) enum Act {
+    /// Fills in.
+    Mutate(fn(&mut Value, &Cx<'_>) -> Result<(), Denial>),
+    /// Says what is wrong with an object as it is, and with a change.
+    Validate {
+        /// The object alone. Mistakes that the old object had too are only warned of.
+        object: fn(&Value, &Cx<'_>, &mut Findings) -> Result<(), Denial>,
+        /// What may not be done to an object that exists, or what the write as a whole must keep; a refusal here stops.
+        change: fn(&Cx<'_>, &mut Findings) -> Result<(), Denial>,
+    },
+    /// Says whether an object may go.
+    Delete(fn(&Cx<'_>) -> Result<(), Denial>),
+}
+
+impl std::fmt::Debug for Act {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Mutate(_) => "Mutate",
+            Self::Validate { .. } => "Validate",
+            Self::Delete(_) => "Delete",
+        })
+    }
+}
+
+/// When a webhook looks at writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before defaults and validation.
+    Mutating,
+    /// After them.
+    Validating,
+}
+
+/// Where the objects of a webhook live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// In namespaces.
+    Namespaced,
+    /// In none.
+    Cluster,
+    /// Either.
+    Any,
+}
+
+/// Whether writes of our own controllers are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnWrites {
+    /// They are not.
+    Exempt,
+    /// They are.
+    Reviewed,
+    /// They are while quotas are enforced: the quota is charged here.
+    ReviewedForQuota,
+}
+
+/// A label that objects must have to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Labelled {
+    /// The key.
+    pub key: &'static str,
+    /// The value; absent if any will do.
+    pub value: Option<&'static str>,
+}
+
+/// One webhook.
+#[derive(Debug, Clone, Copy)]
+pub struct Webhook {
+    /// Name in the registration and in refusals.
+    pub name: &'static str,
+    /// Path it is served at.
+    pub path: &'static str,
+    /// API group, `*` for all.
+    pub group: &'static str,
+    /// API version, `*` for all.
+    pub version: &'static str,
+    /// Plural of the kind, `*` for all.
+    pub resource: &'static str,
+    /// What it looks at.
+    pub operations: &'static [Operation],
+    /// Where its objects live.
+    pub scope: Scope,
+    /// How long a kube-apiserver waits for it.
+    pub timeout_seconds: u8,
+    /// Whether a review may write.
+    pub has_side_effects: bool,
+    /// Whether writes of ours are looked at.
+    pub own_writes: OwnWrites,
+    /// Only objects with this label.
+    pub labelled: Option<Labelled>,
+    pub(crate) act: Act,
+    pub(crate) needs: fn(&Request<'_>, &Config, &mut Needs),
+}
+
+impl Webhook {
+    /// When it looks at writes.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.act {
+            Act::Mutate(_) => Phase::Mutating,
+            Act::Validate { .. } | Act::Delete(_) => Phase::Validating,
+        }
+    }
+
+    /// Whether it looks at this write.
+    #[must_use]
+    pub fn matches(&self, request: &Request<'_>, config: &Config) -> bool {
+        let any = |pattern: &str, text: &str| pattern == "*" || pattern == text;
+        request.subresource.is_empty()
+            && self.operations.contains(&request.operation)
+            && any(self.group, request.group)
+            && any(self.resource, request.resource)
+            && self.labelled.is_none_or(|labelled| {
+                // As in Kubernetes: either the new object or the old one.
+                [request.object, request.old].into_iter().flatten().any(|object| {
+                    let value = object.pointer("/metadata/labels").and_then(|labels| labels.get(labelled.key));
+                    value.is_some_and(|value| labelled.value.is_none_or(|wanted| value == wanted))
+                })
+            })
+            && !(self.exempts_own(config) && is_own(request, config))
+    }
+
+    /// Whether writes of our own controllers pass it unseen.
+    #[must_use]
+    pub fn exempts_own(&self, config: &Config) -> bool {
+        match self.own_writes {
+            OwnWrites::Exempt => true,
+            OwnWrites::Reviewed => false,
+            OwnWrites::ReviewedForQuota => {
+                !config.gates.enabled(ironclad_fleet::gates::Gate::FederatedQuotaEnforcement)
+            }
+        }
+    }
+}
+
+/// The prefix of our field managers.
+pub const OWN_FIELD_MANAGERS: &str = "ironclad-";
+
+/// Whether one of our own controllers writes. Both are asked for: a person who shares an administrator's credentials with
+/// us is still checked.
+fn is_own(request: &Request<'_>, config: &Config) -> bool {
+    config.own_user.as_deref() == Some(request.user) && request.field_manager.starts_with(OWN_FIELD_MANAGERS)
+}
+
+/// The webhook that is served at this path.
+#[must_use]
+pub fn at_path(path: &str) -> Option<&'static Webhook> {
+    WEBHOOKS.iter().find(|webhook| webhook.path == path)
+}
+
+const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
+const POLICY: &str = "policy.karmada.io";
+const WORK: &str = "work.karmada.io";
+
+/// What most webhooks have in common.
+const BASE: Webhook = Webhook {
+    name: "",
+    path: "",
+    group: POLICY,
+    version: "*",
+    resource: "",
+    operations: WRITES,
+    scope: Scope::Namespaced,
+    timeout_seconds: 3,
+    has_side_effects: false,
+    own_writes: OwnWrites::Exempt,
+    labelled: None,
+    act: Act::Validate { object: |_, _, _| Ok(()), change: anything },
+    needs: nothing,
+};
+
+fn nothing(_: &Request<'_>, _: &Config, _: &mut Needs) {}
+
+/// Every change is fine.
+fn anything(_: &Cx<'_>, _: &mut Findings) -> Result<(), Denial> {
+    Ok(())
+}
+
+/// All webhooks, in the order in which they are asked.
+pub static WEBHOOKS: &[Webhook] = &[
+    Webhook {
+        name: "propagationpolicy.karmada.io",
+        path: "/mutate-propagationpolicy",
+        resource: "propagationpolicies",
+        act: Act::Mutate(kinds::propagation::mutate),
+        needs: kinds::propagation::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "clusterpropagationpolicy.karmada.io",
+        path: "/mutate-clusterpropagationpolicy",
+        resource: "clusterpropagationpolicies",
+        scope: Scope::Cluster,
+        act: Act::Mutate(kinds::propagation::mutate_cluster),
+        needs: kinds::propagation::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "overridepolicy.karmada.io",
+        path: "/mutate-overridepolicy",
+        resource: "overridepolicies",
+        act: Act::Mutate(kinds::overrides::mutate),
+        ..BASE
+    },
+    Webhook {
+        name: "resourcebinding.karmada.io",
+        path: "/mutate-resourcebinding",
+        group: WORK,
+        resource: "resourcebindings",
+        operations: &[Operation::Create],
+        act: Act::Mutate(kinds::binding::mutate),
+        needs: kinds::binding::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "clusterresourcebinding.karmada.io",
+        path: "/mutate-clusterresourcebinding",
+        group: WORK,
+        resource: "clusterresourcebindings",
+        operations: &[Operation::Create],
+        scope: Scope::Cluster,
+        act: Act::Mutate(kinds::binding::mutate_cluster),
+        needs: kinds::binding::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "work.karmada.io",
+        path: "/mutate-work",
+        group: WORK,
+        resource: "works",
+        act: Act::Mutate(kinds::work::mutate),
+        needs: kinds::work::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "propagationpolicy.karmada.io",
+        path: "/validate-propagationpolicy",
+        resource: "propagationpolicies",
+        act: Act::Validate { object: kinds::propagation::validate, change: kinds::propagation::change },
+        needs: kinds::propagation::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "clusterpropagationpolicy.karmada.io",
+        path: "/validate-clusterpropagationpolicy",
+        resource: "clusterpropagationpolicies",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::propagation::validate_cluster, change: kinds::propagation::change_cluster },
+        needs: kinds::propagation::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "overridepolicy.karmada.io",
+        path: "/validate-overridepolicy",
+        resource: "overridepolicies",
+        act: Act::Validate { object: kinds::overrides::validate, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "clusteroverridepolicy.karmada.io",
+        path: "/validate-clusteroverridepolicy",
+        resource: "clusteroverridepolicies",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::overrides::validate_cluster, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "resourcebinding.karmada.io",
+        path: "/validate-resourcebinding",
+        group: WORK,
+        resource: "resourcebindings",
+        has_side_effects: true,
+        own_writes: OwnWrites::ReviewedForQuota,
+        act: Act::Validate { object: kinds::binding::validate, change: kinds::charge::change },
+        needs: kinds::charge::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "priorityclass.karmada.io",
+        path: "/validate-priorityclass",
+        group: "scheduling.k8s.io",
+        resource: "priorityclasses",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::priority::validate_class, change: kinds::priority::change_class },
+        needs: kinds::priority::needs_others,
+        ..BASE
+    },
+    Webhook {
+        name: "resourcedeletionprotection.karmada.io",
+        path: "/validate-resourcedeletionprotection",
+        group: "*",
+        resource: "*",
+        operations: &[Operation::Delete],
+        scope: Scope::Any,
+        own_writes: OwnWrites::Reviewed,
+        labelled: Some(Labelled { key: ironclad_api::labels::DELETION_PROTECTED, value: None }),
+        act: Act::Delete(kinds::protection::delete),
+        ..BASE
+    },
+    Webhook {
+        name: "namespacedeletionprotection.karmada.io",
+        path: "/validate-namespacedeletionprotection",
+        group: "",
+        resource: "namespaces",
+        operations: &[Operation::Delete],
+        scope: Scope::Cluster,
+        own_writes: OwnWrites::Reviewed,
+        act: Act::Delete(kinds::protection::delete_namespace),
+        needs: kinds::protection::needs_contents,
+        ..BASE
+    },
+];

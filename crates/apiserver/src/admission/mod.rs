@@ -1,0 +1,209 @@
+//! Admission: what is filled in and refused besides schemas, by the server itself, and by whoever is asked (apiserver.md 19).
+//!
+//! The order of a kube-apiserver: the built-in steps and the mutating reviews, then defaults and validation, then the
+//! validating reviews.
+
+mod builtin;
+mod objects;
+
+use std::fmt::Debug;
+
+use ironclad_store::{Compare, Op, Revision};
+use serde_json::Value;
+
+pub use self::objects::Objects;
+use crate::{Identity, Server, context::Cx, convert, object, status::ApiError};
+
+/// What is done with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It is replaced, patched or applied to.
+    Update,
+    /// It is deleted, or marked for deletion.
+    Delete,
+}
+
+/// One write that is to be reviewed.
+#[derive(Debug, Clone, Copy)]
+pub struct Review<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// API group, empty for core.
+    pub group: &'a str,
+    /// API version.
+    pub version: &'a str,
+    /// Plural of the kind.
+    pub resource: &'a str,
+    /// Part of the object that is written, empty for the object itself.
+    pub subresource: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+    /// The object as it shall be; absent at deletion.
+    pub object: Option<&'a Value>,
+    /// The object as it is; absent at creation.
+    pub old: Option<&'a Value>,
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// The field manager that was asked for, empty if none was.
+    pub field_manager: &'a str,
+    /// Nothing is stored.
+    pub dry_run: bool,
+}
+
+/// A write that may go on.
+#[derive(Debug, Clone, Default)]
+pub struct Admitted {
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+    /// Other objects that are written with it, in one transaction: all of it happens or nothing.
+    pub writes: Vec<SideWrite>,
+}
+
+/// An object that is written beside the reviewed one.
+#[derive(Debug, Clone)]
+pub struct SideWrite {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural of the kind.
+    pub resource: String,
+    /// The whole object; its resourceVersion is the one that it is based on.
+    pub object: Value,
+}
+
+/// Reviews writes for whoever embeds the server. It must not wait: it is asked within the write.
+pub trait Admission: Debug + Send + Sync {
+    /// Before defaults and validation: the object with what is filled in, `None` if nothing is.
+    ///
+    /// # Errors
+    /// The answer to the client, if the write is refused.
+    fn mutate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Option<Value>, ApiError>;
+
+    /// After them: whether the write may go on.
+    ///
+    /// # Errors
+    /// The answer to the client, if the write is refused.
+    fn validate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Admitted, ApiError>;
+}
+
+/// The server's own deletions, such as of a CRD's instances, are nobody's to refuse.
+pub(crate) const OWN_USER: &str = "system:apiserver";
+
+/// Before a new object is defaulted.
+pub(crate) fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+    builtin::create(cx, value)?;
+    mutate(cx, Operation::Create, None, value, dry_run)
+}
+
+/// Before a changed object is defaulted.
+pub(crate) fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+    mutate(cx, Operation::Update, Some(old), new, dry_run)
+}
+
+fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+    let Some(reviewer) = reviewer(cx) else { return Ok(()) };
+    let changed = reviewer.mutate(&review(cx, operation, old, Some(new), dry_run), &Objects::new(&cx.server))?;
+    if let Some(changed) = changed {
+        *new = changed;
+    }
+    Ok(())
+}
+
+/// Before a valid write is done: what is to be written with it.
+pub(crate) fn validate(
+    cx: &Cx,
+    operation: Operation,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    dry_run: bool,
+) -> Result<SideWrites, ApiError> {
+    let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };
+    let admitted = reviewer.validate(&review(cx, operation, old, new, dry_run), &Objects::new(&cx.server))?;
+    admitted.warnings.into_iter().for_each(|text| cx.warn(text));
+    if dry_run {
+        return Ok(SideWrites::default());
+    }
+    admitted.writes.iter().map(|write| SideWrites::of(&cx.server, write)).collect()
+}
+
+fn reviewer(cx: &Cx) -> Option<&dyn Admission> {
+    cx.server.options.admission.as_deref().filter(|_| cx.identity.user != OWN_USER)
+}
+
+fn review<'a>(
+    cx: &'a Cx,
+    operation: Operation,
+    old: Option<&'a Value>,
+    new: Option<&'a Value>,
+    dry_run: bool,
+) -> Review<'a> {
+    let resource = &*cx.resource;
+    let any = new.or(old).unwrap_or(&Value::Null);
+    Review {
+        operation,
+        group: &resource.group,
+        version: &resource.version,
+        resource: &resource.plural,
+        subresource: cx.subresource().filter(|s| *s != "eviction").unwrap_or_default(),
+        kind: &resource.kind,
+        namespace: if resource.namespaced { object::meta_str(any, "namespace") } else { "" },
+        name: object::meta_str(any, "name"),
+        object: new,
+        old,
+        identity: &cx.identity,
+        field_manager: cx.query.text("fieldManager").unwrap_or_default(),
+        dry_run,
+    }
+}
+
+/// Other objects that go into the transaction of a write.
+#[derive(Debug, Default)]
+pub(crate) struct SideWrites {
+    compares: Vec<Compare>,
+    ops: Vec<Op>,
+}
+
+impl SideWrites {
+    fn of(server: &Server, write: &SideWrite) -> Result<Self, ApiError> {
+        let found = server.registry.find(&write.group, &write.version, &write.resource);
+        let crate::registry::Found::Resource(resource) = found else { return Err(ApiError::no_resource()) };
+        let (namespace, name) = (object::meta_str(&write.object, "namespace"), object::meta_str(&write.object, "name"));
+        let key = resource.key(namespace, name);
+        let revision = object::meta_str(&write.object, "resourceVersion").parse().ok().and_then(Revision::new);
+        let Some(revision) = revision else {
+            return Err(ApiError::internal(format!("{key} is to be written without the version it is based on")));
+        };
+        let mut stored = write.object.clone();
+        convert::to_storage(&resource, &mut stored);
+        let put = server.put(&resource, key.clone(), &stored)?;
+        Ok(Self { compares: vec![Compare::modified(key, revision)], ops: vec![put] })
+    }
+
+    /// Puts them into a transaction, after what is there.
+    pub(crate) fn join(self, compares: &mut Vec<Compare>, ops: &mut Vec<Op>) {
+        compares.extend(self.compares);
+        ops.extend(self.ops);
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+}
+
+impl FromIterator<SideWrites> for SideWrites {
+    fn from_iter<I: IntoIterator<Item = SideWrites>>(all: I) -> Self {
+        let mut out = Self::default();
+        for writes in all {
+            writes.join(&mut out.compares, &mut out.ops);
+        }
+        out
+    }
+}

@@ -1,0 +1,97 @@
+//! What a reviewer may look up while it reviews.
+
+use std::collections::BTreeSet;
+
+use ironclad_store::Query;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    Server, convert, object,
+    registry::{Found, Resource, builtin_groups},
+};
+
+/// The server's objects as they are within a write, and its time and chance.
+#[derive(Debug, Clone, Copy)]
+pub struct Objects<'a> {
+    server: &'a Server,
+}
+
+impl<'a> Objects<'a> {
+    pub(crate) fn new(server: &'a Server) -> Self {
+        Self { server }
+    }
+
+    /// One object; the namespace of a cluster-scoped one is empty.
+    #[must_use]
+    pub fn get(&self, group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.resource(group, version, resource)?;
+        let entry = self.server.store.get(&resource.key(namespace, name))?;
+        let mut value = object::decode(&entry.value, entry.modified).ok()?;
+        convert::from_storage(&resource, &mut value);
+        Some(value)
+    }
+
+    /// All objects of a resource, in one namespace or, if that is empty, everywhere.
+    #[must_use]
+    pub fn list(&self, group: &str, version: &str, resource: &str, namespace: &str) -> Vec<Value> {
+        match self.resource(group, version, resource) {
+            Some(resource) => self.matching(&resource, namespace, usize::MAX, |_| true),
+            None => vec![],
+        }
+    }
+
+    /// The first objects of whatever kind in a namespace that have this label. It looks at all of them.
+    #[must_use]
+    pub fn labelled(&self, namespace: &str, key: &str, value: &str, at_most: usize) -> Vec<Value> {
+        let custom = self.server.registry.custom();
+        let groups = builtin_groups().iter().chain(&custom.groups);
+        let resources = groups.flat_map(|group| &group.versions).flat_map(|(_, resources)| resources.values());
+        let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
+        for resource in resources.filter(|resource| resource.namespaced) {
+            if out.len() < at_most && seen.insert(resource.prefix.as_str()) {
+                let has = |object: &Value| {
+                    object.pointer("/metadata/labels").is_some_and(|l| l.get(key) == Some(&value.into()))
+                };
+                out.extend(self.matching(resource, namespace, at_most - out.len(), has));
+            }
+        }
+        out
+    }
+
+    /// A new UUID.
+    #[must_use]
+    pub fn uuid(&self) -> String {
+        self.server.uid()
+    }
+
+    /// The time, in whole seconds.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.server.seam.clock.wall_seconds()
+    }
+
+    fn resource(&self, group: &str, version: &str, resource: &str) -> Option<std::sync::Arc<Resource>> {
+        match self.server.registry.find(group, version, resource) {
+            Found::Resource(resource) => Some(resource),
+            Found::NoResource | Found::NoGroup => None,
+        }
+    }
+
+    fn matching(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        at_most: usize,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Vec<Value> {
+        let prefix = resource.prefix_of(Some(namespace).filter(|n| !n.is_empty()));
+        let Ok(range) = self.server.store.range(&Query::prefix(&prefix)) else { return vec![] };
+        let decoded = range.entries.iter().filter_map(|(_, entry)| {
+            let mut value = object::decode(&entry.value, entry.modified).ok()?;
+            convert::from_storage(resource, &mut value);
+            Some(value)
+        });
+        decoded.filter(|value| wanted(value)).take(at_most).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! The rules within the embedded server: at every verb, with names drawn, in dry runs, with warnings.
+
+use ironclad_admission::Config;
+use ironclad_fleet::gates::{Gate, Gates};
+use serde_json::{Value, json};
+
+use crate::support::{OWN, client, plane, send};
+
+const POLICIES: &str = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies";
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+
+fn policy(name: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": name,
+        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": {}},
+    });
+    object["metadata"]["namespace"] = json!("default");
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_is_stamped_when_it_is_made_and_guarded_afterwards() {
+    let plane = plane(Config::default(), &["propagationpolicies", "clusters"]).await;
+    let user = &plane.client;
+    let (code, _, drawn) = send(user, "POST", POLICIES, JSON, &policy(json!({"generateName": "p-"}))).await;
+    assert_eq!(code, 201, "{drawn}");
+    let (code, _, made) = send(user, "POST", POLICIES, JSON, &policy(json!({"name": "p"}))).await;
+    assert_eq!(code, 201, "{made}");
+    let id = |object: &Value| object["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"].clone();
+    assert_eq!(id(&made).as_str().map(str::len), Some(36));
+    assert_ne!(id(&made), id(&drawn), "each its own");
+    assert_eq!(made["metadata"]["finalizers"], json!(["karmada.io/propagation-policy-controller"]));
+    assert_eq!(made["metadata"]["generation"], 1);
+    assert_eq!(made["spec"]["resourceSelectors"][0]["namespace"], "default");
+    assert_eq!(made["spec"]["priority"], 0, "the defaults of the schema as ever");
+
+    let (code, _, dry) =
+        send(user, "POST", &format!("{POLICIES}?dryRun=All"), JSON, &policy(json!({"name": "dry"}))).await;
+    assert_eq!((code, id(&dry).is_string()), (201, true), "a dry run is reviewed, too");
+    let one = format!("{POLICIES}/p");
+    for (name, method, content_type, body) in [
+        ("a merge patch", "PATCH", MERGE, json!({"spec": {"schedulerName": "other"}})),
+        (
+            "a JSON patch",
+            "PATCH",
+            "application/json-patch+json",
+            json!([{"op": "replace", "path": "/spec/schedulerName", "value": "other"}]),
+        ),
+        ("an update", "PUT", JSON, {
+            let mut object = made.clone();
+            object["spec"]["schedulerName"] = json!("other");
+            object
+        }),
+        ("an apply", "PATCH", "application/apply-patch+yaml", {
+            let mut object = policy(json!({"name": "p"}));
+            object["spec"]["schedulerName"] = json!("other");
+            object
+        }),
+    ] {
+        let path = format!("{one}?fieldManager=test&force={}", content_type.contains("apply"));
+        let (code, _, status) = send(user, method, &path, content_type, &body).await;
+        assert_eq!(code, 403, "{name}: {status}");
+        let want = "admission webhook \"propagationpolicy.karmada.io\" denied the request: the schedulerName should not be updated";
+        assert_eq!((status["message"].as_str(), status["reason"].as_str()), (Some(want), Some("Forbidden")), "{name}");
+    }
+    let (code, warnings, _) = send(
+        user,
+        "PATCH",
+        &one,
+        MERGE,
+        &json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}}}),
+    )
+    .await;
+    assert_eq!(
+        (code, warnings),
+        (200, vec!["299 - \"spec.placement names cluster \\\"nowhere\\\", which does not exist\"".to_owned()])
+    );
+
+    let ours = client(&plane.server, OWN);
+    let path = format!("{one}?fieldManager=ironclad-policy");
+    let (code, _, freed) =
+        send(&ours, "PATCH", &path, MERGE, &json!({"metadata": {"finalizers": null}, "spec": {"schedulerName": "x"}}))
+            .await;
+    assert_eq!(code, 200, "our own writes are not reviewed: {freed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn marked_objects_are_not_deleted_in_whatever_way() {
+    let plane = plane(Config::default(), &[]).await;
+    let user = &plane.client;
+    let maps = "/api/v1/namespaces/shop/configmaps";
+    send(user, "POST", "/api/v1/namespaces", JSON, &json!({"metadata": {"name": "shop"}})).await;
+    let marked =
+        json!({"metadata": {"name": "kept", "labels": {"resourcetemplate.karmada.io/deletion-protected": "Always"}}});
+    assert_eq!(send(user, "POST", maps, JSON, &marked).await.0, 201);
+    assert_eq!(send(user, "POST", maps, JSON, &json!({"metadata": {"name": "other"}})).await.0, 201);
+    let refused = "admission webhook \"resourcedeletionprotection.karmada.io\" denied the request: This resource is protected, please make sure to remove the label: resourcetemplate.karmada.io/deletion-protected";
+    for path in [format!("{maps}/kept"), format!("{maps}/kept?dryRun=All"), maps.to_owned()] {
+        let (code, _, status) = send(user, "DELETE", &path, JSON, &Value::Null).await;
+        assert_eq!((code, status["message"].as_str()), (403, Some(refused)), "{path}");
+    }
+    let (code, _, status) = send(user, "DELETE", "/api/v1/namespaces/shop", JSON, &Value::Null).await;
+    let refused = "admission webhook \"namespacedeletionprotection.karmada.io\" denied the request: This namespace holds protected resources: ConfigMap kept; please make sure to remove the label: resourcetemplate.karmada.io/deletion-protected";
+    assert_eq!((code, status["message"].as_str()), (403, Some(refused)));
+    let unmark = json!({"metadata": {"labels": null}});
+    assert_eq!(send(user, "PATCH", &format!("{maps}/kept"), MERGE, &unmark).await.0, 200);
+    assert_eq!(send(user, "DELETE", &format!("{maps}/kept"), JSON, &Value::Null).await.0, 200);
+    assert_eq!(send(user, "DELETE", "/api/v1/namespaces/shop", JSON, &Value::Null).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_charged_in_the_same_transaction_and_never_overdrawn() {
+    let gates = Gates::default().with(Gate::FederatedQuotaEnforcement, true);
+    let plane = plane(Config { gates, ..Config::default() }, &["federatedresourcequotas", "resourcebindings"]).await;
+    let user = &plane.client;
+    let quotas = "/apis/policy.karmada.io/v1alpha1/namespaces/default/federatedresourcequotas";
+    let bindings = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings";
+    let quota = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota", "metadata": {"name": "q"}, "spec": {"overall": {"cpu": "10"}}});
+    assert_eq!(send(user, "POST", quotas, JSON, &quota).await.0, 201);
+    let binding = |name: String| {
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": name},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"},
+                "replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "replicas": 1, "clusters": [{"name": "m1", "replicas": 1}],
+            },
+        })
+    };
+    let used = async || {
+        send(user, "GET", &format!("{quotas}/q"), JSON, &Value::Null).await.2["status"]["overallUsed"]["cpu"].clone()
+    };
+    let (code, _, _) = send(user, "POST", &format!("{bindings}?dryRun=All"), JSON, &binding("dry".into())).await;
+    assert_eq!((code, used().await), (201, Value::Null), "a dry run charges nothing");
+    let creates: Vec<_> = (0..20)
+        .map(|i| {
+            let (user, body) = (user.clone(), binding(format!("b{i}")));
+            async move { send(&user, "POST", bindings, JSON, &body).await }
+        })
+        .collect();
+    let answers = futures::future::join_all(creates).await;
+    let made = answers.iter().filter(|(code, ..)| *code == 201).count();
+    assert_eq!((made, used().await), (10, json!("10")), "ten of twenty at once");
+    let refused = answers.iter().find(|(code, ..)| *code != 201).unwrap();
+    assert_eq!((refused.0, refused.2["reason"].as_str()), (403, Some("QuotaExceeded")), "{}", refused.2);
+    let first = (0..20).find(|i| answers[*i].0 == 201).unwrap();
+    let down = json!({"spec": {"clusters": [{"name": "m1", "replicas": 0}]}});
+    assert_eq!(send(user, "PATCH", &format!("{bindings}/b{first}"), MERGE, &down).await.0, 200);
+    assert_eq!(used().await, "9", "what is given back is free");
+}

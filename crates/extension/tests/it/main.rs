@@ -1,0 +1,4 @@
+//! Admission at work.
+
+mod in_process;
+mod support;

@@ -10,6 +10,7 @@ mod duration;
 pub mod get;
 pub mod join;
 pub mod members;
+pub mod plan;
 pub mod print;
 pub mod report;
 pub mod resource;

@@ -9,6 +9,14 @@ pub const FAILED: u8 = 1;
 /// The exit code of a verb that was asked wrongly.
 pub const MISUSED: u8 = 2;
 
+/// The exit code of a `plan` that was made, and by which something would move.
+pub const WOULD_MOVE: u8 = 3;
+
+/// The verb did what it was asked, and says so by another exit code; nothing is wrong and nothing more is said.
+#[derive(Debug, thiserror::Error)]
+#[error("exit code {0}")]
+pub struct Exit(pub u8);
+
 /// The verb was asked for something that makes no sense, whatever the state of the world.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

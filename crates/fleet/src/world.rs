@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use ironclad_api::{
     cluster::Cluster,
     names,
-    policy::{ClusterPropagationPolicy, PropagationPolicy},
+    policy::{ClusterPropagationPolicy, ClusterTaintPolicy, PropagationPolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub struct World {
     pub policies: BTreeMap<PolicyKey, Arc<PropagationPolicy>>,
     /// All ClusterPropagationPolicies; the namespace of their keys is empty.
     pub cluster_policies: BTreeMap<PolicyKey, Arc<ClusterPropagationPolicy>>,
+    /// All ClusterTaintPolicies, by name.
+    pub taint_policies: BTreeMap<Arc<str>, Arc<ClusterTaintPolicy>>,
     /// Templates, and all Namespaces.
     pub templates: BTreeMap<ObjectKey, Arc<Value>>,
     /// All ResourceBindings.
@@ -60,6 +62,11 @@ impl World {
     pub fn insert_cluster_policy(&mut self, policy: ClusterPropagationPolicy) {
         let key = PolicyKey { namespace: "".into(), name: text(&policy.metadata.name).into() };
         self.cluster_policies.insert(key, Arc::new(policy));
+    }
+
+    /// Puts a ClusterTaintPolicy in.
+    pub fn insert_taint_policy(&mut self, policy: ClusterTaintPolicy) {
+        self.taint_policies.insert(text(&policy.metadata.name).into(), Arc::new(policy));
     }
 
     /// Puts a ResourceBinding in.

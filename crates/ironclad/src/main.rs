@@ -11,7 +11,7 @@ mod up;
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use ironclad_cli::{completion, crds, get, join, report, sim, tree, unjoin, version};
+use ironclad_cli::{completion, crds, get, join, plan, report, sim, tree, unjoin, version};
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
 
@@ -31,7 +31,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   ironclad run --kubeconfig plane.kubeconfig
   ironclad join member1 --kubeconfig plane.kubeconfig --cluster-kubeconfig member1.kubeconfig
 
-Exit codes: 0 done, 1 failed, 2 misused."
+Exit codes: 0 done, 1 failed, 2 misused; of plan also 3: something would move."
 )]
 struct Ironclad {
     #[command(subcommand)]
@@ -48,6 +48,7 @@ enum Verb {
     Unjoin(Box<unjoin::command::Command>),
     Get(Box<get::Command>),
     Tree(Box<tree::Command>),
+    Plan(Box<plan::command::Command>),
     Crds(Box<crds::Command>),
     Sim(Box<sim::command::Command>),
     Version(version::Command),
@@ -91,6 +92,9 @@ fn main() -> ExitCode {
     let done = start_logging(&ironclad.log, ironclad.verb.is_server()).and_then(|()| execute(ironclad.verb, tree));
     match done {
         Ok(()) => ExitCode::from(report::DONE),
+        Err(error) if error.is::<report::Exit>() => {
+            ExitCode::from(error.downcast_ref::<report::Exit>().map_or(report::FAILED, |exit| exit.0))
+        }
         Err(error) => {
             eprintln!("{}", report::render(&error));
             ExitCode::from(report::exit_code(&error))
@@ -154,6 +158,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Get(command) => get::run(&command, &clock).await,
             Verb::Tree(command) => tree::run(&command, &clock).await,
             Verb::Sim(command) => sim::command::run(&command, &clock).await,
+            Verb::Plan(command) => plan::command::run(&command, &clock).await,
             Verb::Crds(command) => crds::run(&command, &clock).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),

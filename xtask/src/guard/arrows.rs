@@ -19,7 +19,7 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of ours, its side, and the crates of ours that it stands on.
-const CRATES: [(&str, Side, &[&str]); 22] = [
+const CRATES: [(&str, Side, &[&str]); 23] = [
     ("ironclad-api", Core, &[]),
     ("ironclad-patch", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
@@ -27,6 +27,7 @@ const CRATES: [(&str, Side, &[&str]); 22] = [
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
     ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-patch"]),
+    ("ironclad-planning", Core, &["ironclad-failover", "ironclad-scheduling", "ironclad-patch"]),
     ("ironclad-autoscaling", Core, &["ironclad-fleet"]),
     ("ironclad-admission", Core, &["ironclad-failover", "ironclad-patch", "ironclad-propagation"]),
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),

@@ -8,7 +8,10 @@ use ironclad_fleet::gates::Gates;
 /// # Panics
 /// None: the gate exists.
 #[must_use]
-pub fn settings(gate: bool, _rate: f64, _check: &str) -> Settings {
+pub fn settings(gate: bool, rate: f64, check: &str) -> Settings {
     let (gates, _) = Gates::parse(&format!("Failover={gate}")).expect("the gate exists");
-    Settings { gates, ..Settings::default() }
+    let mut settings = Settings { gates, ..Settings::default() };
+    settings.failover.eviction.resource_eviction_rate = rate;
+    check.clone_into(&mut settings.failover.eviction.pre_scheduling_check);
+    settings
 }

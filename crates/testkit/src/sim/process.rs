@@ -1,18 +1,23 @@
-//! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers.
+//! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers, and where
+//! there are several, a part in the election of the leader.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Server};
 use ironclad_controllers::{Connector, Context, Settings};
-use ironclad_runtime::{Traffic, in_process_client};
+use ironclad_runtime::{
+    Traffic, in_process_client,
+    leader::{Elector, Fence, LeaderOptions, fenced},
+};
 use ironclad_seam::{Clock, Seam, Tasks};
 use ironclad_simcluster::Member;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt as _};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{FaultPlan, History, Link, world::CONTROLLERS_USER};
+use super::{FaultPlan, History, Link, truth::Truth, world::CONTROLLERS_USER};
 
 /// A place for a controller process, with the faults and the clock that outlive its restarts.
 pub(super) struct Slot {
@@ -23,10 +28,24 @@ pub(super) struct Slot {
     pub(super) member_faults: FaultPlan,
     /// Its own time of day.
     pub(super) clock: Clock,
-    process: Option<(Tasks, Arc<Context>)>,
+    process: Option<Process>,
     incarnation: u32,
     /// When a process that died comes back.
     pub(super) back_at: Option<Instant>,
+}
+
+/// A running process.
+struct Process {
+    tasks: Tasks,
+    /// What its reconcilers share, while it works.
+    present: Arc<Mutex<Option<Arc<Context>>>>,
+}
+
+/// Whether a process works at once, or only while it holds the Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    Alone,
+    Elected,
 }
 
 impl Slot {
@@ -45,10 +64,12 @@ impl Slot {
     /// Starts a process from nothing.
     pub(super) fn start(
         &mut self,
+        lead: Lead,
         world: &Seam,
         plane: &Arc<Server>,
         members: &Arc<BTreeMap<String, Arc<Member>>>,
         settings: &Settings,
+        truth: &Truth,
         history: &History,
     ) {
         self.incarnation += 1;
@@ -64,31 +85,51 @@ impl Slot {
             self.faults.clone(),
             history.clone(),
         );
-        let connector = SimConnector {
+        let client = in_process_client(link, Arc::new(Traffic::default()));
+        let elector =
+            (lead == Lead::Elected).then(|| Elector::new(client.clone(), seam.clone(), LeaderOptions::new(&name)));
+        let fence = elector.as_ref().map(Elector::fence);
+        let connector = Arc::new(SimConnector {
             members: members.clone(),
-            name,
+            name: name.clone(),
             seam: world.clone(),
             process: seam.tasks.clone(),
             faults: self.member_faults.clone(),
+            fence: fence.clone(),
             history: history.clone(),
+        });
+        let writer = match fence {
+            Some(fence) => fenced(client, fence),
+            None => client,
         };
-        let plane = in_process_client(link, Arc::new(Traffic::default()));
-        let context = Context::new(plane, seam.clone(), Arc::new(connector), settings.clone());
-        self.process = Some((seam.tasks.clone(), context.clone()));
-        seam.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
+        let present: Arc<Mutex<Option<Arc<Context>>>> = Arc::default();
+        let (shown, settings, history, truth) = (present.clone(), settings.clone(), history.clone(), truth.clone());
+        let begin = move |term: Seam| {
+            history.log(format!("{name} works"));
+            truth.tell(|judge, at| judge.started(at));
+            let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
+            *shown.lock() = Some(context.clone());
+            term.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
+            Working(Some(shown.clone()))
+        };
+        self.process = Some(Process { tasks: seam.tasks.clone(), present });
+        match elector {
+            Some(elector) => drop(seam.tasks.spawn("election", async move { elector.run(begin).await })),
+            None => drop(begin(seam).for_ever()),
+        }
     }
 
     /// Kills the process between two polls, if it runs.
     pub(super) fn kill(&mut self, history: &History) {
-        if let Some((tasks, _)) = self.process.take() {
-            history.log(format!("{} killed", tasks.name()));
-            tasks.kill();
+        if let Some(process) = self.process.take() {
+            history.log(format!("{} killed", process.tasks.name()));
+            process.tasks.kill();
         }
     }
 
     /// True if there is to be a process, and it died.
     pub(super) fn is_dead(&self) -> bool {
-        self.process.as_ref().is_some_and(|(tasks, _)| tasks.is_dead())
+        self.process.as_ref().is_some_and(|process| process.tasks.is_dead())
     }
 
     /// True if no process is meant to run here.
@@ -99,14 +140,33 @@ impl Slot {
     /// True if it runs and has nothing to do, or is not meant to run.
     pub(super) fn is_quiet(&self) -> bool {
         match &self.process {
-            Some((tasks, context)) => !tasks.is_dead() && context.is_quiet(),
+            Some(process) => !process.tasks.is_dead() && self.context().is_none_or(|context| context.is_quiet()),
             None => self.back_at.is_none(),
         }
     }
 
-    /// What it shares, while it runs.
-    pub(super) fn context(&self) -> Option<&Arc<Context>> {
-        self.process.as_ref().map(|(_, context)| context)
+    /// What it shares, while it works.
+    pub(super) fn context(&self) -> Option<Arc<Context>> {
+        self.process.as_ref()?.present.lock().clone()
+    }
+}
+
+/// Forgets what a process shares when it does not lead any more.
+struct Working(Option<Arc<Mutex<Option<Arc<Context>>>>>);
+
+impl Working {
+    /// It works as long as the process lives.
+    fn for_ever(mut self) -> Self {
+        self.0 = None;
+        self
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if let Some(present) = &self.0 {
+            *present.lock() = None;
+        }
     }
 }
 
@@ -117,6 +177,7 @@ struct SimConnector {
     seam: Seam,
     process: Tasks,
     faults: FaultPlan,
+    fence: Option<Fence>,
     history: History,
 }
 
@@ -132,6 +193,10 @@ impl Connector for SimConnector {
             self.faults.clone(),
             self.history.clone(),
         );
-        Ok(in_process_client(link, Arc::new(Traffic::default())))
+        let client = in_process_client(link, Arc::new(Traffic::default()));
+        Ok(match &self.fence {
+            Some(fence) => fenced(client, fence.clone()),
+            None => client,
+        })
     }
 }

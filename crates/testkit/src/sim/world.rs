@@ -19,11 +19,20 @@ use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_simcluster::{Member, MemberOptions, Shape};
 use ironclad_store::{Commit, Engine, MemoryBackend, Options as StoreOptions};
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{Api, Client, api::PostParams};
+use serde_json::json;
 use tokio::time::Instant;
 
-use super::{FaultPlan, History, judge::Rules, kinds, process::Slot, truth::Truth};
+use super::{
+    FaultPlan, History,
+    judge::Rules,
+    kinds,
+    process::{Lead, Slot},
+    truth::Truth,
+};
 
 /// The user that the controllers are.
 pub(super) const CONTROLLERS_USER: &str = "ironclad";
@@ -58,6 +67,8 @@ pub struct Setup {
     pub spares: usize,
     /// Nodes of each member.
     pub nodes: u32,
+    /// Controller processes compete for the Lease; without it each works from its start.
+    pub elected: bool,
     /// The flags of the controllers.
     pub settings: Settings,
     /// What the judge goes by.
@@ -71,6 +82,7 @@ impl From<WorldOptions> for Setup {
             members: options.members,
             spares: 0,
             nodes: Shape::default().nodes,
+            elected: false,
             settings: Settings::default(),
             rules: Rules::default(),
         }
@@ -92,6 +104,7 @@ pub struct World {
     seam: Seam,
     plane: Arc<Server>,
     slots: [Slot; 2],
+    lead: Lead,
     checked: u64,
 }
 
@@ -146,6 +159,11 @@ impl World {
             truth.follow_member(&name, &member, &watcher).await;
             members.insert(name, Arc::new(member));
         }
+        if setup.elected {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+            let namespaces: Api<Namespace> = Api::all(admin.clone());
+            namespaces.create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
+        }
         let slots = [Slot::new("controllers", &clock), Slot::new("standby", &clock)];
         let world = Self {
             history,
@@ -156,6 +174,7 @@ impl World {
             seam,
             plane,
             slots,
+            lead: if setup.elected { Lead::Elected } else { Lead::Alone },
             checked: 0,
         };
         for n in 1..=setup.members {
@@ -222,7 +241,7 @@ impl World {
 
     /// What the first controller process shares, while it runs.
     #[must_use]
-    pub fn context(&self) -> Option<&Arc<Context>> {
+    pub fn context(&self) -> Option<Arc<Context>> {
         self.slots[0].context()
     }
 
@@ -233,8 +252,8 @@ impl World {
 
     /// Starts a controller process from nothing.
     pub fn start_process(&mut self, process: usize) {
-        self.truth.tell(|judge, at| judge.started(at));
-        self.slots[process].start(&self.seam, &self.plane, &self.members, &self.settings, &self.history);
+        let (members, settings) = (&self.members, &self.settings);
+        self.slots[process].start(self.lead, &self.seam, &self.plane, members, settings, &self.truth, &self.history);
     }
 
     /// Kills the first controller process between two polls, if it runs; it does not come back by itself.

@@ -175,7 +175,7 @@ impl Judge {
         if !rules.gate {
             broken.push(format!("invariant 4: {key} is evicted from {cluster} although gate Failover is off"));
         }
-        if self.starts.last().is_some_and(|start| self.starts.len() == 1 && at < *start + rules.warm_up) {
+        if self.starts.last().is_some_and(|start| at < *start + rules.warm_up) {
             broken.push(format!("invariant 2: {key} is evicted from {cluster} during the warm-up"));
         }
         broken.extend(self.rate.evicted(at, rules.stale));

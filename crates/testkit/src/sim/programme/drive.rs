@@ -94,7 +94,15 @@ fn setup(programme: &Programme) -> Setup {
         ..Rules::default()
     };
     let settings = knobs::settings(programme.gate, programme.rate, programme.check);
-    Setup { seed: programme.seed, members: programme.members, spares: 0, nodes: 1, settings, rules }
+    Setup {
+        seed: programme.seed,
+        members: programme.members,
+        spares: 0,
+        nodes: 1,
+        elected: programme.standby,
+        settings,
+        rules,
+    }
 }
 
 async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
@@ -225,7 +233,7 @@ fn seen(world: &World) {
     if any("cut with 410") || any("becomes 410") {
         happened("a watch ends with 410");
     }
-    if history.iter().any(|line| line.contains(" standby") && line.contains(" body ")) {
+    if history.iter().any(|line| line.contains(" standby") && line.ends_with(" works")) {
         happened("the leader changes");
     }
     if any("answer lost") {

@@ -1,0 +1,183 @@
+//! The command line of `ironclad plan`.
+
+use std::{path::PathBuf, time::Duration};
+
+use ironclad_api::{
+    Taint,
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
+};
+use ironclad_fleet::{ClusterName, World};
+use ironclad_planning::{Options, Script, foresee};
+use ironclad_seam::Clock;
+
+use super::{print::table, read};
+use crate::{
+    connect::Plane,
+    print,
+    report::{Exit, Misused, WOULD_MOVE},
+};
+
+/// Show what would happen if clusters were lost or tainted.
+///
+/// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order and how
+/// fast, who stays and why, and where everything ends. Nothing is written.
+#[derive(clap::Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  ironclad plan cluster-loss member1 --for 30m
+  ironclad plan cluster-loss member1 member2 --rate 5 -o json
+  ironclad plan taint member1 maintenance:NoExecute
+  ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
+
+Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
+)]
+pub struct Command {
+    /// What happens
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What happens.
+#[derive(clap::Subcommand, Debug)]
+pub enum What {
+    /// Clusters can't be reached any more, all at once.
+    #[command(after_help = "Examples:
+  ironclad plan cluster-loss member1
+  ironclad plan cluster-loss member1 member2 --for 30m")]
+    ClusterLoss {
+        /// The clusters
+        #[arg(required = true, value_name = "CLUSTER")]
+        clusters: Vec<String>,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        how: How,
+    },
+    /// A person puts a taint on a cluster.
+    #[command(after_help = "Examples:
+  ironclad plan taint member1 maintenance:NoExecute
+  ironclad plan taint member1 disk=slow:PreferNoExecute --for 1h")]
+    Taint {
+        /// The cluster
+        #[arg(value_name = "CLUSTER")]
+        cluster: String,
+        /// The taint
+        #[arg(value_name = "KEY[=VALUE]:EFFECT")]
+        taint: String,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        how: How,
+    },
+}
+
+/// How it is planned and printed.
+#[derive(clap::Args, Clone, Debug)]
+pub struct How {
+    /// After this time all is as it was before [default: never]
+    #[arg(long = "for", value_parser = crate::duration, value_name = "DURATION")]
+    pub lasts: Option<Duration>,
+    /// Evictions per second, as --resource-eviction-rate of the controllers
+    #[arg(long, alias = "resource-eviction-rate", default_value_t = 0.5, value_name = "RATE")]
+    pub rate: f64,
+    /// Evictions per second in a large fleet with too many unhealthy clusters
+    #[arg(long, alias = "secondary-resource-eviction-rate", default_value_t = 0.1, value_name = "RATE")]
+    pub secondary_rate: f64,
+    /// strict, relaxed or off, as --pre-scheduling-check of the controllers
+    #[arg(long, alias = "pre-scheduling-check", default_value = "strict", value_name = "CHECK")]
+    pub check: String,
+    /// From the creation of a new copy until it is healthy
+    #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]
+    pub startup: Duration,
+    /// How far the fleet is followed
+    #[arg(long, value_parser = crate::duration, default_value = "24h", value_name = "DURATION")]
+    pub horizon: Duration,
+    /// Plan as if gate Failover were off
+    #[arg(long)]
+    pub without_failover: bool,
+    /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub output: Format,
+    /// Print every step in the table
+    #[arg(long)]
+    pub timeline: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// How a plan is printed.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For scripts.
+    Json,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the fleet can't be read or a cluster is not in it; and [`Exit`] with 3 if something would move.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let how = match &command.what {
+        What::ClusterLoss { how, .. } | What::Taint { how, .. } => how,
+    };
+    let options = options(how)?;
+    let world = match &how.filename {
+        Some(file) => read::dump(file)?,
+        None => read::lists(&how.plane.client().await?).await?,
+    };
+    let script = script(&command.what, &world)?;
+    let found = foresee(&world, &script, &options, clock.wall_seconds());
+    let text = match how.output {
+        Format::Table => table(&found, how.timeline),
+        Format::Json => serde_json::to_string_pretty(&found)? + "\n",
+    };
+    print::out(&text)?;
+    if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
+}
+
+fn options(how: &How) -> anyhow::Result<Options> {
+    let mut options =
+        Options { gate: !how.without_failover, startup: how.startup, horizon: how.horizon, ..Options::default() };
+    options.flags.eviction.resource_eviction_rate = how.rate;
+    options.flags.eviction.secondary_resource_eviction_rate = how.secondary_rate;
+    options.flags.eviction.pre_scheduling_check.clone_from(&how.check);
+    let errors: Vec<String> = options.flags.errors().iter().map(ToString::to_string).collect();
+    if errors.is_empty() { Ok(options) } else { Err(Misused(errors.join("; ")).into()) }
+}
+
+pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {
+    let known = |name: &String| {
+        let cluster = ClusterName::from(name.as_str());
+        if world.clusters.contains_key(&cluster) {
+            return Ok(cluster);
+        }
+        let all: Vec<&str> = world.clusters.keys().map(|name| &*name.0).collect();
+        Err(Misused(format!("there is no cluster {name}\n  try: one of {}", all.join(", "))))
+    };
+    match what {
+        What::ClusterLoss { clusters, how } => {
+            let clusters = clusters.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+            Ok(Script::cluster_loss(&clusters, how.lasts))
+        }
+        What::Taint { cluster, taint, how } => Ok(Script::taint(&known(cluster)?, &parse_taint(taint)?, how.lasts)),
+    }
+}
+
+/// `KEY[=VALUE]:EFFECT`.
+pub(super) fn parse_taint(text: &str) -> anyhow::Result<Taint> {
+    let bad = || Misused(format!("invalid taint spec: {text}\n  try: KEY=VALUE:EFFECT, or KEY:EFFECT"));
+    let (key, effect) = text.rsplit_once(':').ok_or_else(bad)?;
+    let (key, value) = key.split_once('=').map_or((key, None), |(key, value)| (key, Some(value.to_owned())));
+    if key.is_empty() {
+        return Err(bad().into());
+    }
+    if ![NO_SCHEDULE, NO_EXECUTE, PREFER_NO_EXECUTE].contains(&effect) {
+        return Err(Misused(format!("invalid taint effect: {effect}, unsupported taint effect")).into());
+    }
+    Ok(Taint { key: key.to_owned(), value, effect: effect.to_owned(), time_added: None })
+}

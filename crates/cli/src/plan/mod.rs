@@ -1,0 +1,13 @@
+//! `ironclad plan`: what would happen if clusters were lost or tainted (failover.md 14.3, operations.md 2.20).
+//!
+//! The fleet is read from the control plane by one list per kind, or from a dump; what follows is decided by crate
+//! `planning`. Nothing is written.
+
+pub mod command;
+mod print;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use print::table;
+pub use read::{dump, lists};

@@ -1,0 +1,118 @@
+//! The fleet that a plan is made for: from lists, or from a dump.
+
+use std::{fmt::Debug, io::Read as _, path::Path};
+
+use anyhow::{Context as _, bail, ensure};
+use ironclad_api::{
+    cluster::Cluster,
+    policy::ClusterTaintPolicy,
+    work::{ClusterResourceBinding, ResourceBinding},
+};
+use ironclad_fleet::World;
+use kube::{Api, Client, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// So many objects are asked for at once.
+const PAGE: u32 = 500;
+/// A dump may be so large, bytes.
+const DUMP_MAX: u64 = 1 << 30;
+
+/// The fleet as the control plane has it.
+///
+/// # Errors
+/// If it does not answer.
+pub async fn lists(client: &Client) -> anyhow::Result<World> {
+    let mut world = World::default();
+    all::<Cluster>(client).await?.into_iter().for_each(|cluster| world.insert_cluster(cluster));
+    all::<ClusterTaintPolicy>(client).await?.into_iter().for_each(|policy| world.insert_taint_policy(policy));
+    all::<ResourceBinding>(client).await?.into_iter().for_each(|binding| world.insert_binding(binding));
+    let bindings = all::<ClusterResourceBinding>(client).await?;
+    bindings.into_iter().for_each(|binding| world.insert_cluster_binding(binding));
+    Ok(world)
+}
+
+async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let (api, mut items, mut page) = (Api::<K>::all(client.clone()), Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let list = api.list(&page).await.with_context(|| format!("listing {}", K::plural(&())))?;
+        items.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(items),
+        }
+    }
+}
+
+/// The fleet of a dump: YAML or JSON documents, Lists among them. Kinds that a plan does not need are left out.
+///
+/// # Errors
+/// If the file can't be read, or holds no cluster.
+pub fn dump(file: &Path) -> anyhow::Result<World> {
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().take(DUMP_MAX).read_to_string(&mut text).context("reading the dump from stdin")?;
+    } else {
+        let opened = std::fs::File::open(file);
+        let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
+        opened.take(DUMP_MAX).read_to_string(&mut text).with_context(|| format!("reading {}", file.display()))?;
+    }
+    let world = parse(&text).with_context(|| format!("the dump {} can't be used", file.display()))?;
+    ensure!(
+        !world.clusters.is_empty(),
+        "the dump {} holds no Cluster\n  try: kubectl get clusters,clustertaintpolicies,resourcebindings,clusterresourcebindings -A -o yaml",
+        file.display()
+    );
+    Ok(world)
+}
+
+pub(super) fn parse(text: &str) -> anyhow::Result<World> {
+    let mut world = World::default();
+    let documents: Vec<Value> = match serde_json::from_str::<Value>(text) {
+        Ok(one) => vec![one],
+        Err(_) => serde_saphyr::from_multiple(text).context("it is neither JSON nor YAML")?,
+    };
+    for document in documents {
+        take(&mut world, document)?;
+    }
+    Ok(world)
+}
+
+fn take(world: &mut World, object: Value) -> anyhow::Result<()> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, api_version) = (text("kind"), text("apiVersion"));
+    if object.is_null() {
+        return Ok(());
+    }
+    if kind.ends_with("List") {
+        let Some(Value::Array(items)) = object.get("items").cloned() else { bail!("a {kind} without items") };
+        let of_items = kind.strip_suffix("List").unwrap_or_default().to_owned();
+        for mut item in items {
+            // Items of a typed list don't repeat their type.
+            if item.get("kind").is_none() {
+                item["kind"] = of_items.as_str().into();
+                item["apiVersion"] = api_version.as_str().into();
+            }
+            take(world, item)?;
+        }
+        return Ok(());
+    }
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    match (group, kind.as_str()) {
+        ("cluster.karmada.io", "Cluster") => world.insert_cluster(typed(object)?),
+        ("policy.karmada.io", "ClusterTaintPolicy") => world.insert_taint_policy(typed(object)?),
+        ("work.karmada.io", "ResourceBinding") => world.insert_binding(typed(object)?),
+        ("work.karmada.io", "ClusterResourceBinding") => world.insert_cluster_binding(typed(object)?),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn typed<K: DeserializeOwned>(object: Value) -> anyhow::Result<K> {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    serde_json::from_value(object).with_context(|| format!("{kind} {name}"))
+}

@@ -1,0 +1,87 @@
+//! What people type, read and get.
+
+use std::time::Duration;
+
+use ironclad_planning::{Options, Script, foresee};
+use jiff::Timestamp;
+
+use super::{command::parse_taint, print::time, read::parse, table};
+
+/// Three clusters; web runs on m1 and may go elsewhere, pinned may not, and careless never opted in.
+const DUMP: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m1, uid: m1, generation: 1, finalizers: [karmada.io/cluster-controller]}, spec: {syncMode: Push}, status: &ready {apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: "True", reason: ClusterReady, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m2, uid: m2, generation: 1, finalizers: [karmada.io/cluster-controller]}, spec: {syncMode: Push}, status: *ready}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m3, uid: m3, generation: 1, finalizers: [karmada.io/cluster-controller]}, spec: {syncMode: Push}, status: *ready}
+---
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata: {name: failing, uid: failing, generation: 1, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  targetCluster: {}
+  matchConditions: [{conditionType: Ready, operator: In, statusValues: ["False", Unknown]}]
+  taintsToAdd: [{key: failing, effect: NoExecute, addOnMatchSeconds: 300, removeOnMismatchSeconds: 180}]
+---
+apiVersion: work.karmada.io/v1alpha2
+kind: ResourceBindingList
+items:
+- metadata: {name: web-deployment, namespace: shop, uid: web, generation: 2, labels: {propagationpolicy.karmada.io/permanent-id: p}, annotations: {policy.karmada.io/applied-placement: '{"clusterAffinity":{"clusterNames":["m1","m2"]},"spreadConstraints":[{"spreadByField":"cluster","minGroups":1,"maxGroups":1}]}'}}
+  spec: {replicas: 2, replicaRequirements: {}, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: w}, clusters: [{name: m1, replicas: 2}], placement: {clusterAffinity: {clusterNames: [m1, m2]}, spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}}
+  status: {schedulerObservedGeneration: 2, conditions: [{type: Scheduled, status: "True", reason: Success, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}
+- metadata: {name: pinned-deployment, namespace: shop, uid: pinned, generation: 2, labels: {propagationpolicy.karmada.io/permanent-id: q}, annotations: {policy.karmada.io/applied-placement: '{"clusterAffinity":{"clusterNames":["m1"]}}'}}
+  spec: {replicas: 1, replicaRequirements: {}, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: pinned, uid: x}, clusters: [{name: m1, replicas: 1}], placement: {clusterAffinity: {clusterNames: [m1]}}}
+  status: {schedulerObservedGeneration: 2, conditions: [{type: Scheduled, status: "True", reason: Success, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}
+"#;
+
+#[test]
+fn a_dump_is_read_whatever_lists_it_is_made_of() {
+    let world = parse(DUMP).unwrap();
+    assert_eq!((world.clusters.len(), world.taint_policies.len(), world.bindings.len()), (3, 1, 2));
+    assert!(parse("{\"kind\": \"List\"}").is_err(), "a List without items");
+    let bad = "{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m1}, spec: 7}";
+    assert!(format!("{:#}", parse(bad).unwrap_err()).starts_with("Cluster m1: "));
+    assert!(parse("").unwrap().clusters.is_empty());
+}
+
+#[test]
+fn the_loss_of_a_cluster_as_people_read_it() {
+    let world = parse(DUMP).unwrap();
+    let start = Timestamp::from_second(1_790_000_000).unwrap();
+    let text = |script: &Script| table(&foresee(&world, script, &Options::default(), start), false);
+    let loss = Script::cluster_loss(&["m1".into()], Some(Duration::from_secs(1_800)));
+    let blip = Script::cluster_loss(&["m1".into()], Some(Duration::from_secs(120)));
+    let taint = Script::taint(&"m1".into(), &parse_taint("maintenance:PreferNoExecute").unwrap(), None);
+    let both = format!(
+        "m1 is lost for 30 minutes\n{}\nfor 2 minutes\n{}\ntainted PreferNoExecute\n{}",
+        text(&loss),
+        text(&blip),
+        text(&taint)
+    );
+    assert_eq!(both, include_str!("tests/tables.txt"), "\n{both}");
+}
+
+#[test]
+fn taints_are_read_as_kubectl_reads_them() {
+    let taint = parse_taint("disk=slow:NoExecute").unwrap();
+    assert_eq!(
+        (taint.key.as_str(), taint.value.as_deref(), taint.effect.as_str()),
+        ("disk", Some("slow"), "NoExecute")
+    );
+    assert_eq!(parse_taint("k:NoSchedule").unwrap().value, None);
+    for (text, want) in [
+        ("k", "invalid taint spec: k"),
+        (":NoExecute", "invalid taint spec: :NoExecute"),
+        ("k:PreferNoSchedule", "invalid taint effect: PreferNoSchedule, unsupported taint effect"),
+    ] {
+        assert!(parse_taint(text).unwrap_err().to_string().starts_with(want), "{text}");
+    }
+}
+
+#[test]
+fn times() {
+    for (millis, want) in [(0, "0s"), (500, "0.5s"), (61_000, "1m1s"), (3_600_000, "1h"), (90_200, "1m30.2s")] {
+        assert_eq!(time(Duration::from_millis(millis)), want);
+    }
+}

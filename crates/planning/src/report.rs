@@ -1,0 +1,160 @@
+//! What a plan comes to.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use ironclad_fleet::{BindingKey, ClusterName};
+use serde::Serialize;
+
+/// One line of the timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// So many seconds after the beginning.
+    #[serde(serialize_with = "seconds")]
+    pub at: Duration,
+    /// The cluster or binding that it is about.
+    pub about: String,
+    /// What happens.
+    pub what: String,
+}
+
+/// A binding that leaves a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Move {
+    /// The binding.
+    pub binding: BindingKey,
+    /// Its template, as `apps/v1/Deployment shop/web`.
+    pub resource: String,
+    /// The cluster that it leaves.
+    pub from: ClusterName,
+    /// The reason in its task.
+    pub reason: String,
+    /// How the old copy is treated.
+    pub purge_mode: String,
+    /// When it is evicted.
+    #[serde(serialize_with = "seconds")]
+    pub evicted: Duration,
+    /// When it is placed anew; `None` if it never is.
+    #[serde(serialize_with = "maybe_seconds")]
+    pub placed: Option<Duration>,
+    /// When its old copy may go; `None` if it has to stay.
+    #[serde(serialize_with = "maybe_seconds")]
+    pub cleared: Option<Duration>,
+    /// Where it runs in the end, and with how many replicas.
+    pub ends: BTreeMap<String, i32>,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What becomes of a binding that leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Fate {
+    /// It runs elsewhere, and nothing is left of it where it was.
+    Moved,
+    /// It runs elsewhere; its old copy stays for now.
+    MovedButKept,
+    /// It is back where it was.
+    Back,
+    /// Nothing takes it: it has no home.
+    Homeless,
+}
+
+/// A binding that would leave and does not, in the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waits {
+    /// The binding.
+    pub binding: BindingKey,
+    /// Its template.
+    pub resource: String,
+    /// The cluster that it would leave.
+    pub from: ClusterName,
+    /// For what it waits, in a word: Queued, Delayed, Parked, Held …; or Abandoned.
+    pub state: String,
+    /// Its place in the queue.
+    pub position: Option<usize>,
+    /// The taints that would evict it.
+    pub causes: Vec<String>,
+    /// Why it does not go.
+    pub because: String,
+}
+
+/// What happens to the fleet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Foreseen {
+    /// What happens, in order.
+    pub timeline: Vec<Line>,
+    /// Every eviction, in order.
+    pub moves: Vec<Move>,
+    /// Who would have left and did not: abandoned when their cluster recovered, and whoever waits in the end.
+    pub waits: Vec<Waits>,
+    /// Evictions that waited and were abandoned.
+    pub abandoned: u64,
+    /// The highest rate that was in force while something was evicted, per second.
+    pub peak_rate: f64,
+    /// The most evictions within any minute.
+    pub peak_per_minute: usize,
+    /// From the beginning to the last thing that happens.
+    #[serde(serialize_with = "seconds")]
+    pub lasts: Duration,
+    /// The fleet was still changing at the horizon.
+    pub cut_off: bool,
+    /// Evictions by namespace; empty is cluster-scoped.
+    pub by_namespace: BTreeMap<String, usize>,
+    /// Evictions by kind.
+    pub by_kind: BTreeMap<String, usize>,
+}
+
+impl Foreseen {
+    /// True if nothing is moved, now or later.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.moves.is_empty()
+    }
+
+    /// The evictions without a home.
+    #[must_use]
+    pub fn homeless(&self) -> usize {
+        self.moves.iter().filter(|one| one.fate == Fate::Homeless).count()
+    }
+
+    /// Counts and peaks, from the moves.
+    pub(crate) fn add_up(&mut self) {
+        for one in &self.moves {
+            *self.by_namespace.entry(one.binding.namespace.to_string()).or_default() += 1;
+            let kind = one.resource.split_whitespace().next().unwrap_or_default();
+            *self.by_kind.entry(kind.to_owned()).or_default() += 1;
+        }
+        let times: Vec<Duration> = self.moves.iter().map(|one| one.evicted).collect();
+        let minute = Duration::from_secs(60);
+        let within = |first: usize| times[first..].partition_point(|at| *at < times[first] + minute);
+        self.peak_per_minute = (0..times.len()).map(within).max().unwrap_or_default();
+        let last_move = self.moves.iter().flat_map(|one| [Some(one.evicted), one.placed, one.cleared]).flatten().max();
+        let last_line = self.timeline.last().map(|line| line.at);
+        self.lasts = last_move.max(last_line).unwrap_or_default();
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved => "moved",
+            Self::MovedButKept => "moved, the old copy stays",
+            Self::Back => "back again",
+            Self::Homeless => "has no home",
+        })
+    }
+}
+
+fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_millis() as f64 / 1_000.0)
+}
+
+fn maybe_seconds<S: serde::Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => seconds(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}

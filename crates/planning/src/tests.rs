@@ -1,0 +1,275 @@
+//! Plans of small fleets, row by row; and that every plan keeps the rate and loses nobody.
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::Taint;
+use ironclad_fleet::{ClusterName, World};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{Change, Fate, Foreseen, Options, Script, foresee};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+const START: i64 = 1_790_000_000;
+
+fn start() -> Timestamp {
+    Timestamp::from_second(START).unwrap()
+}
+
+/// A fleet of so many ready clusters.
+fn fleet(clusters: usize) -> World {
+    let mut world = World::default();
+    for n in 1..=clusters {
+        let cluster = json!({
+            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": format!("m{n}"), "uid": format!("m{n}"), "generation": 1,
+                "finalizers": ["karmada.io/cluster-controller"]},
+            "spec": {"syncMode": "Push"},
+            "status": {
+                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            },
+        });
+        world.insert_cluster(serde_json::from_value(cluster).unwrap());
+    }
+    world
+}
+
+/// A workload with this placement, failover and result.
+fn bind(world: &mut World, name: &str, placement: &Value, failover: Value, on: &[(&str, i32)]) {
+    let clusters: Vec<Value> = on.iter().map(|(name, replicas)| json!({"name": name, "replicas": replicas})).collect();
+    let divided = placement["replicaScheduling"]["replicaSchedulingType"] == "Divided";
+    let replicas: i32 =
+        if divided { on.iter().map(|(_, n)| n).sum() } else { on.iter().map(|(_, n)| *n).max().unwrap_or(1) };
+    let reports: Vec<Value> = on
+        .iter()
+        .map(|(name, n)| json!({"clusterName": name, "applied": true, "health": "Healthy", "status": {"readyReplicas": n}}))
+        .collect();
+    let binding = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "generation": 1,
+            "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+            "annotations": {"policy.karmada.io/applied-placement": placement.to_string()}},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name, "uid": name},
+            "replicas": replicas, "replicaRequirements": {}, "clusters": clusters, "placement": placement,
+            "failover": failover,
+        },
+        "status": {
+            "schedulerObservedGeneration": 1, "aggregatedStatus": reports,
+            "conditions": [{"type": "Scheduled", "status": "True", "reason": "Success", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        },
+    });
+    world.insert_binding(serde_json::from_value(binding).unwrap());
+}
+
+/// Whatever is not Ready for so long is tainted.
+fn policy(world: &mut World, effect: &str, add: i64, remove: i64) {
+    let policy = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "failing", "uid": "failing", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "targetCluster": {},
+            "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}],
+            "taintsToAdd": [{"key": "failing", "effect": effect, "addOnMatchSeconds": add, "removeOnMismatchSeconds": remove}],
+        },
+    });
+    world.insert_taint_policy(serde_json::from_value(policy).unwrap());
+}
+
+fn one_copy(names: &[&str]) -> Value {
+    json!({"clusterAffinity": {"clusterNames": names},
+           "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]})
+}
+
+fn divided() -> Value {
+    json!({"clusterAffinity": {},
+           "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}})
+}
+
+fn lost(names: &[&str], back: Option<u64>) -> Script {
+    let names: Vec<ClusterName> = names.iter().map(|name| ClusterName::from(*name)).collect();
+    Script::cluster_loss(&names, back.map(S))
+}
+
+fn tainted(name: &str, effect: &str, back: Option<u64>) -> Script {
+    let taint = Taint { key: "k".into(), value: None, effect: effect.into(), time_added: None };
+    Script::taint(&name.into(), &taint, back.map(S))
+}
+
+fn fates(found: &Foreseen) -> Vec<(String, Fate)> {
+    found.moves.iter().map(|one| (one.binding.name.to_string(), one.fate)).collect()
+}
+
+#[test]
+fn a_cluster_that_stays_lost() {
+    let mut world = fleet(3);
+    policy(&mut world, "NoExecute", 300, 180);
+    bind(&mut world, "web", &one_copy(&["m1", "m2"]), Value::Null, &[("m1", 2)]);
+    bind(&mut world, "pinned", &one_copy(&["m1"]), Value::Null, &[("m1", 2)]);
+    bind(&mut world, "elsewhere", &one_copy(&["m2"]), Value::Null, &[("m2", 2)]);
+    let found = foresee(&world, &lost(&["m1"], None), &Options::default(), start());
+    assert_eq!(fates(&found), [("web".to_owned(), Fate::Moved)], "{found:#?}");
+    let one = &found.moves[0];
+    // Noticed after 30 s of failed probes, tainted 300 s later; the copy is healthy 10 s after it was placed.
+    assert_eq!((one.evicted, one.placed, one.cleared), (S(330), Some(S(330)), Some(S(340))), "{found:#?}");
+    assert_eq!(one.ends, [("m2".to_owned(), 2)].into());
+    assert_eq!(found.waits.len(), 1);
+    assert_eq!((&*found.waits[0].binding.name, &*found.waits[0].state), ("pinned", "Parked"));
+    assert_eq!((found.peak_rate, found.peak_per_minute, found.cut_off), (0.5, 1, false));
+}
+
+#[test]
+fn rows() {
+    let opted_in = json!({"cluster": {"purgeMode": "Gracefully", "tolerationSeconds": 60}});
+    let free = one_copy(&["m1", "m2", "m3"]);
+    let off = || Options { gate: false, ..Options::default() };
+    let unchecked = || {
+        let mut options = Options::default();
+        options.flags.eviction.pre_scheduling_check = "off".into();
+        options
+    };
+    let everyday = Options::default;
+    let rows: [(&str, &Value, Value, Script, Options, &[Fate]); 9] = [
+        ("gate off (B1)", &free, Value::Null, tainted("m1", "NoExecute", None), off(), &[]),
+        ("NoSchedule moves nothing", &free, Value::Null, tainted("m1", "NoSchedule", None), everyday(), &[]),
+        ("not opted in (B14)", &free, Value::Null, tainted("m1", "PreferNoExecute", None), everyday(), &[]),
+        ("opted in (B15)", &free, opted_in.clone(), tainted("m1", "PreferNoExecute", None), everyday(), &[Fate::Moved]),
+        ("in time (B23)", &free, opted_in.clone(), tainted("m1", "PreferNoExecute", Some(59)), everyday(), &[]),
+        ("too late (B24)", &free, opted_in, tainted("m1", "PreferNoExecute", Some(61)), everyday(), &[Fate::Moved]),
+        ("at once (B20)", &free, Value::Null, tainted("m1", "NoExecute", None), everyday(), &[Fate::Moved]),
+        (
+            "nothing takes it, unchecked (B31)",
+            &one_copy(&["m1"]),
+            Value::Null,
+            tainted("m1", "NoExecute", None),
+            unchecked(),
+            &[Fate::Homeless],
+        ),
+        (
+            "and its cluster recovers (B32)",
+            &one_copy(&["m1"]),
+            Value::Null,
+            tainted("m1", "NoExecute", Some(120)),
+            unchecked(),
+            &[Fate::Back],
+        ),
+    ];
+    for (name, placement, failover, script, options, want) in rows {
+        let mut world = fleet(3);
+        bind(&mut world, "w", placement, failover, &[("m1", 1)]);
+        let found = foresee(&world, &script, &options, start());
+        let got: Vec<Fate> = found.moves.iter().map(|one| one.fate).collect();
+        assert_eq!(got, want, "{name}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_divided_workload_gets_its_replicas_back() {
+    let mut world = fleet(3);
+    bind(&mut world, "w", &divided(), Value::Null, &[("m1", 2), ("m2", 1)]);
+    let found = foresee(&world, &tainted("m1", "NoExecute", None), &Options::default(), start());
+    assert_eq!(fates(&found), [("w".to_owned(), Fate::Moved)], "{found:#?}");
+    assert_eq!(found.moves[0].ends.values().sum::<i32>(), 3);
+    assert!(!found.moves[0].ends.contains_key("m1"));
+}
+
+#[test]
+fn recovery_abandons_what_waits() {
+    // B47: 100 bindings are queued, and the cluster is well again after 60 s.
+    let mut world = fleet(3);
+    for n in 0..100 {
+        bind(&mut world, &format!("w{n:03}"), &divided(), Value::Null, &[("m1", 1)]);
+    }
+    let found = foresee(&world, &tainted("m1", "NoExecute", Some(60)), &Options::default(), start());
+    assert_eq!(found.moves.len(), 30, "one at once and one every two seconds, until just before 60 s");
+    assert_eq!(found.abandoned, 70);
+    assert_eq!(found.waits.iter().filter(|one| one.state == "Abandoned").count(), 70);
+}
+
+#[test]
+fn too_many_clusters_at_once_hold_everything() {
+    // B42: two of three.
+    let mut world = fleet(3);
+    for n in 1..=2 {
+        bind(&mut world, &format!("w{n}"), &divided(), Value::Null, &[(&format!("m{n}"), 1)]);
+    }
+    let mut script = tainted("m1", "NoExecute", None);
+    script.0.extend(tainted("m2", "NoExecute", Some(600)).0);
+    let found = foresee(&world, &script, &Options::default(), start());
+    assert_eq!(found.moves.len(), 1, "{found:#?}");
+    assert_eq!(found.moves[0].evicted, S(600), "when the second one recovers (B43)");
+    let halted = Script(script.0.into_iter().filter(|(at, _)| at.is_zero()).collect());
+    let found = foresee(&world, &halted, &Options::default(), start());
+    assert!(found.is_quiet() && found.waits.len() == 2, "{found:#?}");
+}
+
+#[test]
+fn a_large_fleet_goes_on_slowly() {
+    // B44, B45: one every ten seconds, or every two.
+    for (lost, interval) in [(7, 10), (6, 2)] {
+        let mut world = fleet(12);
+        for n in 1..=lost {
+            bind(&mut world, &format!("w{n}"), &divided(), Value::Null, &[(&format!("m{n}"), 1)]);
+        }
+        let mut script = Script::default();
+        for n in 1..=lost {
+            script.0.extend(tainted(&format!("m{n}"), "NoExecute", None).0);
+        }
+        let found = foresee(&world, &script, &Options::default(), start());
+        let times: Vec<u64> = found.moves.iter().map(|one| one.evicted.as_secs()).collect();
+        assert_eq!(times.len(), lost);
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == interval), "{times:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Every plan ends; divided workloads keep their replicas; the rate is kept; a second run is the same; nothing of the
+    /// world that was given is changed.
+    #[test]
+    fn plans_are_sound(
+        clusters in 2usize..8,
+        places in proptest::collection::vec((0usize..8, 1i32..5, any::<bool>()), 1..12),
+        happenings in proptest::collection::vec((0u64..900, 0usize..8, 0usize..4), 1..8),
+        rate in 1u32..20,
+    ) {
+        let mut world = fleet(clusters);
+        policy(&mut world, "NoExecute", 60, 30);
+        for (n, (place, replicas, divides)) in places.iter().enumerate() {
+            let placement = if *divides { divided() } else { one_copy(&["m1", "m2", "m3", "m4"]) };
+            let on = format!("m{}", place % clusters.min(4) + 1);
+            bind(&mut world, &format!("w{n}"), &placement, json!({"cluster": {}}), &[(&on, *replicas)]);
+        }
+        let taint = |effect: &str| Taint { key: "k".into(), value: None, effect: effect.into(), time_added: None };
+        let script = Script(happenings.iter().map(|(at, cluster, what)| {
+            let name = ClusterName::from(format!("m{}", cluster % clusters + 1).as_str());
+            let change = match what {
+                0 => Change::Lost(name),
+                1 => Change::Back(name),
+                2 => Change::Taint(name, taint("PreferNoExecute")),
+                _ => Change::Untaint(name, taint("PreferNoExecute")),
+            };
+            (S(*at), change)
+        }).collect());
+        let mut options = Options::default();
+        options.flags.eviction.resource_eviction_rate = f64::from(rate) / 10.0;
+        let before: Vec<_> = world.bindings.values().map(Arc::clone).collect();
+        let found = foresee(&world, &script, &options, start());
+        prop_assert!(!found.cut_off, "{:#?}", found.timeline.last());
+        let interval = Duration::from_secs_f64(10.0 / f64::from(rate));
+        let times: Vec<Duration> = found.moves.iter().map(|one| one.evicted).collect();
+        prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] + Duration::from_millis(1) >= interval), "{times:?}");
+        for one in found.moves.iter().filter(|one| one.fate == Fate::Moved) {
+            prop_assert!(!one.ends.is_empty());
+            let (_, replicas, _) = places[one.binding.name[1..].parse::<usize>().unwrap()];
+            prop_assert_eq!(one.ends.values().sum::<i32>(), replicas);
+        }
+        prop_assert_eq!(&found, &foresee(&world, &script, &options, start()));
+        prop_assert!(before.iter().zip(world.bindings.values()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    }
+}

@@ -180,6 +180,8 @@ pub const PLACEMENT_UNREADABLE: &str = "PlacementUnreadable";
 pub const WAITING_FOR_SOURCE_CLEANUP: &str = "WaitingForSourceCleanup";
 /// On a binding: an application failover was not done.
 pub const APPLICATION_FAILOVER_SKIPPED: &str = "ApplicationFailoverSkipped";
+/// On a binding: its workload was moved, and what it refers to was not.
+pub const DEPENDENCIES_NOT_PROPAGATED: &str = "DependenciesNotPropagated";
 /// On a ClusterTaintPolicy: two policies disagree about a taint.
 pub const TAINT_CONFLICT: &str = "TaintConflict";
 /// On a Cluster: a taint lost its policy.

@@ -26,6 +26,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::RwLock;
 
 use crate::{
+    application_failover::Memories,
     binding_status::binding_of,
     bindings::json,
     detector::WaitingTemplates,
@@ -123,6 +124,7 @@ pub struct Context {
     pub queues: Queues,
     /// What is remembered of taint policies.
     pub(crate) taint_policy: taint_policy::State,
+    pub(crate) unhealthy: Memories,
     clusters_by_name: RwLock<Arc<Clusters>>,
     leaving: RwLock<BTreeSet<ClusterName>>,
 }
@@ -146,6 +148,8 @@ pub struct Queues {
     pub rebalancer: Queue<Key>,
     /// Bindings whose Works' status is to be added up.
     pub binding_status: Queue<Key>,
+    /// Bindings whose workloads may fail.
+    pub application_failover: Queue<Key>,
     /// Bindings whose eviction tasks are to be assessed.
     pub graceful_eviction: Queue<Key>,
     /// Templates whose status is to be added up.
@@ -175,6 +179,7 @@ impl Queues {
             dependencies: queue(seam, work, "dependencies"),
             rebalancer: queue(seam, work, "rebalancer"),
             binding_status: queue(seam, work, "bindingStatus"),
+            application_failover: queue(seam, work, "applicationFailover"),
             graceful_eviction: queue(seam, work, "gracefulEviction"),
             template_status: queue(seam, work, "templateStatus"),
             cluster: queue(seam, work, "cluster"),
@@ -199,6 +204,7 @@ impl Queues {
             // Windows that run for minutes are no work.
             && self.taint_policy.is_idle()
             && self.taint_policy_status.is_empty()
+            && self.application_failover.is_idle()
             && self.graceful_eviction.is_idle()
     }
 }
@@ -210,6 +216,7 @@ impl Context {
         let interpreters = Interpreters::new(&seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let metrics = Metrics::new();
+        let unhealthy = Memories::new(seam.clock.mono());
         let queues = Queues::new(&seam, &metrics.work);
         let settings = Arc::new(settings);
         let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
@@ -338,6 +345,7 @@ impl Context {
             settings,
             metrics,
             queues,
+            unhealthy,
             clusters_by_name: RwLock::default(),
             leaving: RwLock::default(),
         })

@@ -1,6 +1,7 @@
 //! One folder per reconciler: `observe` reads caches into a snapshot, a pure decision makes a plan of it, `apply` sends the
 //! plan (design.md section 2). There is no `if` about the domain here: it belongs into the decision.
 
+mod application_failover;
 mod binding;
 mod binding_status;
 mod bindings;
@@ -61,6 +62,7 @@ pub async fn start(cx: &Arc<Context>) {
     }
     taint_policy::start(cx);
     graceful_eviction::start(cx);
+    application_failover::start(cx);
 }
 
 fn runs(cx: &Context, controller: &str) -> bool {
@@ -96,6 +98,8 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
     on!(cx.clusters, metrics::clusters::on_cluster);
     on!(cx.clusters, graceful_eviction::on_cluster);
+    on!(cx.bindings, application_failover::on_binding);
+    on!(cx.cluster_bindings, application_failover::on_cluster_binding);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);

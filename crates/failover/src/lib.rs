@@ -4,8 +4,9 @@
 //! finalizer and its automatic taints, and takes them away when it leaves, [`lease`] finds out whose agent fell silent, and
 //! [`taint_policy`] which taints the ClusterTaintPolicies want. [`Evictions`] decides who leaves a faulty cluster, when and
 //! how fast, [`depart`] is the one write by which a binding leaves a cluster, [`graceful`] says when the copy that is left
-//! may go. The crate probes nothing and writes nothing itself.
+//! may go, and [`application`] which workloads leave because they fail. The crate probes nothing and writes nothing itself.
 
+pub mod application;
 pub mod bound;
 pub mod depart;
 pub mod deprecated;

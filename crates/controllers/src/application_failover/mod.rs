@@ -1,0 +1,111 @@
+//! Moves workloads away from clusters in which they are unhealthy for too long (failover.md 5). Independent of the gate
+//! `Failover`.
+
+mod apply;
+mod observe;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ironclad_api::work::{
+    AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+};
+use ironclad_failover::application::{self, Memory};
+use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use kube::Resource;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::Context;
+
+/// Its name in `--controllers`.
+const NAME: &str = "applicationFailover";
+/// Bindings judged at once.
+const WORKERS: usize = 5;
+
+/// Since when which bindings are unhealthy where: only those that are.
+#[derive(Debug)]
+pub(crate) struct Memories {
+    origin: Instant,
+    unhealthy: Mutex<BTreeMap<Key, Memory>>,
+}
+
+impl Memories {
+    /// Nothing is remembered; times count from `origin`.
+    pub(crate) fn new(origin: Instant) -> Self {
+        Self { origin, unhealthy: Mutex::default() }
+    }
+
+    fn of(&self, key: &Key) -> Memory {
+        self.unhealthy.lock().get(key).cloned().unwrap_or_default()
+    }
+
+    fn remember(&self, key: &Key, memory: Memory) {
+        if memory.is_empty() {
+            self.unhealthy.lock().remove(key);
+        } else {
+            self.unhealthy.lock().insert(key.clone(), memory);
+        }
+    }
+
+    fn knows(&self, key: &Key) -> bool {
+        self.unhealthy.lock().contains_key(key)
+    }
+
+    fn since_origin(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.origin)
+    }
+}
+
+/// Starts the workers.
+pub(crate) fn start(cx: &Arc<Context>) {
+    if !cx.settings.controllers.enabled(NAME) {
+        return;
+    }
+    let worker = cx.clone();
+    run_workers(NAME, &cx.seam.tasks, &cx.queues.application_failover, WORKERS, move |key| {
+        let cx = worker.clone();
+        async move { reconcile(&cx, &key).await }
+    });
+}
+
+async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    let memories = &cx.unhealthy;
+    let Some(observed) = observe::observe(cx, key, memories.of(key)) else {
+        memories.remember(key, Memory::default());
+        return Ok(Next::Forget);
+    };
+    let mut decision = application::decide(&observed.seen(cx), memories.since_origin(cx.seam.clock.mono()));
+    memories.remember(key, std::mem::take(&mut decision.memory));
+    apply::apply(cx, key, &observed, &decision).await
+}
+
+/// A binding came, changed or went.
+pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
+    changed(cx, change, |b| (&b.spec, b.status.as_ref()));
+}
+
+/// The same for bindings of cluster-scoped templates.
+pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
+    changed(cx, change, |b| (&b.spec, b.status.as_ref()));
+}
+
+type Parts<'a> = (&'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>);
+
+/// Only what concerns a binding that asks for it, or that is remembered: its spec, and what is told of its copies.
+fn changed<K: Resource>(cx: &Context, change: &Change<K>, parts: impl Fn(&K) -> Parts<'_>) {
+    let Some(any) = change.new.as_deref().or(change.old.as_deref()) else { return };
+    let key = Key::of(any);
+    let asks = |spec: &ResourceBindingSpec| spec.failover.as_ref().is_some_and(|f| f.application.is_some());
+    fn told(status: Option<&ResourceBindingStatus>) -> &[AggregatedStatusItem] {
+        status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default()
+    }
+    let moved = match (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts)) {
+        (_, None) => cx.unhealthy.knows(&key),
+        (_, Some((new, _))) if !asks(new) => cx.unhealthy.knows(&key),
+        (None, Some(_)) => true,
+        (Some((old, before)), Some((new, after))) => old != new || told(before) != told(after),
+    };
+    if moved {
+        cx.queues.application_failover.add(key);
+    }
+}

@@ -1,0 +1,304 @@
+//! Workloads that fail in a cluster leave it (failover.md 5): unhealthy for longer than tolerated, they are moved. The
+//! cluster itself may be well, so the task is what keeps the scheduler from choosing it again (IR-20).
+//!
+//! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_api::{
+    events::{
+        APPLICATION_FAILOVER_SKIPPED, DEPENDENCIES_NOT_PROPAGATED, EVICT_WORKLOAD_FROM_CLUSTER_FAILED,
+        EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED,
+    },
+    eviction::{
+        APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_APPLICATION_FAILOVER,
+        PRODUCER_CLUSTER_APPLICATION_FAILOVER,
+    },
+    policy::{ApplicationFailoverBehavior, PurgeMode},
+    work::{GracefulEvictionTask, ResourceHealth},
+};
+use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
+use serde_json::Value;
+
+use crate::{
+    Bound, Clusters,
+    depart::{self, Why},
+    flags::eviction::Check,
+    precheck,
+    preserved::{self, PreserveError},
+};
+
+/// Seconds that a workload may be unhealthy, where its binding does not say.
+const TOLERATION_SECONDS: i32 = 300;
+/// Seconds that an old copy stays gracefully, where its binding does not say.
+const GRACE_PERIOD_SECONDS: i32 = 600;
+/// How soon a workload that is not well and has no other place is looked at again, if nothing happens meanwhile.
+const NO_SUBSTITUTE_RECHECK: Duration = Duration::from_secs(300);
+/// A record must be older than the toleration, not as old.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Since when a binding is unhealthy where: monotonic time since any origin. Of another binding of the same name nothing
+/// is remembered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    uid: String,
+    since: BTreeMap<ClusterName, Duration>,
+}
+
+impl Memory {
+    /// True if there is nothing to remember.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.since.is_empty()
+    }
+}
+
+/// What is seen of one binding.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The binding, with its status as it will stand.
+    pub binding: &'a Bound,
+    /// Whether anything judges the health of its kind.
+    pub health_is_judged: bool,
+    /// All clusters.
+    pub clusters: &'a Clusters,
+    /// `--pre-scheduling-check`.
+    pub check: Check,
+    /// Gate `StatefulFailoverInjection`.
+    pub state_injection: bool,
+    /// What was remembered of it.
+    pub memory: &'a Memory,
+}
+
+/// What is written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A merge patch of the binding, on the version seen.
+    Depart {
+        /// Without resourceVersion.
+        patch: Value,
+    },
+    /// Tell people.
+    Event(Event),
+}
+
+/// When to look again, apart from changes of the binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Changes alone.
+    OnEvent,
+    /// After this long.
+    After(Duration),
+    /// With backoff.
+    Backoff,
+}
+
+/// What a turn comes to.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a decision that nobody applies changes nothing"]
+pub struct Decision {
+    /// What is written, in this order, and why.
+    pub plan: Plan<Effect>,
+    /// What is to be remembered, whether or not the writes succeed.
+    pub memory: Memory,
+    /// When to look again.
+    pub next: Next,
+}
+
+/// Gives a binding its turn; `now` is monotonic time since the origin of its memory.
+pub fn decide(seen: &Seen<'_>, now: Duration) -> Decision {
+    let mut decision = Decision { plan: Plan::default(), memory: Memory::default(), next: Next::OnEvent };
+    let spec = seen.binding.spec();
+    let Some(application) = watched(seen) else {
+        decision.plan.note(Reason::NotWatched.into());
+        return decision;
+    };
+    let unhealthy = unhealthy(seen.binding);
+    let uid = seen.binding.uid();
+    let known = |cluster: &ClusterName| seen.memory.since.get(cluster).filter(|_| seen.memory.uid == uid).copied();
+    // A line that is missing says nothing, neither good nor bad.
+    let silent = spec.clusters.iter().map(|target| ClusterName::from(target.name.as_str())).filter(|cluster| {
+        !lines(seen.binding).any(|(name, _)| *name == *cluster.0) && spec.eviction(&cluster.0).is_none()
+    });
+    let remembered = silent.filter_map(|cluster| Some((known(&cluster)?, cluster)));
+    let mut since: BTreeMap<ClusterName, Duration> = remembered.map(|(at, cluster)| (cluster, at)).collect();
+    let seconds = application.decision_conditions.toleration_seconds.unwrap_or(TOLERATION_SECONDS);
+    let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let mut due = Vec::new();
+    for cluster in unhealthy {
+        let at = known(&cluster).unwrap_or(now).min(now);
+        let lasted = now - at;
+        since.insert(cluster.clone(), at);
+        if lasted > tolerated || tolerated.is_zero() {
+            due.push((at, cluster));
+            continue;
+        }
+        decision.next = sooner(decision.next, tolerated - lasted + TICK);
+        let (for_seconds, of_seconds) = (lasted.as_secs(), tolerated.as_secs());
+        decision.plan.note(Reason::UnhealthyTolerated { cluster, for_seconds, of_seconds }.into());
+    }
+    if !since.is_empty() {
+        decision.memory = Memory { uid: uid.to_owned(), since };
+    }
+    // Who is unhealthy for longest goes first, where not all can go.
+    due.sort();
+    let due: Vec<ClusterName> = due.into_iter().map(|(_, cluster)| cluster).collect();
+    if !due.is_empty() {
+        depart(seen, application, &due, tolerated, &mut decision);
+    }
+    decision
+}
+
+/// The behaviour, if the binding asks for one and its health is told (5.2).
+fn watched<'a>(seen: &Seen<'a>) -> Option<&'a ApplicationFailoverBehavior> {
+    let binding = seen.binding;
+    let told = binding.status().is_some_and(|status| !status.aggregated_status.is_empty());
+    let alive = binding.metadata().deletion_timestamp.is_none();
+    binding.spec().failover.as_ref()?.application.as_ref().filter(|_| told && alive && seen.health_is_judged)
+}
+
+fn lines(binding: &Bound) -> impl Iterator<Item = (&str, Option<ResourceHealth>)> {
+    let lines = binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
+    lines.iter().map(|line| (line.cluster_name.as_str(), line.health))
+}
+
+/// The targets that say they are unhealthy, and are not being left yet.
+fn unhealthy(binding: &Bound) -> Vec<ClusterName> {
+    let spec = binding.spec();
+    lines(binding)
+        .filter(|(_, health)| *health == Some(ResourceHealth::Unhealthy))
+        .filter(|(name, _)| spec.target(name).is_some() && spec.eviction(name).is_none())
+        .map(|(name, _)| ClusterName::from(name))
+        .collect()
+}
+
+fn depart(
+    seen: &Seen<'_>,
+    application: &ApplicationFailoverBehavior,
+    due: &[ClusterName],
+    tolerated: Duration,
+    decision: &mut Decision,
+) {
+    let spec = seen.binding.spec();
+    let (going, staying) = with_substitute(seen, due);
+    for cluster in staying {
+        let reason = Reason::NoSubstitute { cluster };
+        let event = Event::warning(seen.binding.reference(), APPLICATION_FAILOVER_SKIPPED, reason.to_string());
+        decision.plan.push(Effect::Event(event), reason.into());
+        decision.next = sooner(decision.next, NO_SUBSTITUTE_RECHECK);
+    }
+    let mut tasks = Vec::new();
+    for cluster in going {
+        match task(seen, application, &cluster, tolerated) {
+            Ok(task) => {
+                tasks.push(task);
+                decision.plan.note(Reason::UnhealthyTooLong { cluster }.into());
+            }
+            Err(error) => {
+                let error = with_sources(&error);
+                tell(seen, EVICT_WORKLOAD_FROM_CLUSTER_FAILED, &error, Event::warning, decision);
+                decision.plan.note(Reason::StateUnreadable { cluster, error }.into());
+                decision.next = Next::Backoff;
+            }
+        }
+    }
+    if let Some(patch) = depart::patch(spec, &tasks) {
+        decision.plan.effects.push(Effect::Depart { patch });
+        for task in &tasks {
+            let message = format!("Evict from cluster {} succeed.", task.from_cluster);
+            tell(seen, EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, &message, Event::normal, decision);
+        }
+        if !spec.propagate_deps && matches!(seen.binding, Bound::Namespaced(_)) {
+            let message =
+                "application failover is set and propagateDeps is not: what the workload refers to stays behind";
+            let about = seen.binding.reference();
+            decision.plan.effects.push(Effect::Event(Event::warning(about, DEPENDENCIES_NOT_PROPAGATED, message)));
+        }
+    }
+}
+
+/// Who may go (IR-16): everybody, unless that would leave nothing. Then only those go in whose place others can step.
+fn with_substitute(seen: &Seen<'_>, due: &[ClusterName]) -> (Vec<ClusterName>, Vec<ClusterName>) {
+    let spec = seen.binding.spec();
+    if due.len() < spec.clusters.len() {
+        return (due.to_vec(), Vec::new());
+    }
+    // The scheduler does not choose these again either.
+    let barred = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
+    let tasks = spec.graceful_eviction_tasks.iter().filter(|task| barred(&task.reason));
+    let mut left: BTreeSet<ClusterName> = tasks.map(|task| ClusterName::from(task.from_cluster.as_str())).collect();
+    let (mut going, mut staying) = (Vec::new(), Vec::new());
+    for cluster in due {
+        left.insert(cluster.clone());
+        if precheck::has_target(seen.binding, &left, seen.clusters, seen.check).is_ok() {
+            going.push(cluster.clone());
+        } else {
+            left.remove(cluster);
+            staying.push(cluster.clone());
+        }
+    }
+    (going, staying)
+}
+
+fn task(
+    seen: &Seen<'_>,
+    application: &ApplicationFailoverBehavior,
+    cluster: &ClusterName,
+    tolerated: Duration,
+) -> Result<GracefulEvictionTask, PreserveError> {
+    let spec = seen.binding.spec();
+    let purge_mode = application.purge_mode();
+    let producer = match seen.binding {
+        Bound::Namespaced(_) => PRODUCER_APPLICATION_FAILOVER,
+        Bound::Cluster(_) => PRODUCER_CLUSTER_APPLICATION_FAILOVER,
+    };
+    let message = format!("unhealthy in cluster {cluster} for more than {} s", tolerated.as_secs());
+    let mut task = depart::task(spec, cluster, &Why { purge_mode, reason: APPLICATION_FAILURE, producer, message });
+    match purge_mode {
+        PurgeMode::Gracefully => {
+            task.grace_period_seconds = Some(application.grace_period_seconds.unwrap_or(GRACE_PERIOD_SECONDS));
+        }
+        PurgeMode::Never => task.suppress_deletion = Some(true),
+        PurgeMode::Directly => {}
+    }
+    if let Some(rules) = application.state_preservation.as_ref().filter(|_| seen.state_injection) {
+        let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
+        let previous = spec.graceful_eviction_tasks.last();
+        task.preserved_label_state = preserved::collect(rules, cluster, status, previous)?;
+        task.clusters_before_failover = spec.clusters.iter().map(|target| target.name.clone()).collect();
+    }
+    Ok(task)
+}
+
+type MakeEvent = fn(ironclad_api::work::ObjectReference, &'static str, String) -> Event;
+
+fn tell(seen: &Seen<'_>, reason: &'static str, message: &str, make: MakeEvent, decision: &mut Decision) {
+    for about in [seen.binding.reference(), seen.binding.spec().resource.clone()] {
+        decision.plan.effects.push(Effect::Event(make(about, reason, message.to_owned())));
+    }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+fn sooner(next: Next, wait: Duration) -> Next {
+    match next {
+        Next::OnEvent => Next::After(wait),
+        Next::After(other) => Next::After(other.min(wait)),
+        Next::Backoff => Next::Backoff,
+    }
+}
+
+#[cfg(test)]
+mod tests;

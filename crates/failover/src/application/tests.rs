@@ -1,0 +1,334 @@
+use std::sync::Arc;
+
+use ironclad_api::{
+    conditions::TRUE,
+    policy::{
+        ClusterAffinity, DecisionConditions, FailoverBehavior, Placement, SpreadByField, SpreadConstraint,
+        StatePreservation, StatePreservationRule,
+    },
+    work::{
+        AggregatedStatusItem, ClusterResourceBinding, ResourceBinding,
+        ResourceHealth::{Healthy, Unhealthy, Unknown},
+        TargetCluster,
+    },
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testkit::{apis, cluster, line, ready, spec, task as standing};
+
+/// Deployment on these clusters that asks for application failover after 300 s and has one cluster at least.
+fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> ResourceBinding {
+    let mut spec = spec(result, vec![]);
+    (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
+    spec.propagate_deps = true;
+    spec.placement = Some(Placement {
+        spread_constraints: vec![SpreadConstraint {
+            spread_by_field: Some(SpreadByField::Cluster),
+            min_groups: 1,
+            ..SpreadConstraint::default()
+        }],
+        ..Placement::default()
+    });
+    let decision_conditions = DecisionConditions { toleration_seconds: Some(300) };
+    spec.failover = Some(FailoverBehavior {
+        application: Some(ApplicationFailoverBehavior { decision_conditions, ..Default::default() }),
+        cluster: None,
+    });
+    let mut binding = ResourceBinding::new("web-deployment", spec);
+    binding.metadata.namespace = Some("default".into());
+    binding.metadata.uid = Some("uid".into());
+    binding.status.get_or_insert_default().aggregated_status = status;
+    binding
+}
+
+fn application(binding: &mut ResourceBinding) -> &mut ApplicationFailoverBehavior {
+    binding.spec.failover.as_mut().unwrap().application.as_mut().unwrap()
+}
+
+fn fleet(names: &[&str]) -> Clusters {
+    let one = |name: &&str| {
+        let mut cluster = cluster(name);
+        ready(&mut cluster, TRUE, 0);
+        cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+        (ClusterName::from(*name), Arc::new(cluster))
+    };
+    names.iter().map(one).collect()
+}
+
+fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
+    let bound = Bound::from(Arc::new(binding.clone()));
+    let seen =
+        Seen { binding: &bound, health_is_judged: true, clusters, check: Check::Strict, state_injection: true, memory };
+    decide(&seen, now)
+}
+
+/// The tasks that a decision writes, and who stays in the result.
+fn written(decision: &Decision) -> Option<(Vec<GracefulEvictionTask>, Vec<String>)> {
+    decision.plan.effects.iter().find_map(|effect| match effect {
+        Effect::Depart { patch } => {
+            let tasks = serde_json::from_value(patch["spec"]["gracefulEvictionTasks"].clone()).unwrap();
+            let left: Option<Vec<TargetCluster>> = serde_json::from_value(patch["spec"]["clusters"].clone()).unwrap();
+            Some((tasks, left.unwrap_or_default().into_iter().map(|t| t.name).collect()))
+        }
+        Effect::Event(_) => None,
+    })
+}
+
+fn left(decision: &Decision) -> Vec<String> {
+    written(decision).map(|(tasks, _)| tasks.into_iter().map(|t| t.from_cluster).collect()).unwrap_or_default()
+}
+
+fn events(decision: &Decision) -> Vec<&'static str> {
+    let event = |effect: &Effect| match effect {
+        Effect::Event(event) => Some(event.reason),
+        Effect::Depart { .. } => None,
+    };
+    decision.plan.effects.iter().filter_map(event).collect()
+}
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+#[test]
+fn unhealthy_for_longer_than_tolerated() {
+    let two = fleet(&["m1", "m2"]);
+    let ill = || vec![line("m1", Unhealthy, 0)];
+    /// Health, and when it is told.
+    type Story = &'static [(u64, ResourceHealth)];
+    let rows: [(&str, i32, Story, u64, bool); 9] = [
+        ("as long as tolerated is not longer", 300, &[(0, Unhealthy)], 300, false),
+        ("longer (B57)", 300, &[(0, Unhealthy)], 301, true),
+        (
+            "healthy once: the clock starts anew (B58)",
+            300,
+            &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)],
+            599,
+            false,
+        ),
+        ("and ends", 300, &[(0, Unhealthy), (299, Healthy), (300, Unhealthy)], 601, true),
+        ("unknown resets it too", 300, &[(0, Unhealthy), (200, Unknown), (250, Unhealthy)], 400, false),
+        ("told often, it does not reset", 300, &[(0, Unhealthy), (100, Unhealthy), (299, Unhealthy)], 301, true),
+        ("no toleration: at once", 0, &[], 0, true),
+        ("less than none is none", -5, &[], 0, true),
+        ("never unhealthy before", 300, &[], 10_000, false),
+    ];
+    for (name, seconds, story, now, want) in rows {
+        let mut memory = Memory::default();
+        for (at, health) in story {
+            memory = look(&binding(&[("m1", 1)], vec![line("m1", *health, 0)]), &two, &memory, S(*at)).memory;
+        }
+        let mut binding = binding(&[("m1", 1)], ill());
+        application(&mut binding).decision_conditions.toleration_seconds = Some(seconds);
+        let decision = look(&binding, &two, &memory, S(now));
+        assert_eq!(left(&decision) == ["m1"], want, "{name}");
+    }
+    let first = look(&binding(&[("m1", 1)], ill()), &two, &Memory::default(), S(7));
+    assert_eq!(first.next, Next::After(S(300) + TICK), "woken when it is longer");
+    let later = look(&binding(&[("m1", 1)], ill()), &two, &first.memory, S(107));
+    assert_eq!(later.next, Next::After(S(200) + TICK));
+    assert_eq!(later.memory, first.memory, "since when, not until when");
+}
+
+#[test]
+fn what_is_remembered_and_what_is_forgotten() {
+    let all = fleet(&["m1", "m2", "m3"]);
+    let ill = binding(&[("m1", 1), ("m2", 1)], vec![line("m1", Unhealthy, 0), line("m2", Unhealthy, 0)]);
+    let memory = look(&ill, &all, &Memory::default(), S(0)).memory;
+    let clusters = |memory: &Memory| memory.since.keys().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(clusters(&memory), ["m1", "m2"]);
+    let after = |change: &dyn Fn(&mut ResourceBinding)| {
+        let mut binding = ill.clone();
+        change(&mut binding);
+        look(&binding, &all, &memory, S(10)).memory
+    };
+    for (name, memory, want) in [
+        ("out of the result", after(&|b| b.spec.clusters.retain(|t| t.name != "m1")), &["m2"][..]),
+        ("healthy", after(&|b| b.status.as_mut().unwrap().aggregated_status[0].health = Some(Healthy)), &["m2"]),
+        ("being left", after(&|b| b.spec.graceful_eviction_tasks = vec![standing("m1")]), &["m2"]),
+        (
+            "a line that is missing says nothing",
+            after(&|b| drop(b.status.as_mut().unwrap().aggregated_status.remove(0))),
+            &["m1", "m2"],
+        ),
+        ("no status at all", after(&|b| b.status = None), &[]),
+        ("no failover any more", after(&|b| b.spec.failover = None), &[]),
+        (
+            "being deleted",
+            after(&|b| b.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH))),
+            &[],
+        ),
+    ] {
+        assert_eq!(clusters(&memory), want, "{name}");
+    }
+    let anew = after(&|b| b.metadata.uid = Some("another".into()));
+    assert_eq!(
+        anew.since.values().collect::<Vec<_>>(),
+        [&S(10), &S(10)],
+        "another binding of the same name begins anew"
+    );
+    let bound = Bound::from(Arc::new(ill));
+    let seen = Seen {
+        binding: &bound,
+        health_is_judged: false,
+        clusters: &all,
+        check: Check::Strict,
+        state_injection: false,
+        memory: &memory,
+    };
+    assert!(decide(&seen, S(10)).memory.is_empty(), "nobody judges the health of its kind");
+}
+
+#[test]
+fn the_task_of_each_purge_mode() {
+    let two = fleet(&["m1", "m2"]);
+    for (name, mode, grace, want) in [
+        ("gracefully, for so long", Some(PurgeMode::Gracefully), Some(60), (PurgeMode::Gracefully, Some(60), None)),
+        ("gracefully, not said how long", Some(PurgeMode::Gracefully), None, (PurgeMode::Gracefully, Some(600), None)),
+        ("not said: gracefully (B57)", None, None, (PurgeMode::Gracefully, Some(600), None)),
+        ("directly (B61)", Some(PurgeMode::Directly), None, (PurgeMode::Directly, None, None)),
+        ("never (B60)", Some(PurgeMode::Never), None, (PurgeMode::Never, None, Some(true))),
+    ] {
+        let mut binding = binding(&[("m1", 2)], vec![line("m1", Unhealthy, 0)]);
+        let behaviour = application(&mut binding);
+        (behaviour.purge_mode, behaviour.grace_period_seconds) = (mode, grace);
+        behaviour.decision_conditions.toleration_seconds = Some(0);
+        let decision = look(&binding, &two, &Memory::default(), S(0));
+        let (tasks, stay) = written(&decision).unwrap();
+        let task = &tasks[0];
+        assert_eq!((task.purge_mode.unwrap(), task.grace_period_seconds, task.suppress_deletion), want, "{name}");
+        assert_eq!((task.reason.as_str(), task.replicas, stay.len()), ("ApplicationFailure", Some(2), 0), "{name}");
+        assert_eq!(task.producer, "resource-binding-application-failover-controller", "{name}");
+        assert_eq!(events(&decision), ["EvictWorkloadFromClusterSucceed"; 2], "on the binding and on the template");
+        assert!(task.clusters_before_failover.is_empty(), "without state nobody needs to know where it was");
+    }
+    let namespaced = binding(&[("m1", 1)], vec![line("m1", Unhealthy, 0)]);
+    let mut of_cluster = ClusterResourceBinding::new("role", namespaced.spec.clone());
+    of_cluster.status = namespaced.status.clone();
+    let behaviour = of_cluster.spec.failover.as_mut().unwrap().application.as_mut().unwrap();
+    behaviour.decision_conditions.toleration_seconds = Some(0);
+    let bound = Bound::from(Arc::new(of_cluster));
+    let seen = Seen {
+        binding: &bound,
+        health_is_judged: true,
+        clusters: &two,
+        check: Check::Strict,
+        state_injection: false,
+        memory: &Memory::default(),
+    };
+    let (tasks, _) = written(&decide(&seen, S(0))).unwrap();
+    assert_eq!(tasks[0].producer, "cluster-resource-binding-application-failover-controller");
+    let mut old = namespaced;
+    (old.spec.propagate_deps, application(&mut old).decision_conditions.toleration_seconds) = (false, Some(0));
+    let decision = look(&old, &two, &Memory::default(), S(0));
+    assert_eq!(left(&decision), ["m1"], "an old binding without propagateDeps is moved all the same (IR-14)");
+    assert_eq!(events(&decision).last(), Some(&"DependenciesNotPropagated"));
+}
+
+#[test]
+fn the_last_copies_go_only_where_others_step_in() {
+    let ill = |result: &[(&str, i32)], min: i64| {
+        let mut binding = binding(result, result.iter().map(|(name, _)| line(name, Unhealthy, 0)).collect());
+        application(&mut binding).decision_conditions.toleration_seconds = Some(0);
+        binding.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = min;
+        binding
+    };
+    let only = |names: &[&str]| ClusterAffinity {
+        cluster_names: names.iter().map(|n| (*n).to_owned()).collect(),
+        ..ClusterAffinity::default()
+    };
+    let all = fleet(&["m1", "m2", "m3"]);
+    for (name, result, min, affinity, want, skipped) in [
+        ("somebody else is there", &[("m1", 1)][..], 1, &["m1", "m2"][..], &["m1"][..], 0),
+        ("nobody else is there: it stays", &[("m1", 1)], 1, &["m1"], &[], 1),
+        ("both fail, one steps in for both", &[("m1", 1), ("m2", 1)], 1, &["m1", "m2", "m3"], &["m1", "m2"], 0),
+        ("both fail, two are needed: one goes, one stays", &[("m1", 1), ("m2", 1)], 2, &["m1", "m2", "m3"], &["m1"], 1),
+        ("both fail, nobody else is there", &[("m1", 1), ("m2", 1)], 1, &["m1", "m2"], &["m1"], 1),
+    ] {
+        let mut binding = ill(result, min);
+        binding.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(affinity));
+        let decision = look(&binding, &all, &Memory::default(), S(0));
+        assert_eq!(left(&decision), want, "{name}");
+        let told = events(&decision).iter().filter(|reason| **reason == "ApplicationFailoverSkipped").count();
+        assert_eq!(told, skipped, "{name}");
+        assert_eq!(decision.next == Next::After(NO_SUBSTITUTE_RECHECK), skipped > 0, "{name}");
+    }
+    let mut barred = ill(&[("m1", 1)], 1);
+    barred.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(&["m1", "m2"]));
+    barred.spec.graceful_eviction_tasks =
+        vec![GracefulEvictionTask { reason: APPLICATION_FAILURE.into(), ..standing("m2") }];
+    assert!(
+        left(&look(&barred, &all, &Memory::default(), S(0))).is_empty(),
+        "m2 was left for the same reason: no place to go"
+    );
+    let mut partly = ill(&[("m1", 1), ("m2", 1)], 1);
+    partly.spec.placement.as_mut().unwrap().cluster_affinity = Some(only(&["m1", "m2"]));
+    partly.status.as_mut().unwrap().aggregated_status[1].health = Some(Healthy);
+    assert_eq!(left(&look(&partly, &all, &Memory::default(), S(0))), ["m1"], "a healthy copy remains: no check (5.3)");
+}
+
+#[test]
+fn state_goes_into_the_task_or_nobody_goes() {
+    let two = fleet(&["m1", "m2"]);
+    let with = |path: &str| {
+        let mut binding = binding(&[("m1", 2)], vec![line("m1", Unhealthy, 7)]);
+        let behaviour = application(&mut binding);
+        behaviour.decision_conditions.toleration_seconds = Some(0);
+        behaviour.purge_mode = Some(PurgeMode::Directly);
+        let rule = StatePreservationRule { alias_label_name: "ready".into(), json_path: path.into() };
+        behaviour.state_preservation = Some(StatePreservation { rules: vec![rule] });
+        binding
+    };
+    let (tasks, _) = written(&look(&with("{.readyReplicas}"), &two, &Memory::default(), S(0))).unwrap();
+    assert_eq!(tasks[0].preserved_label_state, [("ready".to_owned(), "7".to_owned())].into());
+    assert_eq!(tasks[0].clusters_before_failover, ["m1"]);
+    let lost = look(&with("{.nope}"), &two, &Memory::default(), S(0));
+    assert_eq!((written(&lost), lost.next), (None, Next::Backoff), "tried again");
+    assert_eq!(events(&lost), ["EvictWorkloadFromClusterFailed"; 2]);
+    assert!(!lost.memory.is_empty(), "and its clock goes on");
+    let bound = Bound::from(Arc::new(with("{.nope}")));
+    let seen = Seen {
+        binding: &bound,
+        health_is_judged: true,
+        clusters: &two,
+        check: Check::Strict,
+        state_injection: false,
+        memory: &Memory::default(),
+    };
+    let (tasks, _) = written(&decide(&seen, S(0))).unwrap();
+    assert!(tasks[0].preserved_label_state.is_empty(), "with the gate off nothing is read");
+}
+
+proptest! {
+    /// Nobody leaves before its time, nobody who is well leaves, and what was written is not written again.
+    #[test]
+    fn only_the_unhealthy_leave_and_only_in_time(
+        story in prop::collection::vec((1_u64..200, prop::collection::vec(prop::sample::select(vec![Healthy, Unhealthy, Unhealthy, Unknown]), 3)), 1..12),
+        seconds in 0_i32..400,
+    ) {
+        let (names, all) = (["m1", "m2", "m3"], fleet(&["m1", "m2", "m3", "m4"]));
+        let mut binding = binding(&[("m1", 1), ("m2", 1), ("m3", 1)], vec![]);
+        application(&mut binding).decision_conditions.toleration_seconds = Some(seconds);
+        let (mut memory, mut now) = (Memory::default(), Duration::ZERO);
+        let mut since: BTreeMap<&str, Duration> = BTreeMap::new();
+        for (step, healths) in story {
+            now += S(step);
+            binding.status.as_mut().unwrap().aggregated_status =
+                names.iter().zip(&healths).map(|(name, health)| line(name, *health, 0)).collect();
+            for (name, health) in names.iter().zip(&healths) {
+                if *health == Unhealthy { since.entry(name).or_insert(now); } else { since.remove(name); }
+            }
+            let decision = look(&binding, &all, &memory, now);
+            for name in left(&decision).iter().filter(|name| binding.spec.eviction(name).is_none()) {
+                let lasted = since.get(name.as_str()).map(|at| now - *at);
+                prop_assert!(lasted.is_some_and(|lasted| lasted > S(seconds as u64) || seconds == 0), "{name} left after {lasted:?}");
+            }
+            if let Some((tasks, stay)) = written(&decision) {
+                binding.spec.graceful_eviction_tasks = tasks;
+                binding.spec.clusters.retain(|t| stay.contains(&t.name));
+                let again = look(&binding, &all, &decision.memory, now);
+                prop_assert!(written(&again).is_none(), "{again:?}");
+            }
+            memory = decision.memory;
+        }
+    }
+}

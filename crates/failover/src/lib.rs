@@ -10,6 +10,7 @@ pub mod application;
 pub mod bound;
 pub mod depart;
 pub mod deprecated;
+pub mod drain;
 pub mod eviction;
 pub mod flags;
 pub mod graceful;

@@ -1,0 +1,293 @@
+//! Moving everything off a cluster because a person asks for it (failover.md 9.4): who moves, who can't, how fast.
+//!
+//! Independent of the gate `Failover`: it is no reaction to a failure, and no taint evicts anybody. Where somebody goes is
+//! the scheduler's to say.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ironclad_api::{
+    Time,
+    cluster::Cluster,
+    eviction::{CLUSTER_DRAIN, PRODUCER_DRAIN},
+    labels::BINDING_MANAGED_BY,
+    policy::PurgeMode,
+    work::ResourceBindingSpec,
+};
+use ironclad_fleet::{BindingKey, ClusterName, because::migration::Reason};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    Bound, Clusters,
+    depart::{self, Why},
+    flags::eviction::{Check, EvictionFlags},
+    guards::{Fleet, Standing},
+    precheck,
+    rate::{Counts, State, formula, interval},
+};
+
+/// What a drain does with a binding on the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is moved away.
+    Moves,
+    /// It stays, unless it is forced away: it has nowhere to go, or a person pinned it.
+    Stuck(Reason),
+    /// It is not the drain's to move: it follows others.
+    Follows,
+}
+
+/// What a drain does with this binding; `None` if it is not on the cluster, or going anyway.
+#[must_use]
+pub fn judge(binding: &Bound, cluster: &ClusterName, clusters: &Clusters, check: Check) -> Option<Verdict> {
+    let spec = binding.spec();
+    if binding.metadata().deletion_timestamp.is_some() {
+        return None;
+    }
+    if spec.target(&cluster.0).is_none() {
+        let follows = spec.required_by.iter().any(|owner| owner.clusters.iter().any(|t| t.name == *cluster.0));
+        return follows.then_some(Verdict::Follows);
+    }
+    if spec.placement.is_none() || follows_owner(binding) {
+        return Some(Verdict::Follows);
+    }
+    if let Some(by) = pinned(spec) {
+        return Some(Verdict::Stuck(Reason::Pinned { by }));
+    }
+    Some(match precheck::has_target(binding, &BTreeSet::from([cluster.clone()]), clusters, check) {
+        Ok(()) => Verdict::Moves,
+        Err(why) => Verdict::Stuck(Reason::NowhereToGo { why: why.to_string() }),
+    })
+}
+
+/// Bindings that another controller keeps are moved by it.
+fn follows_owner(binding: &Bound) -> bool {
+    binding.metadata().labels.as_ref().is_some_and(|labels| labels.contains_key(BINDING_MANAGED_BY))
+}
+
+/// What a person said that keeps a binding where it is: without it the scheduler could not act on an eviction, or the
+/// object would stay in the member.
+fn pinned(spec: &ResourceBindingSpec) -> Option<&'static str> {
+    let suspension = spec.suspension.as_ref();
+    if spec.scheduling_suspended() {
+        return Some("spec.suspension.scheduling");
+    }
+    if suspension.is_some_and(|s| s.dispatching == Some(true)) {
+        return Some("spec.suspension.dispatching");
+    }
+    spec.preserve_resources_on_deletion.unwrap_or(false).then_some("spec.preserveResourcesOnDeletion")
+}
+
+/// The order in which bindings are moved: the oldest first, so that a run is the same twice.
+#[must_use]
+pub fn order(binding: &Bound) -> (Option<Time>, bool, BindingKey) {
+    let is_cluster = matches!(binding, Bound::Cluster(_));
+    (binding.metadata().creation_timestamp.clone(), is_cluster, binding.key())
+}
+
+/// The merge patch that moves a binding away; `None` if it is not on the cluster.
+#[must_use]
+pub fn patch(spec: &ResourceBindingSpec, cluster: &ClusterName, purge_mode: PurgeMode) -> Option<Value> {
+    let message = Reason::Drains { cluster: cluster.clone() }.to_string();
+    let why = Why { purge_mode, reason: CLUSTER_DRAIN, producer: PRODUCER_DRAIN, message };
+    depart::patch(spec, &[depart::task(spec, cluster, &why)])
+}
+
+/// Whether the old copy of a binding that was drained is still there.
+#[must_use]
+pub fn is_under_way(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
+    spec.eviction(&cluster.0).is_some_and(|task| task.reason == CLUSTER_DRAIN)
+}
+
+/// How fast a drain may go now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// From one eviction to the next; `None`: none for now.
+    pub interval: Option<Duration>,
+    /// Which line of the rate formula holds, as for any eviction.
+    pub state: State,
+    /// What the formula looked at.
+    pub counts: Counts,
+}
+
+/// What the health of the fleet means to a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It slows and halts the drain as it does any eviction.
+    Heeded,
+    /// It does not: `--ignore-health`.
+    Ignored,
+}
+
+/// The pace at `rate` evictions per second in this fleet. The cluster that is drained does not count (6.5).
+#[must_use]
+pub fn pace<'a>(
+    rate: f64,
+    clusters: impl IntoIterator<Item = (&'a ClusterName, &'a Cluster)>,
+    drained: &ClusterName,
+    health: Health,
+    startup_grace: Duration,
+    now: Timestamp,
+) -> Pace {
+    let mut fleet = Fleet::default();
+    for (name, cluster) in clusters.into_iter().filter(|(name, _)| *name != drained) {
+        fleet.set(name, Some(Standing::of(cluster, startup_grace)));
+    }
+    let counts = fleet.counts(now);
+    let flags = EvictionFlags { resource_eviction_rate: rate, ..EvictionFlags::default() };
+    let (allowed, state) = formula(counts, &flags);
+    match health {
+        Health::Heeded => Pace { interval: interval(allowed), state, counts },
+        Health::Ignored => Pace { interval: interval(rate), state, counts },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ironclad_api::{
+        conditions::{FALSE, TRUE},
+        policy::{ClusterAffinity, Placement, SpreadByField, SpreadConstraint},
+        work::{BindingSnapshot, BindingSuspension, ResourceBinding, TargetCluster},
+    };
+
+    use super::*;
+    use crate::testkit::{apis, at, cluster, ready, spec, task};
+
+    fn fleet(names: &[(&str, &str)]) -> Clusters {
+        let one = |(name, status): &(&str, &str)| {
+            let mut cluster = cluster(name);
+            ready(&mut cluster, status, 0);
+            cluster.status.get_or_insert_default().api_enablements = apis(&["apps/v1"]);
+            (ClusterName::from(*name), Arc::new(cluster))
+        };
+        names.iter().map(one).collect()
+    }
+
+    /// On `m1`, may go to these, one of them at least.
+    fn binding(affinity: &[&str]) -> ResourceBinding {
+        let mut spec = spec(&[("m1", 2)], vec![]);
+        (spec.resource.api_version, spec.resource.kind) = ("apps/v1".into(), "Thing".into());
+        let constraint =
+            SpreadConstraint { spread_by_field: Some(SpreadByField::Cluster), min_groups: 1, ..Default::default() };
+        spec.placement = Some(Placement {
+            cluster_affinity: Some(ClusterAffinity {
+                cluster_names: affinity.iter().map(|n| (*n).to_owned()).collect(),
+                ..ClusterAffinity::default()
+            }),
+            spread_constraints: vec![constraint],
+            ..Placement::default()
+        });
+        let mut binding = ResourceBinding::new("web-deployment", spec);
+        binding.metadata.namespace = Some("default".into());
+        binding
+    }
+
+    #[test]
+    fn who_moves() {
+        let clusters = fleet(&[("m1", TRUE), ("m2", TRUE), ("m3", FALSE)]);
+        let with = |affinity: &[&str], change: &dyn Fn(&mut ResourceBinding)| {
+            let mut binding = binding(affinity);
+            change(&mut binding);
+            judge(&binding.into_bound(), &"m1".into(), &clusters, Check::Strict)
+        };
+        let pinned = |by| Some(Verdict::Stuck(Reason::Pinned { by }));
+        let suspended = |suspension: BindingSuspension| {
+            with(&["m1", "m2"], &|b| b.spec.suspension = Some(suspension.clone()))
+        };
+        let none = |_: &mut ResourceBinding| {};
+        assert_eq!(with(&["m1", "m2"], &none), Some(Verdict::Moves));
+        let stuck = with(&["m1"], &none);
+        assert!(matches!(&stuck, Some(Verdict::Stuck(Reason::NowhereToGo { .. }))), "{stuck:?}");
+        assert!(matches!(with(&["m1", "m3"], &none), Some(Verdict::Stuck(_))), "m3 is not ready");
+        for (name, got, want) in [
+            ("not there", with(&["m1", "m2"], &|b| b.spec.clusters[0].name = "m2".into()), None),
+            ("being deleted", with(&["m1", "m2"], &|b| b.metadata.deletion_timestamp = Some(Time(at(1)))), None),
+            ("a dependency", with(&["m1", "m2"], &|b| b.spec.placement = None), Some(Verdict::Follows)),
+            (
+                "needed by somebody there",
+                with(&["m2"], &|b| {
+                    b.spec.clusters.clear();
+                    let target = TargetCluster { name: "m1".into(), ..TargetCluster::default() };
+                    b.spec.required_by =
+                        vec![BindingSnapshot { name: "a".into(), clusters: vec![target], ..BindingSnapshot::default() }];
+                }),
+                Some(Verdict::Follows),
+            ),
+            (
+                "kept by another controller",
+                with(&["m1", "m2"], &|b| b.metadata.labels = Some([(BINDING_MANAGED_BY.to_owned(), "x".to_owned())].into())),
+                Some(Verdict::Follows),
+            ),
+            (
+                "scheduling suspended",
+                suspended(BindingSuspension { scheduling: Some(true), ..Default::default() }),
+                pinned("spec.suspension.scheduling"),
+            ),
+            (
+                "dispatching suspended",
+                suspended(BindingSuspension { dispatching: Some(true), ..Default::default() }),
+                pinned("spec.suspension.dispatching"),
+            ),
+            (
+                "its object would stay there",
+                with(&["m1", "m2"], &|b| b.spec.preserve_resources_on_deletion = Some(true)),
+                pinned("spec.preserveResourcesOnDeletion"),
+            ),
+        ] {
+            assert_eq!(got, want, "{name}");
+        }
+    }
+
+    trait IntoBound {
+        fn into_bound(self) -> Bound;
+    }
+
+    impl IntoBound for ResourceBinding {
+        fn into_bound(self) -> Bound {
+            Bound::from(Arc::new(self))
+        }
+    }
+
+    #[test]
+    fn the_write_and_what_is_under_way() {
+        let moved = patch(&binding(&["m1"]).spec, &"m1".into(), PurgeMode::Directly).unwrap();
+        let written = &moved["spec"]["gracefulEvictionTasks"][0];
+        assert_eq!((&written["reason"], &written["producer"]), (&"ClusterDrain".into(), &"Drain".into()));
+        assert_eq!((&written["purgeMode"], &written["replicas"]), (&"Directly".into(), &2.into()));
+        assert_eq!(written["message"], "cluster m1 is drained");
+        assert_eq!(patch(&binding(&["m1"]).spec, &"m2".into(), PurgeMode::Directly), None);
+        let drained = |reason: &str| {
+            let mut task = task("m1");
+            task.reason = reason.to_owned();
+            is_under_way(&spec(&[], vec![task]), &"m1".into())
+        };
+        assert!(drained("ClusterDrain") && !drained("TaintUntolerated"));
+    }
+
+    #[test]
+    fn the_fleet_slows_and_halts_it() {
+        let names: Vec<String> = (1..=13).map(|n| format!("m{n}")).collect();
+        let fleet_of = |total: usize, lost: usize| {
+            let status = |i: usize| if i >= total - lost { FALSE } else { TRUE };
+            let rows: Vec<(&str, &str)> = (0..total).map(|i| (names[i].as_str(), status(i))).collect();
+            fleet(&rows)
+        };
+        let at_pace = |total, lost, health| {
+            let clusters = fleet_of(total, lost);
+            let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
+            let pace = pace(0.5, all, &"m1".into(), health, Duration::from_secs(60), at(1_000));
+            (pace.interval.map(|i| i.as_secs()), pace.state, pace.counts.total)
+        };
+        for (name, total, lost, health, want) in [
+            ("all is well (B63)", 3, 0, Health::Heeded, (Some(2), State::Normal, 2)),
+            ("too many are lost in a small fleet", 4, 2, Health::Heeded, (None, State::Halted, 3)),
+            ("the drained one does not count", 4, 1, Health::Heeded, (Some(2), State::Normal, 3)),
+            ("too many are lost in a large fleet", 13, 7, Health::Heeded, (Some(10), State::Secondary, 12)),
+            ("nobody cares", 4, 2, Health::Ignored, (Some(2), State::Halted, 3)),
+        ] {
+            assert_eq!(at_pace(total, lost, health), want, "{name}");
+        }
+    }
+}

@@ -193,9 +193,8 @@ mod tests {
             judge(&binding.into_bound(), &"m1".into(), &clusters, Check::Strict)
         };
         let pinned = |by| Some(Verdict::Stuck(Reason::Pinned { by }));
-        let suspended = |suspension: BindingSuspension| {
-            with(&["m1", "m2"], &|b| b.spec.suspension = Some(suspension.clone()))
-        };
+        let suspended =
+            |suspension: BindingSuspension| with(&["m1", "m2"], &|b| b.spec.suspension = Some(suspension.clone()));
         let none = |_: &mut ResourceBinding| {};
         assert_eq!(with(&["m1", "m2"], &none), Some(Verdict::Moves));
         let stuck = with(&["m1"], &none);
@@ -210,14 +209,19 @@ mod tests {
                 with(&["m2"], &|b| {
                     b.spec.clusters.clear();
                     let target = TargetCluster { name: "m1".into(), ..TargetCluster::default() };
-                    b.spec.required_by =
-                        vec![BindingSnapshot { name: "a".into(), clusters: vec![target], ..BindingSnapshot::default() }];
+                    b.spec.required_by = vec![BindingSnapshot {
+                        name: "a".into(),
+                        clusters: vec![target],
+                        ..BindingSnapshot::default()
+                    }];
                 }),
                 Some(Verdict::Follows),
             ),
             (
                 "kept by another controller",
-                with(&["m1", "m2"], &|b| b.metadata.labels = Some([(BINDING_MANAGED_BY.to_owned(), "x".to_owned())].into())),
+                with(&["m1", "m2"], &|b| {
+                    b.metadata.labels = Some([(BINDING_MANAGED_BY.to_owned(), "x".to_owned())].into())
+                }),
                 Some(Verdict::Follows),
             ),
             (

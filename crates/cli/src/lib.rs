@@ -5,6 +5,7 @@
 
 pub mod completion;
 pub mod connect;
+pub mod cordon;
 pub mod crds;
 mod duration;
 pub mod get;
@@ -15,6 +16,7 @@ pub mod print;
 pub mod report;
 pub mod resource;
 pub mod sim;
+pub mod taint;
 pub mod tree;
 pub mod unjoin;
 pub mod version;

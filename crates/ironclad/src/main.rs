@@ -11,7 +11,11 @@ mod up;
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
-use ironclad_cli::{completion, crds, get, join, plan, report, sim, tree, unjoin, version};
+use ironclad_cli::{
+    completion,
+    cordon::{self, Cordon},
+    crds, get, join, plan, report, sim, taint, tree, unjoin, version,
+};
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
 
@@ -46,6 +50,9 @@ enum Verb {
     Run(run::RunArgs),
     Join(Box<join::command::Command>),
     Unjoin(Box<unjoin::command::Command>),
+    Taint(Box<taint::command::Command>),
+    Cordon(Box<cordon::command::CordonCommand>),
+    Uncordon(Box<cordon::command::UncordonCommand>),
     Get(Box<get::Command>),
     Tree(Box<tree::Command>),
     Plan(Box<plan::command::Command>),
@@ -155,6 +162,9 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Run(args) => run::run(args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
+            Verb::Taint(command) => taint::command::run(&command).await,
+            Verb::Cordon(command) => cordon::command::run(&command.which, Cordon::Close).await,
+            Verb::Uncordon(command) => cordon::command::run(&command.which, Cordon::Open).await,
             Verb::Get(command) => get::run(&command, &clock).await,
             Verb::Tree(command) => tree::run(&command, &clock).await,
             Verb::Sim(command) => sim::command::run(&command, &clock).await,

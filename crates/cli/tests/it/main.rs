@@ -5,4 +5,5 @@
 mod crds;
 mod join;
 mod support;
+mod taint;
 mod unjoin;

@@ -1,0 +1,86 @@
+//! `ironclad cordon` and `ironclad uncordon`.
+
+use ironclad_api::cluster::Cluster;
+use kube::{Api, api::ListParams};
+
+use super::{Cordon, change};
+use crate::{connect::Plane, join::command::DryRun, print, report::Misused, taint, write::Mode};
+
+/// Mark clusters as closed for new work.
+///
+/// What runs there stays. The taint is cluster.karmada.io/unschedulable:NoSchedule.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad cordon member1
+  ironclad cordon member1 member2 --dry-run
+  ironclad cordon -l region=eu")]
+pub struct CordonCommand {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub which: Which,
+}
+
+/// Mark clusters as open for new work again.
+///
+/// Other taints stay, and workloads that left do not come back by themselves.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad uncordon member1
+  ironclad uncordon -l region=eu")]
+pub struct UncordonCommand {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub which: Which,
+}
+
+/// Which clusters, and whether for real.
+#[derive(clap::Args, Debug)]
+pub struct Which {
+    /// The clusters
+    #[arg(value_name = "CLUSTER")]
+    pub clusters: Vec<String>,
+    /// The clusters with these labels
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "clusters")]
+    pub selector: Option<String>,
+    /// Only say what would happen
+    #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+    pub dry_run: DryRun,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs either verb.
+///
+/// # Errors
+/// If no cluster is named, one is not there, or one can't be changed.
+pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
+    if which.clusters.is_empty() && which.selector.is_none() {
+        let verb = if cordon == Cordon::Close { "cordon" } else { "uncordon" };
+        return Err(Misused(format!("cluster name is required\n  try: ironclad {verb} CLUSTER, or -l LABELS")).into());
+    }
+    let plane = which.plane.client().await?;
+    let names = match &which.selector {
+        None => which.clusters.clone(),
+        Some(selector) => {
+            let found = Api::<Cluster>::all(plane.clone()).list(&ListParams::default().labels(selector)).await?;
+            found.items.iter().map(kube::ResourceExt::name_any).collect()
+        }
+    };
+    if names.is_empty() {
+        eprintln!("no cluster has these labels");
+    }
+    // A name that is none changes nothing.
+    for name in &names {
+        taint::find(&plane, name).await?;
+    }
+    for name in names {
+        let (changed, suffix) = match which.dry_run {
+            DryRun::None => (change(&plane, &name, cordon, Mode::Keep).await?, ""),
+            DryRun::Server => (change(&plane, &name, cordon, Mode::DryRun).await?, " (server dry run)"),
+            DryRun::Client => (cordon.applied(&taint::find(&plane, &name).await?.spec.taints).is_some(), " (dry run)"),
+        };
+        print::out(&format!("{name} cluster {}{suffix}\n", cordon.outcome(changed)))?;
+    }
+    Ok(())
+}

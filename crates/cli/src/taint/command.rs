@@ -1,0 +1,85 @@
+//! `ironclad taint`.
+
+use anyhow::Context as _;
+use ironclad_api::cluster::Cluster;
+use kube::ResourceExt as _;
+
+use super::{
+    change,
+    edit::{Outcome, Overwrite, edited},
+    find,
+    spec::{Request, parse},
+};
+use crate::{connect::Plane, join::command::DryRun, print, report::Misused, write::Mode};
+
+/// Add taints to clusters, or remove them.
+///
+/// NoSchedule keeps new work away. PreferNoExecute also moves the workloads whose policy has spec.failover.cluster, and
+/// NoExecute all that do not tolerate it; both only while feature gate Failover is on.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad taint clusters member1 maintenance=soon:NoSchedule
+  ironclad taint clusters member1 member2 example.com/power:PreferNoExecute
+  ironclad taint clusters member1 maintenance=now:NoSchedule --overwrite
+  ironclad taint clusters member1 maintenance-
+  ironclad taint clusters member1 maintenance:NoSchedule- --dry-run")]
+pub struct Command {
+    /// `clusters`, their names, and then KEY[=VALUE]:EFFECT to add a taint, KEY[:EFFECT]- to remove one
+    #[arg(value_name = "clusters NAME... TAINT...", required = true, num_args = 1.., allow_hyphen_values = false)]
+    pub words: Vec<String>,
+    /// Give taints that are there another value
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value_t = false, require_equals = true, value_name = "BOOL")]
+    pub overwrite: bool,
+    /// Only say what would happen
+    #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+    pub dry_run: DryRun,
+    /// Don't ask
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the words mean nothing, or a cluster can't be changed so. Clusters before it are changed by then.
+pub async fn run(command: &Command) -> anyhow::Result<()> {
+    let request = parse(&command.words).map_err(|error| Misused(error.to_string()))?;
+    let overwrite = if command.overwrite { Overwrite::Allowed } else { Overwrite::Refused };
+    let plane = command.plane.client().await?;
+    // All of them are looked at before the first is changed: a name that is none changes nothing.
+    let mut planned = Vec::new();
+    for name in &request.clusters {
+        let cluster = find(&plane, name).await?;
+        let (_, outcome) = edited(name, &cluster.spec.taints, &request, overwrite)?;
+        planned.push((cluster, outcome));
+    }
+    for (cluster, outcome) in planned {
+        let line = one(&plane, command, &request, overwrite, cluster, outcome).await?;
+        print::out(&line).context("printing")?;
+    }
+    Ok(())
+}
+
+async fn one(
+    plane: &kube::Client,
+    command: &Command,
+    request: &Request,
+    overwrite: Overwrite,
+    cluster: Cluster,
+    outcome: Outcome,
+) -> anyhow::Result<String> {
+    let name = cluster.name_any();
+    let (mode, suffix) = match command.dry_run {
+        DryRun::None => (Some(Mode::Keep), ""),
+        DryRun::Client => (None, " (dry run)"),
+        DryRun::Server => (Some(Mode::DryRun), " (server dry run)"),
+    };
+    if let Some(mode) = mode {
+        let edit = |taints: &[ironclad_api::Taint]| Ok(Some(edited(&name, taints, request, overwrite)?.0));
+        change(plane, cluster, mode, edit).await?;
+    }
+    Ok(format!("cluster/{name} {outcome}{suffix}\n"))
+}

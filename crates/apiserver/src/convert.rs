@@ -42,8 +42,18 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// The object as it is stored: most are as they stand, and are not copied.
+pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> std::borrow::Cow<'a, Value> {
+    if !needed(resource) {
+        return std::borrow::Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    to_storage(resource, &mut object);
+    std::borrow::Cow::Owned(object)
+}
+
 /// Turns an object of the request's version into the one of the store.
-pub(crate) fn to_storage(resource: &Resource, object: &mut Value) {
+fn to_storage(resource: &Resource, object: &mut Value) {
     if !needed(resource) {
         return;
     }

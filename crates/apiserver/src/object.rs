@@ -3,6 +3,8 @@
 //! A stored value is four bytes that say where in the JSON the resourceVersion belongs, then the JSON without it. So an object is served
 //! to any number of readers by copying bytes.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value};
 
@@ -76,6 +78,63 @@ pub(crate) fn write_into(out: &mut BytesMut, stored: &[u8], revision: Revision) 
     out.extend_from_slice(&json[offset..]);
 }
 
+/// Appends the object's metadata with its resourceVersion as JSON, without reading the rest. False if it has none.
+pub(crate) fn write_metadata_into(out: &mut BytesMut, stored: &[u8], revision: Revision) -> bool {
+    let (splice, json) = split(stored);
+    let Some(range) = member(json, b"\"metadata\"") else { return false };
+    let metadata = &json[range.clone()];
+    match splice.checked_sub(range.start).filter(|at| *at < metadata.len()) {
+        Some(at) => {
+            out.extend_from_slice(&metadata[..at]);
+            out.extend_from_slice(b"\"resourceVersion\":\"");
+            out.extend_from_slice(revision.to_string().as_bytes());
+            out.extend_from_slice(b"\",");
+            out.extend_from_slice(&metadata[at..]);
+        }
+        None => out.extend_from_slice(metadata),
+    }
+    true
+}
+
+/// Where the value of a member of an object is, in JSON that [`encode`] wrote: without white space. `quoted` is its name with
+/// its quotes.
+fn member(json: &[u8], quoted: &[u8]) -> Option<Range<usize>> {
+    let mut at = 1;
+    loop {
+        let key = at..end_of_value(json, at)?;
+        let value = key.end + 1..end_of_value(json, key.end + 1)?;
+        if &json[key] == quoted {
+            return Some(value);
+        }
+        if *json.get(value.end)? != b',' {
+            return None;
+        }
+        at = value.end + 1;
+    }
+}
+
+/// Where the value that begins here ends.
+fn end_of_value(json: &[u8], from: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut at = from;
+    loop {
+        match *json.get(at)? {
+            b'"' => {
+                at += 1;
+                while *json.get(at)? != b'"' {
+                    at += if json[at] == b'\\' { 2 } else { 1 };
+                }
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 0 => return Some(at),
+            b'}' | b']' => depth -= 1,
+            b',' | b':' if depth == 0 => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
 /// The JSON of a stored value, without its resourceVersion.
 pub(crate) fn json(stored: &[u8]) -> &[u8] {
     split(stored).1
@@ -140,6 +199,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn metadata_is_found_without_reading_the_rest() {
+        for (name, object) in [
+            (
+                "usual",
+                json!({"apiVersion": "v1", "kind": "A", "metadata": {"name": "a", "uid": "u"}, "spec": {"metadata": 1}}),
+            ),
+            ("text that looks like it", json!({"a": "\\\"metadata\":{", "metadata": {"name": "}\"", "uid": "u"}})),
+            (
+                "after lists and numbers",
+                json!({"a": [{"metadata": 2}, "]"], "b": -1.5, "metadata": {"uid": "u", "x": [[]]}}),
+            ),
+        ] {
+            let mut out = BytesMut::new();
+            assert!(write_metadata_into(&mut out, &encode(&object), Revision::new(7).unwrap()), "{name}");
+            let mut want = object["metadata"].clone();
+            want["resourceVersion"] = json!("7");
+            assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), want, "{name}");
+        }
+        let mut out = BytesMut::new();
+        assert!(!write_metadata_into(&mut out, &encode(&json!({"a": {"metadata": {}}})), Revision::FIRST));
+    }
 
     #[test]
     fn the_resource_version_is_spliced_in() {

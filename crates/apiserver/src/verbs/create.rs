@@ -91,9 +91,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         object::metadata_mut(&mut value).remove("resourceVersion");
         return Ok(Some(value));
     }
-    let mut stored = value.clone();
-    convert::to_storage(resource, &mut stored);
-    let put = server.put(resource, key.clone(), &stored)?;
+    let put = server.put(resource, key.clone(), &convert::stored(resource, &value))?;
     let (mut compares, mut ops) = allocate::changes(resource, None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);

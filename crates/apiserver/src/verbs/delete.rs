@@ -120,9 +120,7 @@ async fn attempt(
         if new == old || options.dry_run {
             return Ok(Some(Outcome::Marked(new)));
         }
-        let mut stored = new.clone();
-        convert::to_storage(resource, &mut stored);
-        let put = cx.server.put(resource, key.to_owned(), &stored)?;
+        let put = cx.server.put(resource, key.to_owned(), &convert::stored(resource, &new))?;
         let (mut compares, mut ops) = (vec![Compare::modified(key, entry.modified)], vec![put]);
         sides.join(&mut compares, &mut ops);
         return match cx.server.txn(compares, ops).await? {

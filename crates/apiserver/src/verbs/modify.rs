@@ -83,9 +83,7 @@ async fn attempt(
     let op = if gone {
         Op::delete(key)
     } else {
-        let mut stored = new.clone();
-        convert::to_storage(resource, &mut stored);
-        cx.server.put(resource, key.to_owned(), &stored)?
+        cx.server.put(resource, key.to_owned(), &convert::stored(resource, &new))?
     };
     let (mut compares, mut ops) = allocate::changes(resource, Some(&old), Some(&new).filter(|_| !gone));
     compares.push(Compare::modified(key, entry.modified));

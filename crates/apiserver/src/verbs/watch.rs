@@ -311,6 +311,9 @@ impl Encoder {
             out.extend_from_slice(b"}\n");
             return out.freeze();
         }
+        if let Some(frame) = self.metadata_event(kind, entry, revision) {
+            return frame;
+        }
         match object::decode(&entry.value, revision) {
             Ok(mut value) => {
                 convert::from_storage(&self.cx.resource, &mut value);
@@ -318,6 +321,27 @@ impl Encoder {
             }
             Err(e) => frame("ERROR", &ApiError::internal(e).status()),
         }
+    }
+
+    /// The frame of a watch of metadata alone, cut out of the stored bytes: whoever follows every kind asks for these.
+    fn metadata_event(&self, kind: &str, entry: &Entry, revision: Revision) -> Option<Bytes> {
+        let Shape::Partial { version, .. } = self.cx.accept.shape else { return None };
+        if convert::needed(&self.cx.resource) {
+            return None;
+        }
+        let mut out = BytesMut::with_capacity(640);
+        for text in
+            ["{\"type\":\"", kind, "\",\"object\":{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/"]
+        {
+            out.extend_from_slice(text.as_bytes());
+        }
+        out.extend_from_slice(version.as_bytes());
+        out.extend_from_slice(b"\",\"metadata\":");
+        if !object::write_metadata_into(&mut out, &entry.value, revision) {
+            return None;
+        }
+        out.extend_from_slice(b"}}\n");
+        Some(out.freeze())
     }
 
     fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Bytes {

@@ -3,6 +3,7 @@
 //! Each verb is a library first (`join::register`, `unjoin::remove`, `crds::install`: functions over kube clients, which
 //! tests and `up` call too) and a thin command over it. Results go to stdout, everything else to stderr.
 
+mod across;
 pub mod completion;
 pub mod connect;
 pub mod cordon;
@@ -10,6 +11,7 @@ pub mod crds;
 mod duration;
 pub mod get;
 pub mod join;
+pub mod logs;
 pub mod members;
 pub mod plan;
 pub mod print;
@@ -17,6 +19,7 @@ pub mod report;
 pub mod resource;
 pub mod sim;
 pub mod taint;
+pub mod top;
 pub mod tree;
 pub mod unjoin;
 pub mod version;

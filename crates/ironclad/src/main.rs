@@ -14,7 +14,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, get, join, plan, report, sim, taint, tree, unjoin, version,
+    crds, get, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -58,6 +58,8 @@ enum Verb {
     Plan(Box<plan::command::Command>),
     Crds(Box<crds::Command>),
     Sim(Box<sim::command::Command>),
+    Top(Box<top::Command>),
+    Logs(Box<logs::Command>),
     Version(version::Command),
     Completion(completion::Command),
 }
@@ -167,6 +169,8 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Uncordon(command) => cordon::command::run(&command.which, Cordon::Open).await,
             Verb::Get(command) => get::run(&command, &clock).await,
             Verb::Tree(command) => tree::run(&command, &clock).await,
+            Verb::Top(command) => top::run(&command, &clock).await,
+            Verb::Logs(command) => logs::run(&command, &clock).await,
             Verb::Sim(command) => sim::command::run(&command, &clock).await,
             Verb::Plan(command) => plan::command::run(&command, &clock).await,
             Verb::Crds(command) => crds::run(&command, &clock).await,

@@ -180,9 +180,7 @@ impl SideWrites {
         let Some(revision) = revision else {
             return Err(ApiError::internal(format!("{key} is to be written without the version it is based on")));
         };
-        let mut stored = write.object.clone();
-        convert::to_storage(&resource, &mut stored);
-        let put = server.put(&resource, key.clone(), &stored)?;
+        let put = server.put(&resource, key.clone(), &convert::stored(&resource, &write.object))?;
         Ok(Self { compares: vec![Compare::modified(key, revision)], ops: vec![put] })
     }
 

@@ -207,11 +207,19 @@ impl World {
         Ok(Self { product, metrics, plane, members: clients, arguments, _real: None, dir })
     }
 
-    /// Kills the process and starts it again on the same directory; clients go on as they are.
-    pub(crate) fn restart(self) -> anyhow::Result<Self> {
-        let Self { product, .. } = self;
+    /// Kills the process and starts it again on the same directory.
+    pub(crate) async fn restart(self) -> anyhow::Result<Self> {
+        let Self { product, members, .. } = self;
         drop(product);
-        Ok(Self { product: start(&self.arguments)?, ..self })
+        let product = start(&self.arguments)?;
+        // Connections of before are gone with the process.
+        let kubeconfig = self.dir.path().join("data/kubeconfig");
+        let mut clients = Vec::new();
+        for n in 1..=members.len() {
+            clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
+        }
+        let plane = client(&kubeconfig, Some("ironclad")).await?;
+        Ok(Self { product, plane, members: clients, ..self })
     }
 
     /// The data directory's parent, which goes with the world.

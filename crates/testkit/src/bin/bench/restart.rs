@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
     println!("data in {}", world.directory().display());
     let began = clock.mono();
-    let world = world.restart()?;
+    let world = world.restart().await?;
     let ready = clock.mono();
     // The last by name: nothing but the user's change brings it forward.
     let name = format!("bench-{:05}", args.deployments - 1);

@@ -1,0 +1,185 @@
+//! What members report of the usage of their pods and nodes, as rows (operations.md 2.15).
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use ironclad_api::{ResourceList, quantity::Amount};
+use serde_json::Value;
+
+/// By what rows are ordered; otherwise by name.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SortBy {
+    /// The most cpu first.
+    Cpu,
+    /// The most memory first.
+    Memory,
+}
+
+/// An amount of both resources.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Thousandths of a core.
+    pub cpu_millis: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+}
+
+impl Used {
+    fn of(usage: &Value) -> Self {
+        let amount =
+            |name: &str| usage[name].as_str().and_then(|text| Amount::parse(text).ok()).unwrap_or(Amount::ZERO);
+        Self { cpu_millis: amount("cpu").milli_value(), memory_bytes: amount("memory").value() }
+    }
+
+    /// Both added up.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    /// The cells of both, as kubectl writes them.
+    #[must_use]
+    pub fn cells(self) -> [String; 2] {
+        [format!("{}m", self.cpu_millis), format!("{}Mi", self.memory_bytes >> 20)]
+    }
+}
+
+/// A pod, a container or a node, and what it uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figure {
+    /// Its member.
+    pub cluster: String,
+    /// Its namespace; empty for nodes.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The container, if each is a row.
+    pub container: Option<String>,
+    /// What it uses.
+    pub used: Used,
+}
+
+/// The rows of a `PodMetricsList`: one a pod, or one a container.
+#[must_use]
+pub fn pods(cluster: &str, list: &Value, each_container: bool) -> Vec<Figure> {
+    let mut rows = Vec::new();
+    for item in list["items"].as_array().into_iter().flatten() {
+        let containers = || item["containers"].as_array().into_iter().flatten();
+        let row = |container: Option<&Value>, used: Used| Figure {
+            cluster: cluster.to_owned(),
+            namespace: text(&item["metadata"]["namespace"]),
+            name: text(&item["metadata"]["name"]),
+            container: container.map(|c| text(&c["name"])),
+            used,
+        };
+        if each_container {
+            rows.extend(containers().map(|c| row(Some(c), Used::of(&c["usage"]))));
+        } else {
+            let sum = containers().map(|c| Used::of(&c["usage"])).fold(Used::default(), Used::plus);
+            rows.push(row(None, sum));
+        }
+    }
+    rows
+}
+
+/// The rows of a `NodeMetricsList`.
+#[must_use]
+pub fn nodes(cluster: &str, list: &Value) -> Vec<Figure> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items
+        .map(|item| Figure {
+            cluster: cluster.to_owned(),
+            namespace: String::new(),
+            name: text(&item["metadata"]["name"]),
+            container: None,
+            used: Used::of(&item["usage"]),
+        })
+        .collect()
+}
+
+/// Puts rows in order.
+pub fn sort(rows: &mut [Figure], by: Option<SortBy>) {
+    rows.sort_by(|a, b| {
+        let amount = |f: &Figure| {
+            Reverse(match by {
+                Some(SortBy::Cpu) => f.used.cpu_millis,
+                Some(SortBy::Memory) => f.used.memory_bytes,
+                None => 0,
+            })
+        };
+        let place = |f: &Figure| (f.namespace.clone(), f.name.clone(), f.cluster.clone(), f.container.clone());
+        amount(a).cmp(&amount(b)).then_with(|| place(a).cmp(&place(b)))
+    });
+}
+
+/// What a list of resources says of cpu and memory.
+#[must_use]
+pub fn amounts(list: &ResourceList) -> Used {
+    let usage: BTreeMap<&str, &str> = list.iter().map(|(name, q)| (name.as_str(), q.0.as_str())).collect();
+    Used::of(&serde_json::json!(usage))
+}
+
+/// `12%`, or a dash if there is nothing to have a share of.
+#[must_use]
+pub fn share(part: i64, whole: i64) -> String {
+    if whole <= 0 {
+        return "-".to_owned();
+    }
+    format!("{}%", i128::from(part) * 100 / i128::from(whole))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list() -> Value {
+        let container =
+            |name: &str, cpu: &str, memory: &str| json!({"name": name, "usage": {"cpu": cpu, "memory": memory}});
+        let pod = |name: &str, containers: Vec<Value>| json!({"metadata": {"name": name, "namespace": "shop"}, "containers": containers});
+        json!({"items": [
+            pod("b", vec![container("c", "100m", "64Mi"), container("d", "123456n", "1Ki")]),
+            pod("a", vec![container("c", "2", "1Gi")]),
+        ]})
+    }
+
+    #[test]
+    fn rows_of_pods() {
+        let rows = pods("m1", &list(), false);
+        let cells: Vec<_> = rows.iter().map(|r| (r.name.as_str(), r.used.cells())).collect();
+        assert_eq!(
+            cells,
+            [("b", ["101m".to_owned(), "64Mi".to_owned()]), ("a", ["2000m".to_owned(), "1024Mi".to_owned()])]
+        );
+        let containers = pods("m1", &list(), true);
+        assert_eq!(containers.len(), 3);
+        assert_eq!(containers[1].container.as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn orders() {
+        for (by, want) in [(None, ["a", "b"]), (Some(SortBy::Cpu), ["a", "b"]), (Some(SortBy::Memory), ["a", "b"])] {
+            let mut rows = pods("m1", &list(), false);
+            sort(&mut rows, by);
+            assert_eq!(rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), want, "{by:?}");
+        }
+        let mut rows = [pods("m2", &list(), false), pods("m1", &list(), false)].concat();
+        sort(&mut rows, None);
+        let places: Vec<_> = rows.iter().map(|r| format!("{}/{}", r.name, r.cluster)).collect();
+        assert_eq!(places, ["a/m1", "a/m2", "b/m1", "b/m2"]);
+    }
+
+    #[test]
+    fn shares() {
+        for (part, whole, want) in [(1, 8, "12%"), (8, 8, "100%"), (1, 0, "-"), (i64::MAX, i64::MAX, "100%")] {
+            assert_eq!(share(part, whole), want);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! `ironclad top`: what pods, nodes and clusters use (operations.md 2.15).
+
+pub mod figures;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::bail;
+use futures::future::join_all;
+use http::Request;
+use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use serde_json::Value;
+
+use self::figures::{Figure, SortBy, Used, amounts, nodes, pods, share, sort};
+use crate::{
+    across::{Asked, ask, tell},
+    connect::Plane,
+    members, print,
+    report::answer,
+};
+
+/// What pods, nodes and clusters use, as the members' metrics APIs say it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad top pod -n shop
+  ironclad top pod -A -C member1 --sort-by cpu
+  ironclad top node
+  ironclad top cluster")]
+pub struct Command {
+    #[command(subcommand)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub verb: Verb,
+    /// How long a member may take to answer
+    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION", global = true)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What is looked at.
+#[derive(clap::Subcommand, Debug)]
+pub enum Verb {
+    /// Pods
+    #[command(visible_aliases = ["pods", "po"], after_help = "Examples:
+  ironclad top pod -n shop -l app=web
+  ironclad top pod -A --containers --sort-by memory --sum")]
+    Pod {
+        /// Only this one
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Namespace [default: the context's]
+        #[arg(short, long, value_name = "NAME")]
+        namespace: Option<String>,
+        /// All namespaces
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+        /// Only pods with these labels
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+        /// Only pods with these fields
+        #[arg(long, value_name = "SELECTOR")]
+        field_selector: Option<String>,
+        /// A row for each container
+        #[arg(long)]
+        containers: bool,
+        /// With a last row that adds up the others
+        #[arg(long)]
+        sum: bool,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        shape: Shape,
+    },
+    /// Nodes
+    #[command(visible_aliases = ["nodes", "no"], after_help = "Examples:
+  ironclad top node --sort-by cpu
+  ironclad top node -C member1,member2 --show-capacity")]
+    Node {
+        /// Only this one
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Only nodes with these labels
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+        /// Shares of the capacity instead of what is allocatable
+        #[arg(long)]
+        show_capacity: bool,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        shape: Shape,
+    },
+    /// Clusters: what they have, what is asked of it, what is used
+    #[command(
+        visible_alias = "clusters",
+        after_help = "Examples:\n  ironclad top cluster\n  ironclad top cluster -C member1"
+    )]
+    Cluster {
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        shape: Shape,
+    },
+}
+
+/// Which members, and in which form.
+#[derive(clap::Args, Debug)]
+pub struct Shape {
+    /// Only these members
+    #[arg(short = 'C', long, alias = "cluster", value_delimiter = ',', value_name = "NAMES")]
+    pub clusters: Vec<String>,
+    /// What comes first
+    #[arg(long, value_enum, value_name = "RESOURCE")]
+    pub sort_by: Option<SortBy>,
+    /// Without the heading
+    #[arg(long)]
+    pub no_headers: bool,
+}
+
+impl Shape {
+    fn print(&self, heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
+        if rows.is_empty() {
+            eprintln!("no figures found");
+            return Ok(());
+        }
+        let text = print::table(heading, rows);
+        let skipped = if self.no_headers { text.find('\n').map_or(0, |at| at + 1) } else { 0 };
+        print::out(&text[skipped..])
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the control plane does not answer, or what is named is nowhere.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let client = command.plane.client().await?;
+    match &command.verb {
+        Verb::Pod { name, namespace, all_namespaces, selector, field_selector, containers, sum, shape } => {
+            let namespace = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+            let path = match all_namespaces {
+                true => "/apis/metrics.k8s.io/v1beta1/pods".to_owned(),
+                false => format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"),
+            };
+            let path = narrowed(&path, selector.as_deref(), field_selector.as_deref());
+            let mut asked = ask(&command.plane, &client, &shape.clusters).await?;
+            let lists = lists(&mut asked, &path, clock, command.timeout).await;
+            let mut rows: Vec<Figure> =
+                lists.iter().flat_map(|(cluster, list)| pods(cluster, list, *containers)).collect();
+            rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
+            tell(&asked.silent);
+            if let (Some(name), true) = (name, rows.is_empty()) {
+                bail!(
+                    "no member reports a pod {name} in namespace {namespace}\n  try: ironclad get pods -n {namespace} -s members"
+                );
+            }
+            sort(&mut rows, shape.sort_by);
+            print_pods(&rows, *all_namespaces, *containers, *sum, shape)
+        }
+        Verb::Node { name, selector, show_capacity, shape } => {
+            let path = narrowed("/apis/metrics.k8s.io/v1beta1/nodes", selector.as_deref(), None);
+            let mut asked = ask(&command.plane, &client, &shape.clusters).await?;
+            let lists = lists(&mut asked, &path, clock, command.timeout).await;
+            let mut rows: Vec<Figure> = lists.iter().flat_map(|(cluster, list)| nodes(cluster, list)).collect();
+            rows.retain(|row| name.as_ref().is_none_or(|name| row.name == *name));
+            let whole = wholes(&asked, *show_capacity, clock, command.timeout).await;
+            tell(&asked.silent);
+            if let (Some(name), true) = (name, rows.is_empty()) {
+                bail!("no member reports a node {name}\n  try: ironclad get nodes -s members");
+            }
+            sort(&mut rows, shape.sort_by);
+            let rows: Vec<Vec<String>> = rows
+                .iter()
+                .map(|row| {
+                    let whole = whole.get(&(row.cluster.clone(), row.name.clone())).copied().unwrap_or_default();
+                    let [cpu, memory] = row.used.cells();
+                    let of_cpu = share(row.used.cpu_millis, whole.cpu_millis);
+                    let of_memory = share(row.used.memory_bytes, whole.memory_bytes);
+                    vec![row.name.clone(), row.cluster.clone(), cpu, of_cpu, memory, of_memory]
+                })
+                .collect();
+            shape.print(&["NAME", "CLUSTER", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"], &rows)
+        }
+        Verb::Cluster { shape } => clusters(command, &client, shape, clock).await,
+    }
+}
+
+fn print_pods(rows: &[Figure], namespaces: bool, containers: bool, sum: bool, shape: &Shape) -> anyhow::Result<()> {
+    let mut heading = vec!["NAME", "CLUSTER", "CPU(cores)", "MEMORY(bytes)"];
+    if containers {
+        heading.splice(0..1, ["POD", "NAME"]);
+    }
+    if namespaces {
+        heading.insert(0, "NAMESPACE");
+    }
+    let mut cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let [cpu, memory] = row.used.cells();
+            let mut cells = vec![row.name.clone()];
+            cells.extend(row.container.clone());
+            cells.extend([row.cluster.clone(), cpu, memory]);
+            if namespaces {
+                cells.insert(0, row.namespace.clone());
+            }
+            cells
+        })
+        .collect();
+    if sum && !rows.is_empty() {
+        let [cpu, memory] = rows.iter().map(|row| row.used).fold(Used::default(), Used::plus).cells();
+        let mut last = vec![String::new(); heading.len() - 2];
+        last.extend([cpu, memory]);
+        cells.push(last);
+    }
+    shape.print(&heading, &cells)
+}
+
+async fn clusters(command: &Command, client: &Client, shape: &Shape, clock: &Clock) -> anyhow::Result<()> {
+    let mut asked = ask(&command.plane, client, &shape.clusters).await?;
+    let lists = lists(&mut asked, "/apis/metrics.k8s.io/v1beta1/nodes", clock, command.timeout).await;
+    let used: BTreeMap<String, Used> = lists
+        .iter()
+        .map(|(name, list)| (name.clone(), nodes(name, list).iter().map(|n| n.used).fold(Used::default(), Used::plus)))
+        .collect();
+    tell(&asked.silent);
+    let mut rows: Vec<(Used, Vec<String>)> = Vec::new();
+    for cluster in &asked.clusters {
+        let name = cluster.name_any();
+        let summary = cluster.status.as_ref().and_then(|s| s.resource_summary.clone()).unwrap_or_default();
+        let (whole, asked) = (amounts(&summary.allocatable), amounts(&summary.allocated));
+        let waiting = amounts(&summary.allocating);
+        let used = used.get(&name).copied();
+        let pods = |list: &ironclad_api::ResourceList| list.get("pods").map_or_else(|| "-".to_owned(), |q| q.0.clone());
+        let [cpu, memory] = used.map_or_else(unknown, Used::cells);
+        // A cluster whose nodes were never listed has nothing, rather than nothing of it.
+        let known = |used: Used| if summary.allocatable.is_empty() { unknown() } else { used.cells() };
+        let ([whole_cpu, whole_memory], [asked_cpu, asked_memory]) = (known(whole), known(asked));
+        let [waiting_cpu, waiting_memory] = known(waiting);
+        rows.push((
+            used.unwrap_or_default(),
+            vec![
+                name,
+                cpu,
+                asked_cpu,
+                waiting_cpu,
+                whole_cpu,
+                memory,
+                asked_memory,
+                waiting_memory,
+                whole_memory,
+                pods(&summary.allocated),
+                pods(&summary.allocatable),
+            ],
+        ));
+    }
+    match shape.sort_by {
+        Some(SortBy::Cpu) => rows.sort_by_key(|(used, _)| std::cmp::Reverse(used.cpu_millis)),
+        Some(SortBy::Memory) => rows.sort_by_key(|(used, _)| std::cmp::Reverse(used.memory_bytes)),
+        None => {}
+    }
+    let heading = [
+        "NAME",
+        "CPU USED",
+        "REQUESTED",
+        "WAITING",
+        "ALLOCATABLE",
+        "MEMORY USED",
+        "REQUESTED",
+        "WAITING",
+        "ALLOCATABLE",
+        "PODS",
+        "OF",
+    ];
+    shape.print(&heading, &rows.into_iter().map(|(_, cells)| cells).collect::<Vec<_>>())
+}
+
+fn unknown() -> [String; 2] {
+    ["-".to_owned(), "-".to_owned()]
+}
+
+/// What each member answers; who does not joins the silent ones.
+async fn lists(asked: &mut Asked, path: &str, clock: &Clock, patience: Duration) -> Vec<(String, Value)> {
+    let answers = join_all(asked.members.iter().map(async |(name, client)| {
+        let question = async {
+            let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;
+            client.request::<Value>(request).await.map_err(|error| match &error {
+                kube::Error::Api(status) if status.code == 404 => "it serves no metrics.k8s.io".to_owned(),
+                error => answer(error),
+            })
+        };
+        (name.clone(), members::within(clock, patience, question).await.and_then(|answer| answer))
+    }))
+    .await;
+    let mut lists = Vec::new();
+    for (name, answer) in answers {
+        match answer {
+            Ok(list) => lists.push((name, list)),
+            Err(why) => asked.silent.push((name, why)),
+        }
+    }
+    lists
+}
+
+/// What each node has, by its member and its name.
+async fn wholes(asked: &Asked, capacity: bool, clock: &Clock, patience: Duration) -> BTreeMap<(String, String), Used> {
+    let answers = join_all(asked.members.iter().map(async |(name, client)| {
+        let api: Api<Node> = Api::all(client.clone());
+        let list = members::within(clock, patience, api.list(&ListParams::default())).await;
+        (name, list.ok().and_then(Result::ok))
+    }))
+    .await;
+    let mut all = BTreeMap::new();
+    for (cluster, list) in answers {
+        for node in list.into_iter().flat_map(|l| l.items) {
+            let status = node.status.as_ref();
+            let list = if capacity {
+                status.and_then(|s| s.capacity.as_ref())
+            } else {
+                status.and_then(|s| s.allocatable.as_ref())
+            };
+            if let Some(list) = list {
+                all.insert((cluster.clone(), node.name_any()), amounts(list));
+            }
+        }
+    }
+    all
+}
+
+fn narrowed(path: &str, labels: Option<&str>, fields: Option<&str>) -> String {
+    let mut query = Vec::new();
+    for (key, value) in [("labelSelector", labels), ("fieldSelector", fields)] {
+        query.extend(value.map(|value| format!("{key}={}", encoded(value))));
+    }
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
+}
+
+/// A value of a query.
+fn encoded(text: &str) -> String {
+    let keep = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
+    text.bytes().map(|b| if keep(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(narrowed("/p", None, None), "/p");
+        assert_eq!(narrowed("/p", Some("a=b,c in (d)"), None), "/p?labelSelector=a%3Db%2Cc%20in%20%28d%29");
+    }
+}

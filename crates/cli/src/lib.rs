@@ -10,6 +10,7 @@ pub mod cordon;
 pub mod crds;
 mod duration;
 pub mod get;
+pub mod interpret;
 pub mod join;
 pub mod logs;
 pub mod members;

@@ -162,3 +162,6 @@ fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
         ..ObjectReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

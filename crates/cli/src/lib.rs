@@ -9,6 +9,7 @@ pub mod connect;
 pub mod cordon;
 pub mod crds;
 mod duration;
+pub mod evictions;
 pub mod get;
 pub mod interpret;
 pub mod join;

@@ -9,4 +9,4 @@ mod observe;
 mod show;
 pub mod why;
 
-pub use list::run as get;
+pub use list::{Query, run as get};

@@ -122,9 +122,10 @@ impl Collector for Queue {
             queues.iter().map(|(name, q)| (vec![("name", name.upstream_name())], number(q.ready()))).collect(),
         )?;
         let kinds = by_cluster().flat_map(|(name, tally)| {
-            tally.kinds.iter().map(move |(kind, n)| {
-                (vec![("cluster_name", name), ("resource_kind", &**kind)], number(*n))
-            })
+            tally
+                .kinds
+                .iter()
+                .map(move |(kind, n)| (vec![("cluster_name", name), ("resource_kind", &**kind)], number(*n)))
         });
         gauge("evict_kind_total", "Elements in the eviction queue, by kind of the resource", kinds.collect())?;
         let binding_kinds = by_cluster().flat_map(|(name, tally)| {
@@ -132,7 +133,11 @@ impl Collector for Queue {
                 (vec![("member_cluster", name), ("resource_kind", queue.binding_kind())], number(*n))
             })
         });
-        gauge("eviction_kind_total", "Elements in the eviction queue, by kind of the binding", binding_kinds.collect())?;
+        gauge(
+            "eviction_kind_total",
+            "Elements in the eviction queue, by kind of the binding",
+            binding_kinds.collect(),
+        )?;
         gauge(
             "evict_rate",
             "Elements processed and removed per second, over a minute",

@@ -10,22 +10,51 @@ use ironclad_failover::{Flags, flags::EvictionFlags};
 #[command(next_help_heading = "Cluster failover")]
 pub(crate) struct EvictionArgs {
     /// Evictions per second while most clusters are well
-    #[arg(long, default_value_t = 0.5, value_name = "RATE", allow_negative_numbers = true, env = "IRONCLAD_RESOURCE_EVICTION_RATE")]
+    #[arg(
+        long,
+        default_value_t = 0.5,
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_RESOURCE_EVICTION_RATE"
+    )]
     resource_eviction_rate: f64,
     /// Evictions per second in a large fleet with too many unhealthy clusters; in a small one there are none then
-    #[arg(long, default_value_t = 0.1, value_name = "RATE", allow_negative_numbers = true, env = "IRONCLAD_SECONDARY_RESOURCE_EVICTION_RATE")]
+    #[arg(
+        long,
+        default_value_t = 0.1,
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_SECONDARY_RESOURCE_EVICTION_RATE"
+    )]
     secondary_resource_eviction_rate: f64,
     /// The share of unhealthy clusters that is too many when it is exceeded
-    #[arg(long, default_value_t = 0.55, value_name = "SHARE", allow_negative_numbers = true, env = "IRONCLAD_UNHEALTHY_CLUSTER_THRESHOLD")]
+    #[arg(
+        long,
+        default_value_t = 0.55,
+        value_name = "SHARE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_UNHEALTHY_CLUSTER_THRESHOLD"
+    )]
     unhealthy_cluster_threshold: f64,
     /// A fleet of more clusters than this is large
-    #[arg(long, default_value_t = 10, value_name = "NUMBER", allow_negative_numbers = true, env = "IRONCLAD_LARGE_CLUSTER_NUM_THRESHOLD")]
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_name = "NUMBER",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_LARGE_CLUSTER_NUM_THRESHOLD"
+    )]
     large_cluster_num_threshold: i32,
     /// Evict from clusters with NoExecute taints
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ENABLE_NO_EXECUTE_TAINT_EVICTION")]
     enable_no_execute_taint_eviction: bool,
     /// How copies go from clusters with NoExecute taints where the policy does not say: Gracefully or Directly
-    #[arg(long, default_value = "Gracefully", value_name = "MODE", env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE")]
+    #[arg(
+        long,
+        default_value = "Gracefully",
+        value_name = "MODE",
+        env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE"
+    )]
     no_execute_taint_eviction_purge_mode: String,
     /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
     #[arg(long, default_value = "strict", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]

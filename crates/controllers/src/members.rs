@@ -1,7 +1,10 @@
 //! The members that this process can reach: a client each, caches of what was applied there, and queues of their own, so
 //! that a slow or dead member never delays the others (propagation.md 31.3).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, ObjectKey};
@@ -44,6 +47,8 @@ pub struct Member {
     pub works: Queue<Arc<str>>,
     /// Objects in it whose status is to be reported.
     pub statuses: Queue<ObjectKey>,
+    /// Set when it serves other kinds than were read of it.
+    pub(crate) kinds_changed: Arc<AtomicBool>,
     /// Everything that runs over this connection.
     pub tasks: Tasks,
 }

@@ -17,22 +17,13 @@ const GARBAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A compiled script. It belongs to the [`Vm`] that compiled it.
 #[derive(Debug, Clone)]
-pub(crate) struct Script {
-    main: Function,
-    /// What runs before it in the same environment.
-    before: Vec<Function>,
-}
+pub(crate) struct Script(Function);
 
 impl Script {
-    /// The same, run after these.
-    pub(crate) fn after(self, before: Vec<Self>) -> Self {
-        Self { before: before.into_iter().map(|script| script.main).collect(), ..self }
-    }
-
     /// The bytes of the compiled form, without what is for people.
     #[cfg(test)]
     fn dump(&self) -> Vec<u8> {
-        self.main.dump(true)
+        self.0.dump(true)
     }
 }
 
@@ -78,10 +69,7 @@ impl Vm {
     /// Reads a script without running it.
     pub(crate) fn compile(&self, operation: Operation, text: &str) -> Result<Script, ScriptError> {
         let chunk = self.lua.load(text).set_name(format!("={CHUNK}")).set_mode(ChunkMode::Text);
-        chunk
-            .into_function()
-            .map(|main| Script { main, before: Vec::new() })
-            .map_err(|error| self.error(operation, &error))
+        chunk.into_function().map(Script).map_err(|error| self.error(operation, &error))
     }
 
     /// Runs a script and then its function with these arguments, within `steps`.
@@ -135,10 +123,8 @@ impl Vm {
             self.budget.begin(u64::MAX);
             let environment: Table = self.environment.call(())?;
             self.budget.begin(steps);
-            for part in script.before.iter().chain([&script.main]) {
-                part.set_environment(environment.clone())?;
-                part.call::<()>(())?;
-            }
+            script.0.set_environment(environment.clone())?;
+            script.0.call::<()>(())?;
             environment.raw_get::<mlua::Value>(name)
         })();
         match defined.map_err(|error| self.error(operation, &error))? {

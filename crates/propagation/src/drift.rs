@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::{ObjectMeta, annotations, labels};
+use ironclad_fleet::Gvk;
 use serde_json::Value;
 
 /// An object as caches hold it: metadata, and the rest (which may carry `apiVersion`, `kind` and `metadata`).
@@ -82,6 +83,17 @@ fn rest_differs(old: &Value, new: &Value, but: &[&str]) -> bool {
         || new.keys().filter(counts).any(|key| !old.contains_key(key))
 }
 
+/// Whether an event says that a member serves other kinds than before: a CustomResourceDefinition is established there, or gone.
+/// What it serves is then read again at once, instead of at the next round (failover.md 1.2): objects of the kind wait for it.
+#[must_use]
+pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
+    let established = |cached: Cached<'_>| {
+        let conditions = cached.1.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
+    };
+    *gvk.group == *"apiextensions.k8s.io" && old.is_some_and(established) != new.is_some_and(established)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -99,6 +111,26 @@ mod tests {
         let metadata = serde_json::from_value(whole["metadata"].take()).unwrap();
         whole.as_object_mut().unwrap().remove("metadata");
         (metadata, whole)
+    }
+
+    #[test]
+    fn what_changes_the_kinds_of_a_member() {
+        let crd = Gvk::from_manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let new = object(json!({}));
+        let ready = object(json!({"status": {"conditions": [{"type": "Established", "status": "True"}]}}));
+        let (new, ready) = (Some((&new.0, &new.1)), Some((&ready.0, &ready.1)));
+        let rows = [
+            (None, new, false),
+            (None, ready, true),
+            (new, ready, true),
+            (ready, ready, false),
+            (ready, None, true),
+            (new, None, false),
+        ];
+        for (i, (old, new, expected)) in rows.into_iter().enumerate() {
+            assert_eq!(changes_kinds(&crd, old, new), expected, "row {i}");
+            assert!(!changes_kinds(&Gvk::from_manifest("apps/v1", "Deployment"), old, new), "row {i}");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod crds;
-mod interpret;
 mod join;
 mod support;
 mod taint;

@@ -1,6 +1,9 @@
 //! Connects a member, once for each set of credentials, and starts what runs over the connection.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use ironclad_api::{
     cluster::{Cluster, SyncMode},
@@ -49,9 +52,17 @@ fn make(
     let works = Queue::new(seam.clock.clone(), seam.rng.stream("jitter/works")).measured("execution", &cx.metrics.work);
     let statuses =
         Queue::new(seam.clock.clone(), seam.rng.stream("jitter/statuses")).measured("workStatus", &cx.metrics.work);
-    let on_change = execution::on_member_object(works.clone(), statuses.clone());
+    let (kinds_changed, weak, cluster) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(cx), name.clone());
+    let changed = kinds_changed.clone();
+    let on_kinds = move || {
+        changed.store(true, Ordering::Relaxed);
+        if let Some(cx) = weak.upgrade() {
+            cx.members.look(&cluster);
+        }
+    };
+    let on_change = execution::on_member_object(works.clone(), statuses.clone(), on_kinds);
     // What is not ours is found by the answer of a create, at the price of one read.
     let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };
     let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, on_change);
-    Ok(Arc::new(Member { name: name.clone(), client, objects, works, statuses, tasks: seam.tasks }))
+    Ok(Arc::new(Member { name: name.clone(), client, objects, works, statuses, kinds_changed, tasks: seam.tasks }))
 }

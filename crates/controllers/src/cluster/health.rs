@@ -1,6 +1,9 @@
 //! Probes a member and reports its health (failover.md 1.2, 1.3). One task a cluster: a dead member delays nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use http::Request;
 use ironclad_api::cluster::{APIEnablement, APIResource};
@@ -51,15 +54,15 @@ struct State {
 }
 
 async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
-    let client = match cx.members.connection(name) {
-        None => return,
-        Some(Ok(member)) => Ok(member.client.clone()),
-        Some(Err(why)) => Err(why),
-    };
+    let Some(connected) = cx.members.connection(name) else { return };
+    let client = connected.as_ref().map(|member| member.client.clone()).map_err(Clone::clone);
     let probe = match &client {
         Ok(client) => probe(client).await,
         Err(why) => Probe::NoClient(why.clone()),
     };
+    if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
+        state.collected = None;
+    }
     let Some(cluster) = cx.clusters.get("", &name.0) else { return };
     let mono = cx.seam.clock.mono();
     let elapsed = mono - *state.began.get_or_insert(mono);

@@ -82,11 +82,18 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
 }
 
 /// Objects of a member changed: drift gives their Work a turn, and their status is reported.
-pub(crate) fn on_member_object(works: Queue<Arc<str>>, statuses: Queue<ObjectKey>) -> OnChange {
+pub(crate) fn on_member_object(
+    works: Queue<Arc<str>>,
+    statuses: Queue<ObjectKey>,
+    on_kinds: impl Fn() + Send + Sync + 'static,
+) -> OnChange {
     Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
         let (old, new) = (change.old.as_deref().map(cached), change.new.as_deref().map(cached));
         if let Some(object) = change.new.as_ref().filter(|_| drift::changes_status(old, new)) {
             statuses.add(object_key(gvk, object));
+        }
+        if drift::changes_kinds(gvk, old, new) {
+            on_kinds();
         }
         // What we wrote ourselves is no drift.
         if change.ours || !drift::requeues(old, new) {

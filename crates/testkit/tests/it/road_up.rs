@@ -12,7 +12,7 @@ use crate::road;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Path) -> anyhow::Result<Kubectl> {
+pub(crate) fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Path) -> anyhow::Result<Kubectl> {
     // One context a kubeconfig: what a test says with `kubectl` then can't go to the wrong cluster.
     let all = std::fs::read_to_string(data.join("kubeconfig"))?;
     let file = home.join(format!("{context}.kubeconfig"));

@@ -36,7 +36,7 @@ use crate::{
     metrics::Metrics,
     objects::Objects,
     settings::Settings,
-    taint_policy,
+    taint_manager, taint_policy,
     targets::{Templates, Typed},
 };
 
@@ -49,6 +49,8 @@ pub(crate) const BY_POLICY: &str = "policy";
 /// Bindings that are leaving clusters, by the clusters that they leave and those that they go to.
 pub(crate) const LEAVING: &str = "leaving";
 
+/// Bindings by the clusters of their result.
+pub(crate) const BY_TARGET: &str = "target";
 /// Bindings by what they recorded as dependencies ([`dependents::recorded`]).
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
 /// Attached bindings by the labels that name who needs them.
@@ -125,6 +127,8 @@ pub struct Context {
     /// What is remembered of taint policies.
     pub(crate) taint_policy: taint_policy::State,
     pub(crate) unhealthy: Memories,
+    /// What is remembered of evictions.
+    pub(crate) taint_manager: taint_manager::State,
     clusters_by_name: RwLock<Arc<Clusters>>,
     leaving: RwLock<BTreeSet<ClusterName>>,
 }
@@ -226,6 +230,7 @@ impl Context {
             (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
             (BY_DEPENDENT, |b| dependents::edges(&b.metadata)),
             (LEAVING, |b| leaving(&b.spec)),
+            (BY_TARGET, |b| target_names(&b.spec)),
         ]);
         let by_template: Indexer<ClusterResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
         let cluster_bindings: Informer<ClusterResourceBinding> = Informer::new(&[
@@ -233,6 +238,7 @@ impl Context {
             (BY_POLICY, |b| policy_ids(b)),
             (BY_DEPENDENCY, |b| dependents::recorded(&b.metadata)),
             (LEAVING, |b| leaving(&b.spec)),
+            (BY_TARGET, |b| target_names(&b.spec)),
         ]);
         let dependents = crate::dependencies::Wakes {
             queue: queues.dependencies.clone(),
@@ -333,6 +339,7 @@ impl Context {
             taint_policies: Informer::new(&[]),
             leases: Informer::new(&[]),
             taint_policy: taint_policy::State::default(),
+            taint_manager: taint_manager::State::new(metrics.eviction.source()),
             templates,
             waiting: WaitingTemplates::default(),
             members: Members::default(),
@@ -487,8 +494,14 @@ impl Context {
             && self.cluster_status.is_quiet()
             && self.rebalancer_status.is_quiet()
             && self.template_status.is_quiet()
+            && self.evictions_are_quiet()
             && self.members.list().iter().all(|m| m.works.is_empty() && m.statuses.is_empty())
     }
+}
+
+/// The clusters of a binding's result.
+fn target_names(spec: &ResourceBindingSpec) -> Vec<String> {
+    spec.clusters.iter().map(|target| target.name.clone()).collect()
 }
 
 /// How a binding's template is named in the index.

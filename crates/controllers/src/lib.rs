@@ -22,6 +22,7 @@ mod policy;
 mod rebalance;
 mod scheduler;
 mod settings;
+mod taint_manager;
 mod taint_policy;
 mod targets;
 mod work_status;
@@ -63,6 +64,7 @@ pub async fn start(cx: &Arc<Context>) {
     taint_policy::start(cx);
     graceful_eviction::start(cx);
     application_failover::start(cx);
+    taint_manager::start(cx).await;
 }
 
 fn runs(cx: &Context, controller: &str) -> bool {
@@ -101,6 +103,9 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.bindings, application_failover::on_binding);
     on!(cx.cluster_bindings, application_failover::on_cluster_binding);
     on!(cx.taint_policies, taint_policy::on_policy);
+    on!(cx.clusters, taint_manager::on_cluster);
+    on!(cx.bindings, taint_manager::on_binding);
+    on!(cx.cluster_bindings, taint_manager::on_cluster_binding);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);
     on!(cx.overrides, binding::on_override);

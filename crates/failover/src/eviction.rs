@@ -13,6 +13,7 @@ mod episode;
 mod history;
 mod notice;
 mod process;
+mod report;
 mod rows;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ pub use self::{
     history::{HISTORY_MAX, recorded},
     notice::Notice,
     process::{Eviction, Next, Outcome},
+    report::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report, Told},
     rows::{Row, Waiting},
 };
 use crate::{
@@ -285,6 +287,18 @@ impl Evictions {
     #[must_use]
     pub fn next_allowed(&self, now: Now) -> Option<Duration> {
         self.pacer.next_allowed(self.allowed(now).rate)
+    }
+
+    /// Whether an eviction that was handed out is still wanted: its cluster has not recovered since.
+    #[must_use]
+    pub fn is_under_way(&self, key: &Key) -> bool {
+        self.queue.get(key).is_some_and(|element| matches!(element.place, crate::queue::Place::Working { .. }))
+    }
+
+    /// True if nothing is being written.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.working == 0
     }
 
     /// The faulty clusters.

@@ -10,7 +10,8 @@ use crate::merge_patch_between;
 pub struct StatusPart {
     /// Top-level fields of `.status`, each whole; null removes one.
     pub fields: Map<String, Value>,
-    /// Conditions, put in by type. Their time counts only where the status of that type changes.
+    /// Conditions, put in by type. Their time counts only where the status of that type changes. One with an empty status
+    /// takes the condition of its type out.
     pub conditions: Vec<Condition>,
 }
 
@@ -95,6 +96,10 @@ impl StatusPart {
 }
 
 fn upsert(list: &mut Vec<Value>, condition: &Condition) {
+    if condition.status.is_empty() {
+        list.retain(|old| old.get("type").and_then(Value::as_str) != Some(&condition.type_));
+        return;
+    }
     let mut wanted = json!(condition);
     match list.iter_mut().find(|old| old.get("type") == wanted.get("type")) {
         Some(old) => {
@@ -172,6 +177,11 @@ mod tests {
                 Some(
                     json!({"x": 1, "conditions": [stored("True", "m", 1), condition("Z", "True", "", 2), condition("B", "True", "", 2)]}),
                 ),
+            ),
+            (
+                "a condition without a status takes out the one of its type",
+                vec![part(json!({}), &[condition("Applied", "", "", 9), condition("Never", "", "", 9)])],
+                Some(json!({"conditions": []})),
             ),
             (
                 "the later part wins",

@@ -50,6 +50,20 @@ impl Customization {
         Self::of(format!("ResourceInterpreterCustomization {name}"), target, scripts, host)
     }
 
+    /// Texts that answer several operations together; the last one defines the functions, the others what it needs.
+    pub(crate) fn shipped(target: (&str, &str), operations: &[Operation], texts: &[&str], host: &Host) -> Self {
+        let name = format!("the interpreter shipped for {} {}", target.0, target.1);
+        let Some((last, before)) = texts.split_last() else { return Self::of(name, target, std::iter::empty(), host) };
+        let mut this = Self::of(name, target, operations.iter().map(|operation| (*operation, *last)), host);
+        if let Ok(vm) = &this.vm {
+            for (operation, script) in &mut this.scripts {
+                let before: Result<Vec<Script>, _> = before.iter().map(|text| vm.compile(*operation, text)).collect();
+                *script = before.and_then(|before| Ok(script.clone()?.after(before)));
+            }
+        }
+        this
+    }
+
     fn of<'a>(
         interpreter: String,
         target: (&str, &str),

@@ -15,6 +15,7 @@ mod customization;
 mod declarative;
 mod library;
 mod pattern;
+mod shipped;
 mod vm;
 
 pub use budget::{Host, MEMORY_BYTES_MAX, PRINTED_LINES_MAX, STEPS_MAX, TIME_MAX};
@@ -23,6 +24,7 @@ pub use convert::{ANSWER_BYTES_MAX, DEPTH_MAX, VALUES_MAX};
 pub use customization::{Customization, SCRIPT_BYTES_MAX, Trace};
 pub use declarative::{Conflict, Declarative};
 pub use library::{PATTERN_BYTES_MAX, TEXT_BYTES_MAX};
+pub use shipped::Shipped;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{Conflict, Customization, Declarative, Host, SCRIPT_BYTES_MAX, STEPS_MAX, check_script};
 
 mod sandbox;
+mod shipped;
 
 fn script(text: &str) -> Option<LuaScript> {
     Some(LuaScript { lua_script: text.to_owned() })

@@ -17,13 +17,22 @@ const GARBAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A compiled script. It belongs to the [`Vm`] that compiled it.
 #[derive(Debug, Clone)]
-pub(crate) struct Script(Function);
+pub(crate) struct Script {
+    main: Function,
+    /// What runs before it in the same environment.
+    before: Vec<Function>,
+}
 
 impl Script {
+    /// The same, run after these.
+    pub(crate) fn after(self, before: Vec<Self>) -> Self {
+        Self { before: before.into_iter().map(|script| script.main).collect(), ..self }
+    }
+
     /// The bytes of the compiled form, without what is for people.
     #[cfg(test)]
     fn dump(&self) -> Vec<u8> {
-        self.0.dump(true)
+        self.main.dump(true)
     }
 }
 
@@ -69,7 +78,10 @@ impl Vm {
     /// Reads a script without running it.
     pub(crate) fn compile(&self, operation: Operation, text: &str) -> Result<Script, ScriptError> {
         let chunk = self.lua.load(text).set_name(format!("={CHUNK}")).set_mode(ChunkMode::Text);
-        chunk.into_function().map(Script).map_err(|error| self.error(operation, &error))
+        chunk
+            .into_function()
+            .map(|main| Script { main, before: Vec::new() })
+            .map_err(|error| self.error(operation, &error))
     }
 
     /// Runs a script and then its function with these arguments, within `steps`.
@@ -123,8 +135,10 @@ impl Vm {
             self.budget.begin(u64::MAX);
             let environment: Table = self.environment.call(())?;
             self.budget.begin(steps);
-            script.0.set_environment(environment.clone())?;
-            script.0.call::<()>(())?;
+            for part in script.before.iter().chain([&script.main]) {
+                part.set_environment(environment.clone())?;
+                part.call::<()>(())?;
+            }
             environment.raw_get::<mlua::Value>(name)
         })();
         match defined.map_err(|error| self.error(operation, &error))? {

@@ -14,7 +14,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, get, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
+    crds, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -57,6 +57,7 @@ enum Verb {
     Tree(Box<tree::Command>),
     Plan(Box<plan::command::Command>),
     Crds(Box<crds::Command>),
+    Interpret(Box<interpret::Command>),
     Sim(Box<sim::command::Command>),
     Top(Box<top::Command>),
     Logs(Box<logs::Command>),
@@ -173,6 +174,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Logs(command) => logs::run(&command, &clock).await,
             Verb::Sim(command) => sim::command::run(&command, &clock).await,
             Verb::Plan(command) => plan::command::run(&command, &clock).await,
+            Verb::Interpret(command) => interpret::run(&command, &clock),
             Verb::Crds(command) => crds::run(&command, &clock).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ironclad_api::crds;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::reference::{api_md, table_after};
+use crate::reference::table;
 
 fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
     let mut crds = crds::crds();
@@ -15,8 +15,7 @@ fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
 
 #[test]
 fn names_scopes_and_subresources_are_those_of_the_inventory() {
-    let Some(text) = api_md("names_scopes_and_subresources_are_those_of_the_inventory") else { return };
-    let table = table_after(&text, "### 0.1 Inventory");
+    let table = table("### 0.1 Inventory");
     let crds = by_kind();
     let mut seen = BTreeSet::new();
     for row in &table.rows {
@@ -51,8 +50,7 @@ fn names_scopes_and_subresources_are_those_of_the_inventory() {
 
 #[test]
 fn printer_columns_are_those_of_the_reference() {
-    let Some(text) = api_md("printer_columns_are_those_of_the_reference") else { return };
-    let table = table_after(&text, "### 0.2 Printer columns");
+    let table = table("### 0.2 Printer columns");
     let crds = by_kind();
     let mut with_columns = BTreeSet::from(["Cluster".to_owned()]);
     for row in &table.rows {

@@ -2,7 +2,7 @@
 
 use ironclad_api::gates::{Gate, Stage};
 
-use crate::reference::{api_md, table_after};
+use crate::reference::table;
 
 /// Looks for the words in a module's source, as string constants.
 fn missing<'a>(source: &str, words: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
@@ -12,13 +12,12 @@ fn missing<'a>(source: &str, words: impl IntoIterator<Item = &'a str>) -> Vec<&'
 
 #[test]
 fn keys_have_constants() {
-    let Some(text) = api_md("keys_have_constants") else { return };
     for (anchor, source, known) in [
         ("### 12.1", include_str!("../../src/labels.rs"), 26),
         ("### 12.2", include_str!("../../src/annotations.rs"), 32),
         ("### 12.3", include_str!("../../src/finalizers.rs"), 10),
     ] {
-        let table = table_after(&text, anchor);
+        let table = table(anchor);
         let cells: Vec<&str> = table.rows.iter().flat_map(|row| row[0].split(", ")).collect();
         assert!(cells.len() >= known, "{anchor}: only {} keys were read", cells.len());
         // A key that ends in a placeholder has a constant for its prefix.
@@ -29,13 +28,12 @@ fn keys_have_constants() {
 
 #[test]
 fn conditions_and_reasons_have_constants() {
-    let Some(text) = api_md("conditions_and_reasons_have_constants") else { return };
     let conditions = include_str!("../../src/conditions.rs");
     let reasons = include_str!("../../src/reasons.rs");
     for (anchor, of_reasons) in
         [("### 13.1", &[2][..]), ("### 13.2", &[2]), ("### 13.3", &[2]), ("### 13.4", &[2]), ("### 13.5", &[1, 2])]
     {
-        for row in &table_after(&text, anchor).rows {
+        for row in &table(anchor).rows {
             let type_ = row[0].split(" (").next();
             assert_eq!(missing(conditions, type_), Vec::<&str>::new(), "{anchor}");
             for column in of_reasons {
@@ -48,17 +46,15 @@ fn conditions_and_reasons_have_constants() {
 
 #[test]
 fn events_have_constants() {
-    let Some(text) = api_md("events_have_constants") else { return };
     let events = include_str!("../../src/events.rs");
-    for row in &table_after(&text, "## 18.").rows {
+    for row in &table("## 18.").rows {
         assert_eq!(missing(events, row[0].split([',', '/'])), Vec::<&str>::new(), "{row:?}");
     }
 }
 
 #[test]
 fn gates_are_those_of_the_reference() {
-    let Some(text) = api_md("gates_are_those_of_the_reference") else { return };
-    let table = table_after(&text, "## 14.");
+    let table = table("## 14.");
     let want: Vec<_> = table.rows.iter().map(|row| (row[0].clone(), row[1] == "true")).collect();
     let got: Vec<_> = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), gate.default_on())).collect();
     assert_eq!(got, want);

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::{
     connect::{self, Plane},
+    evictions,
     members::{self, Member},
     print::{self, Output},
     report::{Misused, answer},
@@ -46,7 +47,8 @@ pub enum Scope {
   ironclad get rb -n shop -o wide
   ironclad get deploy web -s all
   ironclad get pods -A -C member1,member2
-  ironclad get works -A -w")]
+  ironclad get works -A -w
+  ironclad get evictions -w")]
 pub struct Command {
     /// TYPE [NAME…], TYPE,TYPE or TYPE/NAME…
     #[arg(value_name = "TYPE", required = true)]
@@ -115,6 +117,15 @@ struct Query<'a> {
 /// If a type or a named object does not exist, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let client = command.plane.client().await?;
+    if command.resources == ["evictions"] {
+        let query = evictions::Query {
+            namespace: command.namespace.as_deref().filter(|_| !command.all_namespaces),
+            clusters: &command.clusters,
+            output: command.output,
+            watch: command.watch,
+        };
+        return evictions::get(&client, &query, clock).await;
+    }
     let wanted = arguments(&command.resources)?;
     let scope = command.operation_scope.unwrap_or(match command.clusters.is_empty() {
         true => Scope::Karmada,

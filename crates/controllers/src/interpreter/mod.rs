@@ -13,7 +13,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{Event, Gvk};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
-use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host};
+use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, Shipped};
 use ironclad_runtime::{Change, Informer, WatchScope};
 use ironclad_seam::Seam;
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -29,6 +29,7 @@ pub struct Interpreters {
     pub customizations: Informer<ResourceInterpreterCustomization>,
     /// All ResourceInterpreterWebhookConfigurations.
     pub webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
+    shipped: Arc<Shipped>,
     host: Host,
     sources: Mutex<Sources>,
     current: RwLock<Interpreter>,
@@ -53,6 +54,7 @@ impl Interpreters {
         let this = Self {
             customizations: Informer::new(&[]),
             webhooks: Informer::new(&[]),
+            shipped: Arc::new(Shipped::new(host.clone())),
             host,
             sources: Mutex::default(),
             current: RwLock::default(),
@@ -85,7 +87,8 @@ impl Interpreters {
     }
 
     fn publish(&self, sources: &Sources) {
-        *self.current.write() = Interpreter::new(vec![sources.declarative.clone(), sources.webhooks.clone()]);
+        *self.current.write() =
+            Interpreter::new(vec![sources.declarative.clone(), sources.webhooks.clone(), self.shipped.clone()]);
     }
 
     /// Takes a customization in, or out; what conflicts with another's scripts.
@@ -159,3 +162,6 @@ fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
         ..ObjectReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The metrics of the controllers, with the reference's names (operations.md 6); a file for each area.
 
 pub(crate) mod clusters;
+pub(crate) mod eviction;
 mod graceful;
 mod plain;
 mod road;
@@ -11,6 +12,7 @@ use ironclad_runtime::WorkMetrics;
 use prometheus_client::registry::Registry;
 
 pub use clusters::ClusterMetrics;
+pub use eviction::EvictionMetrics;
 pub use plain::PlainCounter;
 pub use road::RoadMetrics;
 pub(crate) use road::{About, MemberWrite};
@@ -26,6 +28,8 @@ pub struct Metrics {
     pub road: RoadMetrics,
     /// Of members.
     pub clusters: ClusterMetrics,
+    /// Of the eviction queue.
+    pub eviction: EvictionMetrics,
     registry: Arc<Registry>,
     pub(crate) graceful: GracefulMetrics,
 }
@@ -39,7 +43,8 @@ impl Metrics {
         let road = RoadMetrics::register(&mut registry);
         let clusters = ClusterMetrics::register(&mut registry);
         let graceful = GracefulMetrics::new(&mut registry);
-        Self { work, road, clusters, registry: Arc::new(registry), graceful }
+        let eviction = EvictionMetrics::register(&mut registry);
+        Self { work, road, clusters, eviction, registry: Arc::new(registry), graceful }
     }
 
     /// What `/metrics` shows.

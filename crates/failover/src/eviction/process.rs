@@ -75,6 +75,8 @@ pub enum Outcome {
     Written,
     /// The binding had changed.
     Conflict,
+    /// It was not written, since its cluster recovered meanwhile.
+    Withdrawn,
     /// It was not written, or nobody knows, for this reason.
     Failed(String),
 }
@@ -289,7 +291,7 @@ impl Evictions {
     pub fn done(&mut self, eviction: &Eviction, outcome: &Outcome, now: Now) -> bool {
         self.working = self.working.saturating_sub(1);
         let key = &eviction.key;
-        if *outcome == Outcome::Conflict {
+        if matches!(outcome, Outcome::Conflict | Outcome::Withdrawn) {
             self.pacer.give_back(eviction.token);
         }
         // Its cluster may have recovered meanwhile: then it is not in the queue any more, and nothing is left to do.
@@ -306,6 +308,7 @@ impl Evictions {
                 self.notices.changed(&key.binding, now.mono);
                 return again;
             }
+            Outcome::Withdrawn => self.queue.put_back(key),
             Outcome::Conflict if self.queue.conflicted(key) <= CONFLICTS_MAX => self.queue.put_back(key),
             Outcome::Conflict => {
                 self.queue.failed(key, self.flags.eviction.backoff(element.attempts), now.mono);

@@ -1,6 +1,7 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
 mod admission;
+mod eviction;
 mod graceful;
 mod health;
 mod propagation;
@@ -30,6 +31,8 @@ pub(crate) struct ControllerFlags {
     graceful: graceful::GracefulArgs,
     #[command(flatten)]
     scheduler: scheduler::SchedulerArgs,
+    #[command(flatten)]
+    eviction: eviction::EvictionArgs,
 }
 
 impl ControllerFlags {
@@ -49,6 +52,7 @@ impl ControllerFlags {
         let mut told = self.graceful.put_into(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
         told.extend(warnings);
+        self.eviction.put_into(&mut failover);
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());

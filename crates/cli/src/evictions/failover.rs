@@ -1,0 +1,225 @@
+//! `ironclad failover`: holds all evictions of the fleet, lets them go on, and shows how they stand.
+
+use ironclad_api::namespaces;
+use ironclad_failover::eviction::PAUSE_CONFIG_MAP;
+use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{
+    observe::{Told, told},
+    show,
+};
+use crate::{
+    connect::Plane,
+    print::{self, Output},
+};
+
+/// Hold all evictions of the fleet, let them go on, or show how they stand.
+///
+/// The pause is `paused: "true"` in ConfigMap karmada-system/ironclad-failover; the leader follows it within a second.
+/// What was evicted already goes on moving.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad failover pause
+  ironclad failover status
+  ironclad failover resume")]
+pub struct Command {
+    #[command(subcommand)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub verb: Verb,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What is done.
+#[derive(clap::Subcommand, Debug)]
+pub enum Verb {
+    /// Evict nothing until `resume`
+    #[command(after_help = "Examples:\n  ironclad failover pause\n  ironclad failover pause --dry-run")]
+    Pause {
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Evict again
+    #[command(after_help = "Examples:\n  ironclad failover resume")]
+    Resume {
+        /// Only say what would be done
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// The rate in force and why, the faulty clusters, and how much waits
+    #[command(after_help = "Examples:\n  ironclad failover status\n  ironclad failover status -o json")]
+    Status {
+        /// How it is printed
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the control plane does not answer or refuses.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let client = command.plane.client().await?;
+    match &command.verb {
+        Verb::Pause { dry_run } => change(&client, Wanted::Paused, *dry_run).await,
+        Verb::Resume { dry_run } => change(&client, Wanted::Running, *dry_run).await,
+        Verb::Status { output } => status(&client, *output, clock).await,
+    }
+}
+
+/// What people want of evictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// None.
+    Paused,
+    /// As the rate allows.
+    Running,
+}
+
+/// Writes the ConfigMap that says so. Returns whether it said otherwise before.
+///
+/// # Errors
+/// If the control plane does not answer or refuses.
+pub async fn set(client: &Client, wanted: Wanted) -> anyhow::Result<bool> {
+    let before = told(client).await?.paused;
+    let paused = wanted == Wanted::Paused;
+    if before == paused {
+        return Ok(false);
+    }
+    let metadata = ObjectMeta { name: Some(namespaces::SYSTEM.to_owned()), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    match Api::all(client.clone()).create(&PostParams::default(), &namespace).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(error.into()),
+    }
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": PAUSE_CONFIG_MAP, "namespace": namespaces::SYSTEM },
+        "data": { "paused": paused.to_string() },
+    });
+    api.patch(PAUSE_CONFIG_MAP, &PatchParams::apply("ironclad-cli").force(), &Patch::Apply(&map)).await?;
+    Ok(true)
+}
+
+async fn change(client: &Client, wanted: Wanted, dry_run: bool) -> anyhow::Result<()> {
+    let (done, would) = match wanted {
+        Wanted::Paused => ("evictions paused", "evictions would be paused"),
+        Wanted::Running => ("evictions resumed", "evictions would be resumed"),
+    };
+    let before = told(client).await?;
+    let same = before.paused == (wanted == Wanted::Paused);
+    let waits = before.report.as_ref().map_or(0, |report| report.ready + report.delayed);
+    if same {
+        println!("{}", if before.paused { "evictions already paused" } else { "evictions were not paused" });
+    } else if dry_run {
+        println!("{would} (dry run): {waits} wait");
+    } else {
+        set(client, wanted).await?;
+        println!("{done}: {waits} wait");
+        eprintln!("see: ironclad failover status");
+    }
+    Ok(())
+}
+
+async fn status(client: &Client, output: Output, clock: &Clock) -> anyhow::Result<()> {
+    let told = told(client).await?;
+    if output.is_objects() {
+        let whole = json!({ "paused": told.paused, "report": told.report });
+        return print::out(&print::objects(output, &[whole])?);
+    }
+    print::out(&page(&told, clock.wall_seconds()))
+}
+
+fn page(told: &Told, now: jiff::Timestamp) -> String {
+    let paused = if told.paused { "yes" } else { "no" };
+    let mut text = format!("paused     {paused}\n");
+    let Some(report) = &told.report else {
+        text.push_str("leader     has told nothing: it has had no faulty cluster, or gate Failover is off\n");
+        return text;
+    };
+    text.push_str(&format!("told       {} ago\n", show::span(report.at, now)));
+    text.push_str(&format!("evictions  {}\n", show::rate(report, told.paused)));
+    text.push_str(&format!("queue      {}\n", show::sums(report, now)));
+    if report.episodes.is_empty() {
+        text.push_str("faulty     no cluster\n");
+        return text;
+    }
+    let row = |told: &ironclad_failover::eviction::Told| {
+        let held = if told.recovering { "ready again" } else { "" };
+        vec![
+            told.cluster.clone(),
+            show::span(told.since, now),
+            told.evicted.to_string(),
+            told.pending.to_string(),
+            told.taints.clone(),
+            held.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = report.episodes.iter().map(row).collect();
+    text.push('\n');
+    text.push_str(&print::table(&["FAULTY", "SINCE", "EVICTED", "WAITING", "TAINTS", "HELD"], &rows));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::eviction::{Report, Told as Episode};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn how_evictions_stand() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let episode = Episode {
+            id: "member1-10".into(),
+            cluster: "member1".into(),
+            since: at(10),
+            taints: "k:NoExecute".into(),
+            evicted: 12,
+            pending: 28,
+            recovering: false,
+        };
+        let report = Report {
+            at: at(95),
+            rate: 0.5,
+            state: "normal".into(),
+            because: "the share of unhealthy clusters".into(),
+            clusters: 3,
+            unhealthy: 1,
+            check: "strict".into(),
+            mode: "enforce".into(),
+            ready: 26,
+            delayed: 1,
+            parked: 1,
+            drained_at: Some(at(152)),
+            episodes: vec![episode],
+            rows: vec![],
+        };
+        let want = "paused     no
+told       5s ago
+evictions  rate 0.5/s, normal (the share of unhealthy clusters; 1 of 3 clusters are unhealthy)
+queue      26 in line, the line is empty in 52s; 1 wait for their time; 1 have no target
+
+FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
+member1   1m30s   12        28        k:NoExecute
+";
+        assert_eq!(page(&Told { report: Some(report.clone()), paused: false }, at(100)), want);
+        let asked = page(&Told { report: Some(report), paused: true }, at(100));
+        assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
+        let silent = page(&Told { report: None, paused: true }, at(100));
+        assert!(silent.starts_with("paused     yes\nleader     has told nothing"), "{silent}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What leaves faulty clusters: `ironclad failover`, `ironclad get evictions`, `ironclad why evicted` (operations.md 2.20).
+//!
+//! The leader tells its queue in a ConfigMap; where it says nothing, the very decisions are re-run over the objects, and
+//! what only its memory knows is said to be unknown.
+
+pub mod failover;
+mod list;
+mod observe;
+mod show;
+pub mod why;
+
+pub use list::{Query, run as get};

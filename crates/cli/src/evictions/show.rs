@@ -1,0 +1,113 @@
+//! How rates, times and queues are printed.
+
+use ironclad_failover::eviction::{Report, Row};
+use jiff::Timestamp;
+
+use crate::print;
+
+/// One line on the rate in force and why.
+pub(super) fn rate(report: &Report, paused: bool) -> String {
+    let counts = format!("{} of {} clusters are unhealthy", report.unhealthy, report.clusters);
+    let mode = if report.mode == "observe" { "; mode observe: nothing is written" } else { "" };
+    let pause = if paused && report.state != "held" { "; a pause was asked for and is not in force yet" } else { "" };
+    format!("rate {}/s, {} ({}; {counts}){mode}{pause}", report.rate, report.state, report.because)
+}
+
+/// One line on how much waits.
+pub(super) fn sums(report: &Report, now: Timestamp) -> String {
+    let end = match report.drained_at {
+        _ if report.ready == 0 => String::new(),
+        Some(at) => format!(", the line is empty in {}", span(now, at)),
+        None => ", nothing leaves at this rate".to_owned(),
+    };
+    format!("{} in line{end}; {} wait for their time; {} have no target", report.ready, report.delayed, report.parked)
+}
+
+/// The time from one moment to a later one, in the largest two units.
+pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.duration_since(from).as_secs().max(0);
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, s) => format!("{s}s"),
+        (0, 0, m, s) => format!("{m}m{s}s"),
+        (0, h, m, _) => format!("{h}h{m}m"),
+        (d, h, _, _) => format!("{d}d{h}h"),
+    }
+}
+
+/// Elements of the queue in columns.
+pub(super) fn rows(rows: &[Row], now: Timestamp, wide: bool) -> String {
+    let mut heading = vec!["PLACE", "BINDING", "FROM", "STATE", "WAITS", "DUE", "EXPECTED", "CAUSE"];
+    if wide {
+        heading.extend(["PURGE", "ATTEMPTS", "RESOURCE"]);
+    }
+    let cell = |row: &Row| {
+        let due = if row.due <= now { "now".to_owned() } else { format!("in {}", span(now, row.due)) };
+        let expected = match row.expected {
+            Some(at) if at <= now => "now".to_owned(),
+            Some(at) => format!("in {}", span(now, at)),
+            None => "-".to_owned(),
+        };
+        let mut cells = vec![
+            row.position.map_or_else(|| "-".to_owned(), |place| place.to_string()),
+            row.binding.to_string(),
+            row.cluster.to_string(),
+            row.state.to_string(),
+            row.since.map_or_else(|| "-".to_owned(), |since| span(since, now)),
+            due,
+            expected,
+            row.causes.join(","),
+        ];
+        if wide {
+            cells.extend([row.purge_mode.clone(), row.attempts.to_string(), row.resource.clone()]);
+        }
+        cells
+    };
+    print::table(&heading, &rows.iter().map(cell).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::eviction::Waiting;
+    use ironclad_fleet::BindingKey;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn spans() {
+        for (seconds, want) in [(0, "0s"), (59, "59s"), (61, "1m1s"), (3_661, "1h1m"), (90_000, "1d1h"), (-5, "0s")] {
+            assert_eq!(span(at(0), at(seconds)), want);
+        }
+    }
+
+    #[test]
+    fn a_queue_in_columns() {
+        let row = |name: &str, state, position, expected| Row {
+            binding: BindingKey { namespace: "shop".into(), name: name.into() },
+            resource: "apps/v1/Deployment shop/web".into(),
+            cluster: "member1".into(),
+            state,
+            position,
+            since: Some(at(100)),
+            due: at(160),
+            causes: vec!["k:NoExecute".into()],
+            purge_mode: "Gracefully".into(),
+            expected,
+            attempts: 0,
+        };
+        let list = [row("web", Waiting::Queued, Some(1), Some(at(182))), row("db", Waiting::Parked, None, None)];
+        assert_eq!(
+            rows(&list, at(180), false),
+            "PLACE   BINDING    FROM      STATE    WAITS   DUE   EXPECTED   CAUSE\n\
+             1       shop/web   member1   Queued   1m20s   now   in 2s      k:NoExecute\n\
+             -       shop/db    member1   Parked   1m20s   now   -          k:NoExecute\n"
+        );
+        assert!(
+            rows(&list, at(150), true)
+                .contains("in 10s   in 32s     k:NoExecute   Gracefully   0          apps/v1/Deployment shop/web")
+        );
+    }
+}

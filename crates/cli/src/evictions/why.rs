@@ -1,0 +1,443 @@
+//! `ironclad why evicted`: what leaves which cluster, since when, for which cause, at which place in the queue, when it
+//! is expected to go, and what would cancel it.
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
+use ironclad_failover::{
+    Bound, Clusters, Evictions,
+    eviction::{Report, Row, Waiting},
+    precheck,
+    verdict::Verdict,
+};
+use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_seam::Clock;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    observe::{objects, told},
+    show,
+};
+use crate::{
+    connect::Plane,
+    print::{self, Output},
+};
+
+/// Say why something is as it is: the real decision, re-run over the objects.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad why evicted
+  ironclad why evicted -n shop web-deployment
+  ironclad why evicted -n shop deployment/web -o yaml")]
+pub struct Command {
+    #[command(subcommand)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub question: Question,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What is asked.
+#[derive(clap::Subcommand, Debug)]
+pub enum Question {
+    /// What leaves faulty clusters, why, when, and what would cancel it
+    #[command(after_help = "Examples:
+  ironclad why evicted
+  ironclad why evicted -n shop web-deployment
+  ironclad why evicted -n shop deployment/web")]
+    Evicted {
+        /// Bindings by name, or templates as KIND/NAME [default: all on faulty clusters]
+        #[arg(value_name = "BINDING")]
+        names: Vec<String>,
+        /// Only of this namespace [default: all]
+        #[arg(short, long, value_name = "NAME")]
+        namespace: Option<String>,
+        /// How it is printed
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If a named binding does not exist, or the control plane does not answer.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let Question::Evicted { names, namespace, output } = &command.question;
+    let client = command.plane.client().await?;
+    let told = told(&client).await?;
+    let seen = objects(&client, namespace.as_deref()).await?;
+    let now = clock.wall_seconds();
+    let evictions = seen.decisions(told.report.as_ref(), now);
+    for name in names {
+        if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
+            let place = namespace.as_deref().map_or(String::new(), |namespace| format!(" in namespace {namespace}"));
+            bail!("no binding {name}{place}\n  try: ironclad get rb -A");
+        }
+    }
+    let wanted = |binding: &&Bound| names.is_empty() || names.iter().any(|name| is_named(binding, name));
+    let mut answers = Vec::new();
+    for binding in seen.bindings.iter().filter(wanted) {
+        answers.extend(explain(binding, &seen.clusters, &evictions, told.report.as_ref(), !names.is_empty()));
+    }
+    answers
+        .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
+    if output.is_objects() {
+        let items = answers.iter().map(|answer| serde_json::json!(answer)).collect();
+        return print::out(&print::objects(*output, &[print::list(items)])?);
+    }
+    match &told.report {
+        Some(report) => eprintln!("{}", show::rate(report, told.paused)),
+        None => eprintln!(
+            "no leader told of its queue: it has had no faulty cluster, or gate Failover is off. What follows is what the \
+             decisions come to; places and times are unknown"
+        ),
+    }
+    if answers.is_empty() {
+        eprintln!("nothing leaves a cluster because of taints");
+    }
+    let blocks: Vec<String> = answers.iter().map(|answer| answer.text(now)).collect();
+    print::out(&blocks.join("\n"))
+}
+
+/// By the binding's own name, or by its template's as `kind/name`.
+fn is_named(binding: &Bound, name: &str) -> bool {
+    let resource = &binding.spec().resource;
+    let by_template = name.split_once('/').is_some_and(|(kind, name)| {
+        let plural = format!("{}s", resource.kind);
+        let short = match resource.kind.as_str() {
+            "Deployment" => "deploy",
+            "StatefulSet" => "sts",
+            "ConfigMap" => "cm",
+            "Service" => "svc",
+            _ => "",
+        };
+        let same =
+            [resource.kind.as_str(), plural.as_str(), short].iter().any(|known| known.eq_ignore_ascii_case(kind));
+        same && resource.name == name
+    });
+    by_template || binding.metadata().name.as_deref() == Some(name)
+}
+
+/// The answer for one binding on one cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    binding: BindingKey,
+    resource: String,
+    cluster: ClusterName,
+    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves where only the decisions say so; Left; Stays.
+    state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<usize>,
+    because: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purge_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cancels: Vec<String>,
+}
+
+/// What the decisions say of one binding: for each faulty cluster that it is on, and each that it has left. `all`: also
+/// where it stays.
+fn explain(
+    binding: &Bound,
+    clusters: &Clusters,
+    evictions: &Evictions,
+    report: Option<&Report>,
+    all: bool,
+) -> Vec<Answer> {
+    let spec = binding.spec();
+    let resource = &spec.resource;
+    let blank = |cluster: &str, state: &str, because: String| Answer {
+        binding: binding.key(),
+        resource: format!("{} {} {}", resource.api_version, resource.kind, resource.name),
+        cluster: cluster.into(),
+        state: state.to_owned(),
+        place: None,
+        because,
+        since: None,
+        due: None,
+        expected: None,
+        purge_mode: None,
+        target: None,
+        cancels: Vec::new(),
+    };
+    let mut answers = Vec::new();
+    for task in spec.graceful_eviction_tasks.iter().filter(|task| task.producer == PRODUCER_TAINT_MANAGER) {
+        let mut answer = blank(&task.from_cluster, "Left", format!("{}: {}", task.reason, task.message));
+        answer.since = task.creation_timestamp.as_ref().map(|time| time.0);
+        answer.purge_mode = task.purge_mode.map(|mode| format!("{mode:?}"));
+        answer.cancels = vec!["nothing: the migration goes on until the new copy is healthy".to_owned()];
+        answers.push(answer);
+    }
+    for target in &spec.clusters {
+        let name = ClusterName::from(target.name.as_str());
+        match evictions.verdict(&name, binding) {
+            None => {}
+            Some(Err(reason)) => answers.push(blank(&target.name, "Stays", reason.to_string())),
+            Some(Ok(Verdict::Stays(reason))) if all => answers.push(blank(&target.name, "Stays", reason.to_string())),
+            Some(Ok(Verdict::Stays(_))) => {}
+            Some(Ok(Verdict::Goes { causes, purge_mode })) => {
+                let row = report.and_then(|report| {
+                    report.rows.iter().find(|row| row.binding == binding.key() && row.cluster == name)
+                });
+                let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
+                answer.due = Some(causes.due());
+                answer.purge_mode = Some(format!("{purge_mode:?}"));
+                answer.target = Some(target_of(binding, &name, clusters, evictions));
+                answer.cancels = cancels(&name, row);
+                if let Some(row) = row {
+                    // What the leader froze when the fault began, not what the objects say since.
+                    answer.state = row.state.to_string();
+                    (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
+                    (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
+                    answer.purge_mode = Some(row.purge_mode.clone());
+                }
+                answers.push(answer);
+            }
+        }
+    }
+    answers
+}
+
+fn target_of(binding: &Bound, from: &ClusterName, clusters: &Clusters, evictions: &Evictions) -> String {
+    let left_out = BTreeSet::from([from.clone()]);
+    let check = evictions.flags().eviction.check();
+    match precheck::has_target(binding, &left_out, clusters, check) {
+        Err(why) => format!("none: {why}"),
+        Ok(()) => {
+            let everywhere = ironclad_api::policy::Placement::default();
+            let placement = binding.spec().placement.as_ref().unwrap_or(&everywhere);
+            let found = precheck::candidates(binding, placement, &left_out, clusters);
+            let names: Vec<_> = found.iter().filter_map(|cluster| cluster.metadata.name.clone()).take(5).collect();
+            let more = found.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", names.join(", "))
+        }
+    }
+}
+
+fn cancels(cluster: &ClusterName, row: Option<&Row>) -> Vec<String> {
+    let mut ways = vec![
+        format!("{cluster} recovers and its policies take the taints away, or a person does"),
+        "ironclad failover pause holds it".to_owned(),
+    ];
+    if row.is_some_and(|row| row.state == Waiting::Parked) {
+        ways.insert(0, "it goes only when a cluster can take it".to_owned());
+    }
+    ways
+}
+
+impl Answer {
+    fn rank(&self) -> u8 {
+        match self.state.as_str() {
+            "Evicting" => 0,
+            "Queued" => 1,
+            "Delayed" | "Retrying" | "Leaves" => 2,
+            "Held" => 3,
+            "Parked" => 4,
+            "Left" => 5,
+            _ => 6,
+        }
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        let verb = match self.state.as_str() {
+            "Left" => "has left",
+            "Stays" => "stays on",
+            _ => "leaves",
+        };
+        let mut text = format!("{} ({}) {verb} {}\n", self.binding, self.resource, self.cluster);
+        let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<9}{value}\n"));
+        line("because", self.because.clone());
+        if !["Left", "Stays"].contains(&self.state.as_str()) {
+            let place = self.place.map_or(String::new(), |place| format!(", place {place}"));
+            let since = self.since.map_or(String::new(), |since| format!(", for {}", show::span(since, now)));
+            line("state", format!("{}{place}{since}", self.state));
+        }
+        if let Some(due) = self.due {
+            let in_words = if due <= now { "now".to_owned() } else { format!("in {}", show::span(now, due)) };
+            line("due", format!("{due} ({in_words})"));
+        }
+        match self.expected {
+            Some(at) => line("expected", format!("{at} (in {})", show::span(now, at))),
+            None if self.due.is_some() => line("expected", "not before something changes, or unknown".to_owned()),
+            None => {}
+        }
+        if let Some(mode) = &self.purge_mode {
+            line("copy", mode.clone());
+        }
+        if let Some(target) = &self.target {
+            line("target", target.clone());
+        }
+        for way in &self.cancels {
+            line("cancel", way.clone());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ironclad_api::{
+        Taint, Time,
+        cluster::{APIEnablement, APIResource, Cluster, ClusterSpec},
+        conditions::{self, cluster::READY},
+        policy::{Placement, SpreadByField, SpreadConstraint},
+        taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+        work::{GracefulEvictionTask, ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
+    };
+
+    use super::{super::observe::Objects, *};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn cluster(name: &str, status: &str, taint: Option<&str>) -> (ClusterName, Arc<Cluster>) {
+        let mut cluster = Cluster::new(name, ClusterSpec::default());
+        let of = |effect: &str| Taint {
+            key: "k".into(),
+            effect: effect.to_owned(),
+            value: None,
+            time_added: Some(Time(at(1_000))),
+        };
+        cluster.spec.taints = taint.into_iter().map(of).collect();
+        let ready = conditions::condition(READY, status, "Because", "");
+        let resources = vec![APIResource { name: "deployments".into(), kind: "Deployment".into() }];
+        let apis = vec![APIEnablement { group_version: "apps/v1".into(), resources }];
+        let state = cluster.status.get_or_insert_default();
+        (state.conditions, state.api_enablements) = (vec![ready], apis);
+        (name.into(), Arc::new(cluster))
+    }
+
+    fn binding() -> ResourceBinding {
+        let spread = SpreadConstraint {
+            spread_by_field: Some(SpreadByField::Cluster),
+            min_groups: 1,
+            ..SpreadConstraint::default()
+        };
+        let target = TargetCluster { name: "member1".into(), replicas: 2, components: vec![] };
+        let resource = ObjectReference {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: "shop".into(),
+            name: "web".into(),
+            ..ObjectReference::default()
+        };
+        let mut binding = ResourceBinding::new(
+            "web-deployment",
+            ResourceBindingSpec {
+                resource,
+                replicas: 2,
+                clusters: vec![target],
+                placement: Some(Placement { spread_constraints: vec![spread], ..Placement::default() }),
+                ..ResourceBindingSpec::default()
+            },
+        );
+        binding.metadata.namespace = Some("shop".into());
+        binding
+    }
+
+    fn world(effect: &str, binding: ResourceBinding) -> Objects {
+        let clusters = [
+            cluster("member1", "False", Some(effect)),
+            cluster("member2", "True", None),
+            cluster("member3", "True", None),
+        ];
+        Objects {
+            clusters: clusters.into_iter().collect(),
+            policies: vec![],
+            bindings: vec![Bound::from(Arc::new(binding))],
+        }
+    }
+
+    fn answers(seen: &Objects, report: Option<&Report>) -> Vec<Answer> {
+        let evictions = seen.decisions(report, at(1_010));
+        explain(&seen.bindings[0], &seen.clusters, &evictions, report, true)
+    }
+
+    #[test]
+    fn what_leaves_and_why() {
+        let seen = world(NO_EXECUTE, binding());
+        let evictions = seen.decisions(None, at(1_010));
+        let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
+        let mut report = evictions.report(now);
+        report.rows[0].expected = Some(at(1_052));
+        let text = answers(&seen, Some(&report))[0].text(at(1_012));
+        assert_eq!(
+            text,
+            "shop/web-deployment (apps/v1 Deployment web) leaves member1
+  because  k:NoExecute
+  state    Queued, place 1, for 2s
+  due      1970-01-01T00:16:40Z (now)
+  expected 1970-01-01T00:17:32Z (in 40s)
+  copy     Gracefully
+  target   member2, member3
+  cancel   member1 recovers and its policies take the taints away, or a person does
+  cancel   ironclad failover pause holds it
+"
+        );
+        let alone = &answers(&seen, None)[0];
+        assert_eq!(
+            (alone.state.as_str(), alone.place, alone.expected),
+            ("Leaves", None, None),
+            "what only the leader knows"
+        );
+    }
+
+    #[test]
+    fn what_stays_and_why() {
+        let stays = answers(&world(PREFER_NO_EXECUTE, binding()), None);
+        assert_eq!(stays[0].state, "Stays");
+        assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
+        let mut nowhere = binding();
+        nowhere.spec.placement.as_mut().unwrap().spread_constraints.clear();
+        let answers = answers(&world(NO_EXECUTE, nowhere), None);
+        assert_eq!(answers[0].target.as_deref(), Some("none: it is duplicated and has no spread constraint"));
+    }
+
+    #[test]
+    fn what_has_left() {
+        let mut left = binding();
+        left.spec.clusters.clear();
+        left.spec.graceful_eviction_tasks = vec![GracefulEvictionTask {
+            from_cluster: "member1".into(),
+            reason: "TaintUntolerated".into(),
+            message: "taints k:NoExecute".into(),
+            producer: PRODUCER_TAINT_MANAGER.into(),
+            ..GracefulEvictionTask::default()
+        }];
+        let text = answers(&world(NO_EXECUTE, left), None)[0].text(at(0));
+        assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
+    }
+
+    #[test]
+    fn names() {
+        let bound = Bound::from(Arc::new(binding()));
+        for (name, want) in [
+            ("web-deployment", true),
+            ("deployment/web", true),
+            ("Deployments/web", true),
+            ("deploy/web", true),
+            ("sts/web", false),
+            ("deployment/db", false),
+            ("web", false),
+        ] {
+            assert_eq!(is_named(&bound, name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `ironclad interpret`: checks customizations, and runs the interpreter on manifests (operations.md 2.14). No server is asked.
+
+mod check;
+mod files;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use ironclad_api::{config::ResourceInterpreterCustomization, work::AggregatedStatusItem};
+use ironclad_interpreter::{Interpreter, Item, Operation, Question};
+use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped, Trace};
+use ironclad_seam::Clock;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::{
+    print::{self, Output},
+    report::Misused,
+};
+
+/// Check interpreter customizations, or run an interpreter on manifests.
+#[derive(clap::Args, Debug, Default)]
+#[command(after_help = "Examples:
+  ironclad interpret -f customization.yaml --check
+  ironclad interpret -f customization.yaml --operation InterpretReplica --desired-file template.yaml
+  ironclad interpret -f customization.yaml --operation Retain --desired-file template.yaml --observed-file member.yaml
+  ironclad interpret -f customization.yaml --operation AggregateStatus --desired-file template.yaml --status-file reports.yaml
+  ironclad interpret --operation InterpretHealth --observed-file deployment.yaml      (what is built in)")]
+pub struct Command {
+    /// Customizations: files, directories with -R, or - for stdin; none asks what is built in
+    #[arg(short = 'f', long = "filename", value_name = "FILE", value_delimiter = ',')]
+    pub files: Vec<String>,
+    /// Look into directories of directories
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Only check the scripts
+    #[arg(long, conflicts_with = "operation", requires = "files")]
+    pub check: bool,
+    /// What to ask: Retain, InterpretReplica, InterpretComponent, ReviseReplica, InterpretStatus, AggregateStatus,
+    /// InterpretHealth or InterpretDependency
+    #[arg(long, value_name = "OPERATION")]
+    pub operation: Option<String>,
+    /// The object as it is in a member
+    #[arg(long, value_name = "FILE")]
+    pub observed_file: Option<String>,
+    /// The object as it should be
+    #[arg(long, value_name = "FILE")]
+    pub desired_file: Option<String>,
+    /// The members' reports: items of aggregatedStatus, as a list or as documents
+    #[arg(long, value_name = "FILE")]
+    pub status_file: Option<String>,
+    /// The replicas to write into the object
+    #[arg(long, value_name = "N")]
+    pub desired_replica: Option<i32>,
+    /// Say on stderr what the scripts printed, and what the call took of its budget
+    #[arg(long)]
+    pub trace: bool,
+    /// How to print the results [default: a YAML document each]
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If a file can't be read, a script is wrong, or the question has no answer.
+pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    if command.check {
+        let customizations = files::customizations(&command.files, command.recursive)?;
+        return check::run(&customizations, command.output.unwrap_or_default());
+    }
+    print::out(&answer(command, clock)?)
+}
+
+/// What the verb prints of its question.
+///
+/// # Errors
+/// As [`run`].
+pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
+    let customizations = files::customizations(&command.files, command.recursive)?;
+    let Some(operation) = &command.operation else {
+        return Err(
+            Misused("nothing is asked\n  try: --check, or --operation with the files that it needs".into()).into()
+        );
+    };
+    let Some(operation) = Operation::parse(operation) else {
+        let all: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        let message = format!("--operation {operation} is not known\n  try: one of {}", all.join(", "));
+        return Err(Misused(message).into());
+    };
+    let (wall, mono, start) = (clock.clone(), clock.clone(), clock.mono());
+    let host = Host {
+        wall_seconds: Arc::new(move || wall.wall().as_second()),
+        elapsed: Arc::new(move || mono.mono() - start),
+    };
+    let now = clock.wall_seconds().to_string();
+    let (results, trace) = execute(command, operation, &customizations, &host, &now)?;
+    if let Some(trace) = trace.filter(|_| command.trace) {
+        for line in &trace.printed {
+            eprintln!("{line}");
+        }
+        let max = ironclad_interpreter_lua::STEPS_MAX;
+        eprintln!("{} of {max} steps, {} ms", trace.steps, (clock.mono() - start).as_millis());
+    }
+    rendered(command.output, &results)
+}
+
+/// Results by their names, in order.
+type Results = Vec<(&'static str, Value)>;
+
+/// Asks the question of the command.
+///
+/// # Errors
+/// If a file is missing, or the question has no answer.
+fn execute(
+    command: &Command,
+    operation: Operation,
+    customizations: &[ResourceInterpreterCustomization],
+    host: &Host,
+    now: &str,
+) -> anyhow::Result<(Results, Option<Trace>)> {
+    let compiled: Vec<(String, Arc<Customization>)> = customizations
+        .iter()
+        .map(|c| (c.name_any(), Arc::new(Customization::compile(&c.name_any(), &c.spec, host))))
+        .collect();
+    let declarative = Arc::new(Declarative::new(compiled.iter().cloned()));
+    let interpreter = Interpreter::new(vec![declarative, Arc::new(Shipped::new(host.clone()))]);
+    let object = |path: &Option<String>, flag: &str| match path {
+        Some(path) => files::object(path),
+        None => Err(Misused(format!("--operation {operation} needs --{flag}")).into()),
+    };
+    let desired = || object(&command.desired_file, "desired-file");
+    let observed = || object(&command.observed_file, "observed-file");
+    let mut trace = None;
+    let mut note = |question: Question<'_>| {
+        let (api_version, kind) = question.kind();
+        let asked = compiled.iter().find(|(_, c)| c.target() == (api_version, kind) && c.has(operation));
+        trace = command.trace.then(|| asked.map(|(_, customization)| customization.trace(&question).1)).flatten();
+    };
+    let results: Results = match operation {
+        Operation::InterpretReplica => {
+            let template = desired()?;
+            note(Question::Replicas { template: &template });
+            let found = interpreter.replicas(&template)?;
+            vec![("replica", json!(found.replicas)), ("requires", json!(found.requirements))]
+        }
+        Operation::InterpretComponent => {
+            let template = desired()?;
+            note(Question::Components { template: &template });
+            vec![("components", json!(interpreter.components(&template)?))]
+        }
+        Operation::ReviseReplica => {
+            let manifest = desired()?;
+            let Some(replicas) = command.desired_replica else {
+                bail!(Misused("--operation ReviseReplica needs --desired-replica".into()));
+            };
+            note(Question::Revise { manifest: &manifest, replicas });
+            vec![("revised", interpreter.revise_replica(&manifest, replicas)?)]
+        }
+        Operation::Retain => {
+            let (desired, observed) = (desired()?, observed()?);
+            note(Question::Retain { desired: &desired, observed: &observed });
+            vec![("retained", interpreter.retain(&desired, &observed, None)?)]
+        }
+        Operation::InterpretStatus => {
+            let object = observed()?;
+            note(Question::Status { object: &object });
+            vec![("status", json!(interpreter.reflect_status(&object)?))]
+        }
+        Operation::InterpretHealth => {
+            let object = observed()?;
+            note(Question::Health { object: &object });
+            let health = interpreter.health(&object)?;
+            vec![("healthy", json!(health.is_none_or(|health| health == ironclad_interpreter::Health::Healthy)))]
+        }
+        Operation::AggregateStatus => {
+            let mut template = desired()?;
+            let reports: Vec<AggregatedStatusItem> = match &command.status_file {
+                Some(path) => files::reports(path)?,
+                None => Vec::new(),
+            };
+            let items: Vec<Item<'_>> = reports.iter().map(Item::from).collect();
+            note(Question::Aggregate { template: &template, items: &items });
+            let expected = items.iter().map(|item| item.cluster.into()).collect::<BTreeSet<_>>();
+            let status = interpreter.aggregate_status(&template, &items, &expected, now)?;
+            template["status"] = status;
+            vec![("aggregatedStatus", template)]
+        }
+        Operation::InterpretDependency => {
+            let template = desired()?;
+            note(Question::Dependencies { template: &template });
+            vec![("dependencies", json!(interpreter.dependencies(&template)?))]
+        }
+    };
+    Ok((results, trace))
+}
+
+/// The results as documents of one YAML stream, each under its name; or as one object.
+fn rendered(output: Option<Output>, results: &Results) -> anyhow::Result<String> {
+    if let Some(output) = output.filter(|output| output.is_objects()) {
+        let object: serde_json::Map<String, Value> =
+            results.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        return print::objects(output, &[Value::Object(object)]);
+    }
+    let mut text = String::new();
+    for (i, (name, value)) in results.iter().enumerate() {
+        let document = print::documents(std::slice::from_ref(value)).context("printing a result")?;
+        text += &format!("---\n# [{}/{}] {name}:\n{document}", i + 1, results.len());
+    }
+    Ok(text)
+}

@@ -1,0 +1,196 @@
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
+use http::{Response, StatusCode};
+use http_body_util::BodyExt as _;
+use ironclad_api::cluster::Cluster;
+use ironclad_interpreter::{Health, webhook::Endpoint};
+use ironclad_runtime::{Next, Traffic, in_process_client};
+use ironclad_seam::{Clock, Rng, Tasks};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::{Connector, Settings};
+
+/// A webhook in this process, and how often it was asked.
+struct Hooks {
+    asked: Arc<AtomicUsize>,
+    answer: fn(Value) -> Reply,
+}
+
+/// What the webhook makes of a question.
+enum Reply {
+    Says(StatusCode, Vec<u8>),
+    Hangs,
+}
+
+impl Connector for Hooks {
+    fn connect(&self, _: &Cluster, _: Option<&Secret>) -> Result<Client, String> {
+        Err("no members here".into())
+    }
+
+    fn webhook(&self, endpoint: &Endpoint, _: Option<&[u8]>) -> Result<Client, String> {
+        assert_eq!((endpoint.base.as_str(), endpoint.path.as_str()), ("https://hooks.example.com", "/ask"));
+        let (asked, answer) = (self.asked.clone(), self.answer);
+        let service = service_fn(move |request: http::Request<Body>| {
+            asked.fetch_add(1, Relaxed);
+            async move {
+                let body = request.into_body().collect().await?.to_bytes();
+                let question: Value = serde_json::from_slice(&body).unwrap();
+                match answer(question["request"].clone()) {
+                    Reply::Says(status, body) => {
+                        Ok::<_, kube::Error>(Response::builder().status(status).body(Body::from(body)).unwrap())
+                    }
+                    Reply::Hangs => std::future::pending().await,
+                }
+            }
+        });
+        Ok(in_process_client(service, Arc::new(Traffic::default())))
+    }
+}
+
+fn says(question: &Value, mut response: Value) -> Reply {
+    response["uid"] = question["uid"].clone();
+    let context =
+        json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext", "response": response});
+    Reply::Says(StatusCode::OK, context.to_string().into_bytes())
+}
+
+fn configuration(timeout_seconds: Option<i32>) -> ResourceInterpreterWebhookConfiguration {
+    serde_json::from_value(json!({
+        "metadata": {"name": "farms"},
+        "webhooks": [{
+            "name": "farms.example.com",
+            "clientConfig": {"url": "https://hooks.example.com/ask"},
+            "rules": [{"operations": ["InterpretHealth"], "apiGroups": ["farm.io"], "apiVersions": ["v1"], "kinds": ["Farm"]}],
+            "timeoutSeconds": timeout_seconds,
+            "interpreterContextVersions": ["v1alpha1"],
+        }],
+    }))
+    .unwrap()
+}
+
+/// A context whose control plane nobody asks, with one webhook; and how often that was asked.
+fn context(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Context>, Arc<AtomicUsize>) {
+    let seam =
+        Seam { clock: Clock::simulated(Timestamp::UNIX_EPOCH), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
+    let nobody = service_fn(|_: http::Request<Body>| async {
+        Ok::<_, kube::Error>(Response::builder().status(404).body(Body::empty()).unwrap())
+    });
+    let plane = in_process_client(nobody, Arc::new(Traffic::default()));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let cx = Context::new(plane, seam, Arc::new(Hooks { asked: asked.clone(), answer }), Settings::default());
+    {
+        let mut sources = cx.interpreters.sources.lock();
+        sources.webhooks = Arc::new(Webhooks::new([&configuration(timeout_seconds)]));
+        cx.interpreters.publish(&sources);
+    }
+    (cx, asked)
+}
+
+fn farm() -> Value {
+    json!({"apiVersion": "farm.io/v1", "kind": "Farm", "metadata": {"name": "f"}})
+}
+
+/// The verdict of a decision that asks for one, and what comes after its pass.
+async fn verdict(cx: &Context, object: &Value) -> (Result<Option<Health>, String>, Next) {
+    let interpreter = cx.interpreter();
+    let settled = cx.settle(&interpreter, || interpreter.health(object).map_err(|error| error.to_string())).await;
+    (settled.plan, settled.retry.next(Next::Forget))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_answers_and_is_asked_once_in_a_decision() {
+    let (cx, asked) =
+        context(None, |question| says(&question, json!({"successful": true, "healthy": question["name"] == "f"})));
+    let (object, mut other) = (farm(), farm());
+    other["metadata"]["name"] = json!("g");
+    let interpreter = cx.interpreter();
+    let mut runs = 0;
+    let settled = cx
+        .settle(&interpreter, || {
+            runs += 1;
+            let ask = |object| interpreter.health(object).ok().flatten();
+            (ask(&object), ask(&other), ask(&object))
+        })
+        .await;
+    assert_eq!(settled.plan, (Some(Health::Healthy), Some(Health::Unhealthy), Some(Health::Healthy)));
+    assert_eq!((runs, asked.load(Relaxed)), (2, 2), "two questions, both open after the first run");
+    assert_eq!(verdict(&cx, &object).await, (Ok(Some(Health::Healthy)), Next::Forget));
+    assert_eq!(asked.load(Relaxed), 3, "another decision asks anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_hangs_is_given_up() {
+    for (timeout_seconds, want) in [(None, 10), (Some(2), 2)] {
+        let (cx, _) = context(timeout_seconds, |_| Reply::Hangs);
+        let before = cx.seam.clock.mono();
+        let message =
+            format!("interpreter webhook farms/farms.example.com: InterpretHealth: no answer within {want} s");
+        assert_eq!(verdict(&cx, &farm()).await, (Err(message), Next::Retry));
+        assert_eq!((cx.seam.clock.mono() - before).as_secs(), want);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_answer_is_an_error() {
+    let rows: [(fn(Value) -> Reply, &str); 5] = [
+        (
+            |_| Reply::Says(StatusCode::INTERNAL_SERVER_ERROR, b"out of rain\n".to_vec()),
+            "it answered 500 Internal Server Error: out of rain",
+        ),
+        (
+            |_| Reply::Says(StatusCode::OK, b"yes".to_vec()),
+            "its answer is no ResourceInterpreterContext: expected value at line 1 column 1",
+        ),
+        (
+            |question| {
+                says(
+                    &json!({"uid": format!("{}x", question["uid"].as_str().unwrap())}),
+                    json!({"successful": true, "healthy": true}),
+                )
+            },
+            "it answered question",
+        ),
+        (
+            |question| says(&question, json!({"successful": false, "status": {"code": 403, "message": "no"}})),
+            "it answered 403: no",
+        ),
+        (|_| Reply::Says(StatusCode::OK, vec![b' '; 5 * 1024 * 1024]), "its answer: length limit exceeded"),
+    ];
+    for (answer, want) in rows {
+        let (cx, _) = context(None, answer);
+        let (said, _) = verdict(&cx, &farm()).await;
+        let said = said.unwrap_err();
+        assert!(
+            said.starts_with(&format!("interpreter webhook farms/farms.example.com: InterpretHealth: {want}")),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_again_and_again_is_left_alone() {
+    let (cx, asked) = context(None, |_| Reply::Says(StatusCode::SERVICE_UNAVAILABLE, Vec::new()));
+    for _ in 0..3 {
+        assert!(verdict(&cx, &farm()).await.0.is_err());
+    }
+    let (said, next) = verdict(&cx, &farm()).await;
+    assert_eq!(
+        (said.unwrap_err().as_str(), next),
+        (
+            "interpreter webhook farms/farms.example.com: InterpretHealth: it failed too often and is left alone for 11 s more",
+            Next::Retry
+        )
+    );
+    assert_eq!(asked.load(Relaxed), 3);
+    cx.seam.clock.sleep(Duration::from_secs(11)).await;
+    assert!(verdict(&cx, &farm()).await.0.is_err());
+    assert_eq!(asked.load(Relaxed), 4, "then it is tried again");
+}

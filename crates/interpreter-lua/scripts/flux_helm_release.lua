@@ -1,0 +1,45 @@
+-- helm.toolkit.fluxcd.io HelmRelease
+
+local texts = { "lastAppliedRevision", "lastAttemptedRevision", "lastAttemptedValuesChecksum", "lastReleaseRevision", "helmChart" }
+local counters = { "failures", "installFailures", "upgradeFailures" }
+
+function InterpretHealth(observedObj)
+    local ready = condition_of(observedObj.status, "Ready")
+    return ready.status == "True" and ready.reason == "ReconciliationSucceeded"
+end
+
+function AggregateStatus(desiredObj, statusItems)
+    add_up(desiredObj, statusItems, counters)
+    take_last(desiredObj, statusItems, texts)
+    merge_conditions(desiredObj, statusItems)
+    observe_generation(desiredObj, statusItems)
+    return desiredObj
+end
+
+function ReflectStatus(observedObj)
+    local fields = { "conditions" }
+    copy_list(texts, fields)
+    copy_list(counters, fields)
+    return reflect(observedObj, fields)
+end
+
+function Retain(desiredObj, observedObj)
+    local suspend = at(observedObj, "spec", "suspend")
+    if suspend ~= nil and desiredObj.spec ~= nil then
+        desiredObj.spec.suspend = suspend
+    end
+    return desiredObj
+end
+
+function GetDependencies(desiredObj)
+    local spec, list = desiredObj.spec or {}, {}
+    for _, from in ipairs(spec.valuesFrom or {}) do
+        if from.kind == "ConfigMap" or from.kind == "Secret" then
+            refer(list, desiredObj, from.kind, from.name)
+        end
+    end
+    refer(list, desiredObj, "Secret", at(spec, "chart", "spec", "verify", "secretRef", "name"))
+    refer(list, desiredObj, "Secret", at(spec, "kubeConfig", "secretRef", "name"))
+    refer_account(list, desiredObj, spec.serviceAccountName)
+    return list
+end

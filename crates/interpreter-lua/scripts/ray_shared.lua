@@ -1,0 +1,32 @@
+-- What the kinds of ray.io have in common; runs after shared.lua.
+
+function worker_groups(cluster)
+    return at(cluster, "workerGroupSpecs") or {}
+end
+
+function worker_replicas(group)
+    return number(group.replicas or group.minReplicas or 0)
+end
+
+-- The head and each group of workers of a cluster's spec.
+function ray_components(cluster)
+    local components = {
+        { name = "ray-head", replicas = 1, replicaRequirements = needs(at(cluster, "headGroupSpec", "template")) },
+    }
+    for i, group in ipairs(worker_groups(cluster)) do
+        components[#components + 1] = {
+            name = filled(group.groupName) and group.groupName or "worker-" .. tostring(i - 1),
+            replicas = worker_replicas(group),
+            replicaRequirements = needs(group.template),
+        }
+    end
+    return components
+end
+
+function ray_dependencies(object, cluster, ...)
+    local list = pods_refer(object, at(cluster, "headGroupSpec", "template"), ...)
+    for _, group in ipairs(worker_groups(cluster)) do
+        copy_list(pods_refer(object, group.template), list)
+    end
+    return list
+end

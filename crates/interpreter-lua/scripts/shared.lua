@@ -1,0 +1,233 @@
+-- What several of the scripts beside this one have in common. It runs before each of them, in the same environment.
+kube = require("kube")
+
+-- What an absent counter counts.
+function number(value)
+    return tonumber(value) or 0
+end
+
+-- The value under these keys, nil as soon as one is missing.
+function at(value, ...)
+    for i = 1, select("#", ...) do
+        if type(value) ~= "table" then
+            return nil
+        end
+        value = value[select(i, ...)]
+    end
+    return value
+end
+
+-- The reports that there are.
+function reports(items)
+    local list = {}
+    for _, item in ipairs(items or {}) do
+        if item.status ~= nil then
+            list[#list + 1] = item
+        end
+    end
+    return list
+end
+
+-- The status of the template, made if there is none.
+function status_of(object)
+    if object.status == nil then
+        object.status = {}
+    end
+    return object.status
+end
+
+function filled(value)
+    return value ~= nil and value ~= "" and (type(value) ~= "table" or next(value) ~= nil)
+end
+
+-- Sums of counters over the reports.
+function add_up(object, items, fields)
+    local status = status_of(object)
+    for _, field in ipairs(fields) do
+        local sum = 0
+        for _, item in ipairs(reports(items)) do
+            sum = sum + number(item.status[field])
+        end
+        status[field] = sum
+    end
+end
+
+-- Of each field the last report that has it; what nobody reports is left as it is.
+function take_last(object, items, fields)
+    local status = status_of(object)
+    for _, field in ipairs(fields) do
+        for _, item in ipairs(reports(items)) do
+            if filled(item.status[field]) then
+                status[field] = item.status[field]
+            end
+        end
+    end
+end
+
+-- The latest, or with a sign the earliest, of times; they are texts that sort.
+function pick_time(items, field, earliest)
+    local found = nil
+    for _, item in ipairs(reports(items)) do
+        local time = item.status[field]
+        if filled(time) and (found == nil or (earliest and time < found) or (not earliest and time > found)) then
+            found = time
+        end
+    end
+    return found
+end
+
+-- Whether every report is of the template as it is now; then its generation is observed.
+function observe_generation(object, items)
+    local generation = number(at(object, "metadata", "generation"))
+    for _, item in ipairs(items or {}) do
+        local status = item.status
+        if
+            status == nil
+            or number(status.resourceTemplateGeneration) ~= generation
+            or number(status.generation) ~= number(status.observedGeneration)
+        then
+            return
+        end
+    end
+    status_of(object).observedGeneration = generation
+end
+
+-- Some fields of a status, and the two generations by which the template's is observed.
+function reflect(object, fields)
+    local status, from = {}, object.status
+    if from == nil then
+        return status
+    end
+    for _, field in ipairs(fields) do
+        status[field] = from[field]
+    end
+    status.observedGeneration = from.observedGeneration
+    status.generation = at(object, "metadata", "generation")
+    local of_template = at(object, "metadata", "annotations", "resourcetemplate.karmada.io/generation")
+    status.resourceTemplateGeneration = tonumber(of_template)
+    return status
+end
+
+-- The condition of a type, an empty one if there is none.
+function condition_of(status, kind)
+    for _, condition in ipairs(at(status, "conditions") or {}) do
+        if condition.type == kind then
+            return condition
+        end
+    end
+    return {}
+end
+
+function is_true(status, kind)
+    return condition_of(status, kind).status == "True"
+end
+
+-- The conditions of all clusters, those of one type and status as one: its message says which cluster says what.
+function merge_conditions(object, items)
+    local merged, by_name = {}, {}
+    for _, item in ipairs(reports(items)) do
+        for _, condition in ipairs(item.status.conditions or {}) do
+            local name = tostring(condition.type) .. "/" .. tostring(condition.status)
+            local message = item.clusterName .. "=" .. (condition.message or "")
+            local known = by_name[name]
+            if known ~= nil then
+                known.message = known.message .. ", " .. message
+            else
+                local copy = {}
+                for key, value in pairs(condition) do
+                    copy[key] = value
+                end
+                copy.message = message
+                by_name[name] = copy
+                merged[#merged + 1] = copy
+            end
+        end
+    end
+    if #merged > 0 then
+        status_of(object).conditions = merged
+    end
+end
+
+-- Sets a condition. One that says so already keeps its time, so that the same reports make the same status.
+function set_condition(object, wanted)
+    local status = status_of(object)
+    local conditions = status.conditions or {}
+    local now = os.date("!%Y-%m-%dT%H:%M:%SZ")
+    for i, condition in ipairs(conditions) do
+        if condition.type == wanted.type then
+            wanted.lastTransitionTime = condition.status == wanted.status and condition.lastTransitionTime or now
+            for key, value in pairs(condition) do
+                if wanted[key] == nil then
+                    wanted[key] = value
+                end
+            end
+            conditions[i] = wanted
+            status.conditions = conditions
+            return
+        end
+    end
+    wanted.lastTransitionTime = now
+    conditions[#conditions + 1] = wanted
+    status.conditions = conditions
+end
+
+-- The clusters whose report has a condition.
+function clusters_with(items, kind)
+    local clusters = {}
+    for _, item in ipairs(reports(items)) do
+        if is_true(item.status, kind) then
+            clusters[#clusters + 1] = item.clusterName
+        end
+    end
+    return clusters
+end
+
+-- A reference for GetDependencies; none without a name.
+function refer(list, object, kind, name)
+    if filled(name) then
+        list[#list + 1] = { apiVersion = "v1", kind = kind, namespace = at(object, "metadata", "namespace"), name = name }
+    end
+end
+
+function refer_account(list, object, name)
+    if name ~= "default" then
+        refer(list, object, "ServiceAccount", name)
+    end
+end
+
+-- What pod templates refer to, all in one list.
+function pods_refer(object, ...)
+    local list = {}
+    for i = 1, select("#", ...) do
+        local template = select(i, ...)
+        if template ~= nil then
+            for _, reference in ipairs(kube.getPodDependencies(template, at(object, "metadata", "namespace")) or {}) do
+                list[#list + 1] = reference
+            end
+        end
+    end
+    return list
+end
+
+function needs(template)
+    if template == nil then
+        return nil
+    end
+    return kube.accuratePodRequirements(template)
+end
+
+-- The larger of two amounts as they are written.
+function larger(a, b)
+    if a == nil then
+        return b
+    elseif b == nil then
+        return a
+    end
+    return kube.getResourceQuantity(a) >= kube.getResourceQuantity(b) and a or b
+end
+
+function copy_list(from, to)
+    for _, value in ipairs(from or {}) do
+        to[#to + 1] = value
+    end
+end

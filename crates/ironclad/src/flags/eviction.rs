@@ -1,0 +1,110 @@
+//! The flags of the eviction queue (failover.md 6.10, 14.2, 14.3).
+
+use std::time::Duration;
+
+use ironclad_cli::duration;
+use ironclad_failover::{Flags, flags::EvictionFlags};
+
+/// Who leaves a faulty cluster, and how fast.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Cluster failover")]
+pub(crate) struct EvictionArgs {
+    /// Evictions per second while most clusters are well
+    #[arg(
+        long,
+        default_value_t = 0.5,
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_RESOURCE_EVICTION_RATE"
+    )]
+    resource_eviction_rate: f64,
+    /// Evictions per second in a large fleet with too many unhealthy clusters; in a small one there are none then
+    #[arg(
+        long,
+        default_value_t = 0.1,
+        value_name = "RATE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_SECONDARY_RESOURCE_EVICTION_RATE"
+    )]
+    secondary_resource_eviction_rate: f64,
+    /// The share of unhealthy clusters that is too many when it is exceeded
+    #[arg(
+        long,
+        default_value_t = 0.55,
+        value_name = "SHARE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_UNHEALTHY_CLUSTER_THRESHOLD"
+    )]
+    unhealthy_cluster_threshold: f64,
+    /// A fleet of more clusters than this is large
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_name = "NUMBER",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_LARGE_CLUSTER_NUM_THRESHOLD"
+    )]
+    large_cluster_num_threshold: i32,
+    /// Evict from clusters with NoExecute taints
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ENABLE_NO_EXECUTE_TAINT_EVICTION")]
+    enable_no_execute_taint_eviction: bool,
+    /// How copies go from clusters with NoExecute taints where the policy does not say: Gracefully or Directly
+    #[arg(
+        long,
+        default_value = "Gracefully",
+        value_name = "MODE",
+        env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE"
+    )]
+    no_execute_taint_eviction_purge_mode: String,
+    /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
+    #[arg(long, default_value = "strict", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
+    pre_scheduling_check: String,
+    /// Evictions that are written at once; never raises the rate
+    #[arg(long, default_value_t = 5, value_name = "NUMBER", env = "IRONCLAD_CONCURRENT_BINDING_EVICTION_SYNCS")]
+    concurrent_binding_eviction_syncs: u32,
+    /// Evict nothing while no cluster is healthy
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_HALT_EVICTION_ON_TOTAL_OUTAGE")]
+    halt_eviction_on_total_outage: bool,
+    /// How long nothing is evicted after half of the clusters failed within a minute; 0 is off
+    #[arg(long, value_parser = duration, default_value = "60s", value_name = "DURATION", env = "IRONCLAD_MASS_FAILURE_HOLD")]
+    mass_failure_hold: Duration,
+    /// How long nothing is evicted after the start [default: --cluster-monitor-grace-period]
+    #[arg(long, value_parser = duration, value_name = "DURATION", env = "IRONCLAD_EVICTION_WARM_UP")]
+    eviction_warm_up: Option<Duration>,
+    /// Evictions from one cluster in one fault, after which a person is asked; 0 is no limit
+    #[arg(long, default_value_t = 0, value_name = "NUMBER", env = "IRONCLAD_MAX_EVICTIONS_PER_EPISODE")]
+    max_evictions_per_episode: u32,
+    /// Evict (enforce), or only tell what would be evicted (observe)
+    #[arg(long, default_value = "enforce", value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
+    failover_mode: String,
+    /// The first wait after a failed eviction
+    #[arg(long, value_parser = duration, default_value = "5ms", value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_BASE_DELAY")]
+    rate_limiter_base_delay: Duration,
+    /// The longest wait after failed evictions
+    #[arg(long, value_parser = duration, default_value = "1000s", value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_MAX_DELAY")]
+    rate_limiter_max_delay: Duration,
+}
+
+impl EvictionArgs {
+    /// Into the flags of failover.
+    pub(crate) fn put_into(&self, flags: &mut Flags) {
+        flags.eviction = EvictionFlags {
+            resource_eviction_rate: self.resource_eviction_rate,
+            secondary_resource_eviction_rate: self.secondary_resource_eviction_rate,
+            unhealthy_cluster_threshold: self.unhealthy_cluster_threshold,
+            large_cluster_num_threshold: self.large_cluster_num_threshold,
+            enable_no_execute_taint_eviction: self.enable_no_execute_taint_eviction,
+            no_execute_taint_eviction_purge_mode: self.no_execute_taint_eviction_purge_mode.clone(),
+            pre_scheduling_check: self.pre_scheduling_check.clone(),
+            concurrent_binding_eviction_syncs: self.concurrent_binding_eviction_syncs,
+            halt_eviction_on_total_outage: self.halt_eviction_on_total_outage,
+            mass_failure_hold: self.mass_failure_hold,
+            eviction_warm_up: self.eviction_warm_up,
+            max_evictions_per_episode: self.max_evictions_per_episode,
+            failover_mode: self.failover_mode.clone(),
+            rate_limiter_base_delay: self.rate_limiter_base_delay,
+            rate_limiter_max_delay: self.rate_limiter_max_delay,
+            ..EvictionFlags::default()
+        };
+    }
+}

@@ -8,6 +8,7 @@ pub mod completion;
 pub mod connect;
 pub mod cordon;
 pub mod crds;
+pub mod drain;
 mod duration;
 pub mod evictions;
 pub mod get;

@@ -14,7 +14,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
+    crds, drain, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -53,6 +53,7 @@ enum Verb {
     Taint(Box<taint::command::Command>),
     Cordon(Box<cordon::command::CordonCommand>),
     Uncordon(Box<cordon::command::UncordonCommand>),
+    Drain(Box<drain::command::Command>),
     Get(Box<get::Command>),
     Tree(Box<tree::Command>),
     Plan(Box<plan::command::Command>),
@@ -164,6 +165,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Up(args) => up::run(args).await,
             Verb::Run(args) => run::run(args).await,
             Verb::Join(command) => join::command::run(&command, &clock).await,
+            Verb::Drain(command) => drain::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
             Verb::Taint(command) => taint::command::run(&command).await,
             Verb::Cordon(command) => cordon::command::run(&command.which, Cordon::Close).await,

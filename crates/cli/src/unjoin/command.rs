@@ -9,9 +9,10 @@ use std::{
 use anyhow::Context as _;
 use ironclad_seam::Clock;
 
-use super::{Impact, Stuck, clean, find, impact, remove};
+use super::{Impact, Stuck, clean, find, remove};
 use crate::{
     connect::{self, Plane},
+    drain,
     join::command::DryRun,
     print,
     report::{Misused, answer},
@@ -19,12 +20,13 @@ use crate::{
 
 /// Take a push member out of the fleet.
 ///
-/// Its workloads are removed from it; those that may run elsewhere are scheduled anew. With --cluster-kubeconfig what the
-/// join put into the member is removed too.
+/// Its workloads are removed from it; with --drain they are moved away first. No taint is added, and nothing migrates
+/// because of this. With --cluster-kubeconfig what the join put into the member is removed too.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unjoin member1
   ironclad unjoin member1 --dry-run
+  ironclad unjoin member1 --drain
   ironclad unjoin member1 --no-drain --yes --cluster-kubeconfig member1.kubeconfig
   ironclad unjoin member1 --force --yes --wait 10s")]
 pub struct Command {
@@ -40,6 +42,9 @@ pub struct Command {
     /// Namespace of credentials in the member
     #[arg(long, value_name = "NAME", default_value = ironclad_api::namespaces::CLUSTER)]
     pub cluster_namespace: String,
+    /// Move workloads away first, as `ironclad drain` does
+    #[arg(long, conflicts_with = "no_drain")]
+    pub drain: bool,
     /// Go on although bindings target the cluster: their replicas there are lost at once
     #[arg(long)]
     pub no_drain: bool,
@@ -75,13 +80,20 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         None => None,
     };
     let cluster = find(&plane, name).await?;
-    let impact = impact(&plane, name).await?;
+    let impact = super::impact(&plane, name).await?;
     eprintln!("cluster {name}: {impact}");
     if command.dry_run != DryRun::None {
         return print::out(&format!("cluster({name}) would be unjoined (dry run)\n"));
     }
-    refuse(command, impact)?;
+    if !command.drain {
+        refuse(command, impact)?;
+    }
     confirm(command)?;
+    if command.drain {
+        let say = |text: &str| eprintln!("{text}");
+        drain::command::whole(&plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, say).await?;
+        refuse(command, super::impact(&plane, name).await?)?;
+    }
     let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
     remove(&plane, clock, &cluster, command.wait, stuck).await?;
     if let Some(member) = member {
@@ -108,7 +120,8 @@ fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
     }
     anyhow::bail!(
         "cluster {name} was not unjoined\n  because {} bindings still target it\n  \
-         try: ironclad unjoin {name} --no-drain, if their replicas there may be lost at once",
+         try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
+         try: --no-drain, if their replicas there may be lost at once",
         impact.losing + impact.left_empty,
         name = command.cluster
     )

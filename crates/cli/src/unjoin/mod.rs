@@ -61,7 +61,7 @@ impl std::fmt::Display for Impact {
 #[derive(Debug, thiserror::Error)]
 pub enum UnjoinError {
     /// There is no such cluster.
-    #[error("no cluster object {name} found in the control plane\n  try: kubectl get clusters")]
+    #[error("no cluster object {name} found in karmada control Plane\n  try: ironclad get clusters")]
     NotFound {
         /// Its name.
         name: String,
@@ -136,7 +136,7 @@ pub async fn impact(plane: &Client, cluster: &str) -> Result<Impact, UnjoinError
 }
 
 /// Visits every object, a page at a time.
-async fn each<K>(api: &Api<K>, mut visit: impl FnMut(&K)) -> Result<(), kube::Error>
+pub(crate) async fn each<K>(api: &Api<K>, mut visit: impl FnMut(&K)) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {

@@ -63,7 +63,7 @@ async fn a_cluster_that_nobody_holds_goes_at_once() {
     let cluster = find(&world.plane.client, "member1").await.unwrap();
     remove(&world.plane.client, &world.seam.clock, &cluster, MINUTE, Stuck::Tell).await.unwrap();
     let error = find(&world.plane.client, "member1").await.unwrap_err();
-    let want = "error: no cluster object member1 found in the control plane\n  try: kubectl get clusters";
+    let want = "error: no cluster object member1 found in karmada control Plane\n  try: ironclad get clusters";
     assert_eq!(render(&error.into()), want);
     remove(&world.plane.client, &world.seam.clock, &cluster, MINUTE, Stuck::Tell).await.unwrap();
 }

@@ -1,0 +1,279 @@
+//! `ironclad drain`.
+
+use std::time::Duration;
+
+use ironclad_api::policy::PurgeMode;
+use ironclad_failover::{drain::Health, flags::eviction::Check};
+use ironclad_fleet::ClusterName;
+use ironclad_patch::selector::LabelSelector;
+use ironclad_seam::Clock;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::{DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, wait};
+use crate::{
+    connect::Plane,
+    join::command::DryRun,
+    print::{self, Output},
+    report::Misused,
+};
+
+/// Move everything off a cluster, a workload at a time.
+///
+/// The cluster is cordoned and stays so. Each workload leaves once another cluster can take it; gracefully its old copy
+/// stays until the new ones are healthy. Nothing depends on the feature gate Failover, and no taint evicts anybody.
+/// Interrupting it stops further moves; running it again goes on.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad drain member1 --dry-run
+  ironclad drain member1
+  ironclad drain member1 --rate 5 --skip-unmovable --timeout 30m
+  ironclad drain member1 --namespace shop --kind Deployment --purge-mode Directly
+  ironclad drain member1 --status
+  ironclad drain member1 --abort
+
+Exit codes: 0 the cluster holds nothing that could be moved, 1 it does, 2 misused.")]
+pub struct Command {
+    /// The cluster
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
+    /// Only templates with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+    /// Only this namespace
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Only templates of these kinds
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kind: Vec<String>,
+    /// What becomes of the old copies
+    #[arg(long, value_enum, default_value_t = Purge::Gracefully, value_name = "MODE")]
+    pub purge_mode: Purge,
+    /// Moves per second
+    #[arg(long, default_value_t = 0.5, value_name = "RATE")]
+    pub rate: f64,
+    /// How strictly another place is demanded: strict, relaxed (survivors may take the replicas) or off
+    #[arg(long, value_enum, default_value_t = PreCheck::Strict, value_name = "HOW")]
+    pub pre_scheduling_check: PreCheck,
+    /// Leave what has nowhere to go or is pinned
+    #[arg(long, conflicts_with = "force")]
+    pub skip_unmovable: bool,
+    /// Evict also what has nowhere to go or is pinned
+    #[arg(long)]
+    pub force: bool,
+    /// Go on however many other clusters are unhealthy
+    #[arg(long)]
+    pub ignore_health: bool,
+    /// Wait until the old copies are gone
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub wait: bool,
+    /// Wait no longer than this; 0 is without end
+    #[arg(long, value_parser = crate::duration, default_value = "0s", value_name = "DURATION")]
+    pub timeout: Duration,
+    /// Only say what would move and where to
+    #[arg(long, value_enum, value_name = "WHO", num_args = 0..=1, default_value_t = DryRun::None, default_missing_value = "client", require_equals = true)]
+    pub dry_run: DryRun,
+    /// Say how far a drain is
+    #[arg(long, conflicts_with = "abort")]
+    pub status: bool,
+    /// End a drain: what moves stops moving, what moved stays
+    #[arg(long)]
+    pub abort: bool,
+    /// How to print what would move, or how far it is
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What becomes of old copies.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// They stay until the new ones are healthy.
+    #[value(name = "Gracefully", alias = "gracefully")]
+    Gracefully,
+    /// They go before the new ones come.
+    #[value(name = "Directly", alias = "directly")]
+    Directly,
+}
+
+/// How strictly another place is demanded.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreCheck {
+    /// As the eviction queue does by default.
+    Strict,
+    /// Clusters that run it already may take its replicas.
+    Relaxed,
+    /// Not at all.
+    Off,
+}
+
+impl Command {
+    fn wanted(&self) -> anyhow::Result<Wanted> {
+        if !self.rate.is_finite() || self.rate <= 0.0 {
+            return Err(Misused(format!("--rate is {}, and must be a number above 0", self.rate)).into());
+        }
+        let selector = self.selector.as_deref().map(LabelSelector::parse).transpose();
+        let selector = selector.map_err(|error| Misused(format!("--selector can't be read\n  because {error}")))?;
+        let stuck = match (self.skip_unmovable, self.force) {
+            (true, _) => Stuck::Skip,
+            (_, true) => Stuck::Force,
+            _ => Stuck::Refuse,
+        };
+        Ok(Wanted {
+            namespace: self.namespace.clone(),
+            kinds: self.kind.clone(),
+            selector,
+            check: match self.pre_scheduling_check {
+                PreCheck::Strict => Check::Strict,
+                PreCheck::Relaxed => Check::Relaxed,
+                PreCheck::Off => Check::Off,
+            },
+            purge_mode: match self.purge_mode {
+                Purge::Gracefully => PurgeMode::Gracefully,
+                Purge::Directly => PurgeMode::Directly,
+            },
+            rate: self.rate,
+            health: if self.ignore_health { Health::Ignored } else { Health::Heeded },
+            stuck,
+            ..Wanted::new(&self.cluster)
+        })
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the cluster can't be drained, or something is left on it.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let wanted = command.wanted()?;
+    let plane = command.plane.client().await?;
+    let name = wanted.cluster.clone();
+    if command.abort {
+        abort(&plane, &name).await?;
+        return print::out(&format!("the drain of cluster {name} is ended; it stays cordoned\n"));
+    }
+    if command.status || command.dry_run != DryRun::None {
+        find(&plane, &name).await?;
+        let survey = Survey::of(&plane, &wanted).await?;
+        print::out(&shown(command, &survey, &find(&plane, &name).await?)?)?;
+        return if command.status { Ok(()) } else { refuse(&wanted, &survey) };
+    }
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => anyhow::bail!(
+            "the drain of cluster {name} was interrupted\n  because you asked for it; what moved goes on\n  \
+             try: ironclad drain {name}, to go on; or --status"
+        ),
+        drained = drain(&plane, clock, &wanted, command) => drained,
+    }
+}
+
+async fn drain(plane: &Client, clock: &Clock, wanted: &Wanted, command: &Command) -> anyhow::Result<()> {
+    let progress = whole(plane, clock, wanted, command.wait, command.timeout, |text| eprintln!("{text}")).await?;
+    let name = &wanted.cluster;
+    print::out(&format!("cluster {name} drained: {} bindings moved\n", progress.evicted))
+}
+
+/// The whole of a drain: cordons, looks, moves, waits, and looks again.
+///
+/// # Errors
+/// If something can't be moved, or is left.
+pub async fn whole(
+    plane: &Client,
+    clock: &Clock,
+    wanted: &Wanted,
+    waits: bool,
+    timeout: Duration,
+    mut say: impl FnMut(&str),
+) -> Result<Progress, DrainError> {
+    let name = &wanted.cluster;
+    cordon(plane, name).await?;
+    let survey = Survey::of(plane, wanted).await?;
+    say(&summary(name, &survey));
+    for item in survey.stuck() {
+        say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
+    }
+    refuse(wanted, &survey)?;
+    begin(plane, name, clock.wall_seconds()).await?;
+    let mut progress = Progress { waiting: survey.under_way.len(), ..Progress::default() };
+    let mut said = String::new();
+    let mut report = |progress: &Progress| {
+        let text = progress.to_string();
+        if text != said {
+            say(&text);
+            said = text;
+        }
+    };
+    let moving = survey.moving(wanted.stuck);
+    let mut left = evict(plane, clock, wanted, moving, &mut progress, &mut report).await?;
+    left.extend(survey.under_way);
+    if waits {
+        wait(plane, clock, wanted, left, timeout, &mut progress, &mut report).await?;
+    }
+    let after = Survey::of(plane, wanted).await?;
+    let remaining = after.remaining(wanted.stuck);
+    if remaining.is_empty() {
+        return Ok(progress);
+    }
+    let because: Vec<String> =
+        remaining.iter().map(|item| format!("{}: {}", item.binding.key(), item.detail())).collect();
+    let because = match because.len() {
+        0..=5 => because.join("; "),
+        more => format!("{}; and {} more", because[..5].join("; "), more - 5),
+    };
+    Err(DrainError::Left { name: name.to_string(), left: remaining.len(), because })
+}
+
+fn refuse<E: From<DrainError>>(wanted: &Wanted, survey: &Survey) -> Result<(), E> {
+    let stuck = survey.stuck().len();
+    if stuck == 0 || wanted.stuck != Stuck::Refuse {
+        return Ok(());
+    }
+    Err(DrainError::Refused { name: wanted.cluster.to_string(), stuck, total: survey.evictable() }.into())
+}
+
+fn summary(name: &ClusterName, survey: &Survey) -> String {
+    let follows = survey.items.len() - survey.evictable();
+    format!(
+        "cluster {name}: {} bindings, {} can be moved, {} can't, {follows} follow others, {} under way",
+        survey.evictable(),
+        survey.evictable() - survey.stuck().len(),
+        survey.stuck().len(),
+        survey.under_way.len()
+    )
+}
+
+fn shown(command: &Command, survey: &Survey, cluster: &ironclad_api::cluster::Cluster) -> anyhow::Result<String> {
+    let name = ClusterName::from(command.cluster.as_str());
+    let since = draining_since(cluster);
+    if let Some(output) = command.output.filter(|output| output.is_objects()) {
+        let items: Vec<Value> = survey.items.iter().map(super::Item::to_json).collect();
+        let under_way: Vec<String> = survey.under_way.iter().map(|binding| binding.key().to_string()).collect();
+        let object =
+            json!({ "cluster": command.cluster, "drainingSince": since, "bindings": items, "underWay": under_way });
+        return print::objects(output, &[object]);
+    }
+    let row = |item: &super::Item| {
+        let (key, resource) = (item.binding.key(), &item.binding.spec().resource);
+        let template = format!("{}/{}", resource.kind, resource.name);
+        vec![key.namespace.to_string(), template, item.word().to_owned(), item.detail()]
+    };
+    let mut rows: Vec<Vec<String>> = survey.items.iter().map(row).collect();
+    for binding in &survey.under_way {
+        let resource = &binding.spec().resource;
+        let healthy = "waits for its replacement to be healthy".to_owned();
+        let template = format!("{}/{}", resource.kind, resource.name);
+        rows.push(vec![binding.key().namespace.to_string(), template, "moved".to_owned(), healthy]);
+    }
+    let mut text = match since {
+        Some(since) => format!("cluster {name} is drained since {since}\n"),
+        None => String::new(),
+    };
+    text += &(summary(&name, survey) + "\n");
+    if !rows.is_empty() {
+        text += &print::table(&["NAMESPACE", "TEMPLATE", "VERDICT", "TO / WHY"], &rows);
+    }
+    Ok(text)
+}

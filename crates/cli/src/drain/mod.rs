@@ -1,0 +1,279 @@
+//! Moving everything off a cluster (failover.md 9.4, operations.md 2.12).
+//!
+//! The verb itself does the moving: it writes one binding after the other, so that it works on any control plane, and ends
+//! with whoever asked for it. What it did is in the bindings, what it is about in an annotation of the Cluster: so it can be
+//! stopped at any moment, looked at from elsewhere, and run again.
+
+pub mod command;
+mod plan;
+mod steps;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ironclad_api::{
+    annotations::DRAINING,
+    cluster::Cluster,
+    policy::PurgeMode,
+    taints::{NO_SCHEDULE, UNSCHEDULABLE},
+    work::{ClusterResourceBinding, ResourceBinding},
+};
+use ironclad_failover::{Bound, Clusters, drain::Health, flags::eviction::Check};
+use ironclad_fleet::ClusterName;
+use ironclad_patch::selector::LabelSelector;
+use jiff::Timestamp;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+pub use plan::{Item, Survey};
+pub use steps::{Progress, evict, wait};
+
+use crate::{unjoin::each, write::FIELD_MANAGER};
+
+/// Tries of a write that others get in the way of.
+const TRIES: usize = 5;
+
+/// What is to be drained, and how.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Only bindings of this namespace.
+    pub namespace: Option<String>,
+    /// Only templates of these kinds.
+    pub kinds: Vec<String>,
+    /// Only templates with these labels.
+    pub selector: Option<LabelSelector>,
+    /// How strict the check before each move is.
+    pub check: Check,
+    /// How the old copies are treated.
+    pub purge_mode: PurgeMode,
+    /// Moves per second.
+    pub rate: f64,
+    /// Whether the health of the fleet slows and halts it.
+    pub health: Health,
+    /// What becomes of those that can't be moved.
+    pub stuck: Stuck,
+}
+
+impl Wanted {
+    /// All of a cluster, gracefully, as the reference has it.
+    #[must_use]
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            cluster: cluster.into(),
+            namespace: None,
+            kinds: Vec::new(),
+            selector: None,
+            check: Check::Strict,
+            purge_mode: PurgeMode::Gracefully,
+            rate: 0.5,
+            health: Health::Heeded,
+            stuck: Stuck::Refuse,
+        }
+    }
+}
+
+/// What becomes of bindings that have nowhere to go or are pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nothing is moved as long as there are such.
+    Refuse,
+    /// They stay.
+    Skip,
+    /// They are moved all the same.
+    Force,
+}
+
+/// Why a drain did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DrainError {
+    /// There is no such cluster.
+    #[error("no cluster object {name} found in the control plane\n  try: ironclad get clusters")]
+    NotFound {
+        /// Its name.
+        name: String,
+    },
+    /// Bindings can't be moved.
+    #[error(
+        "cluster {name} was not drained, only cordoned\n  because {stuck} of {total} bindings can't be moved\n  \
+         try: --skip-unmovable to leave them there, or --force to evict them anyway"
+    )]
+    Refused {
+        /// The cluster.
+        name: String,
+        /// How many can't.
+        stuck: usize,
+        /// Of how many.
+        total: usize,
+    },
+    /// Somebody ended it.
+    #[error("the drain of cluster {name} was ended from elsewhere\n  try: ironclad drain {name}, to go on")]
+    Aborted {
+        /// The cluster.
+        name: String,
+    },
+    /// It took too long.
+    #[error(
+        "the drain of cluster {name} is not done after {seconds} s\n  because {waiting} old copies wait for their \
+         replacements to be healthy\n  try: ironclad drain {name} --status"
+    )]
+    TimedOut {
+        /// The cluster.
+        name: String,
+        /// How long.
+        seconds: u64,
+        /// How many copies are left.
+        waiting: usize,
+    },
+    /// Something is left.
+    #[error(
+        "cluster {name} still holds {left} bindings\n  because {because}\n  try: ironclad drain {name}, once that is changed"
+    )]
+    Left {
+        /// The cluster.
+        name: String,
+        /// How many.
+        left: usize,
+        /// Why.
+        because: String,
+    },
+    /// A server refused or did not answer.
+    #[error("cluster {name} was not drained: {doing}")]
+    Server {
+        /// The cluster.
+        name: String,
+        /// What was attempted.
+        doing: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+}
+
+fn failed(name: &ClusterName, doing: impl Into<String>) -> impl FnOnce(kube::Error) -> DrainError {
+    let (name, doing) = (name.to_string(), doing.into());
+    move |source| DrainError::Server { name, doing, source: Box::new(source) }
+}
+
+/// All clusters of the fleet.
+async fn clusters(plane: &Client, about: &ClusterName) -> Result<Clusters, DrainError> {
+    let mut all: Clusters = BTreeMap::new();
+    let api = Api::<Cluster>::all(plane.clone());
+    let put = |cluster: &Cluster| {
+        all.insert(cluster.name_any().as_str().into(), Arc::new(cluster.clone()));
+    };
+    each(&api, put).await.map_err(failed(about, "listing clusters"))?;
+    Ok(all)
+}
+
+/// The bindings that concern the cluster, of both kinds.
+async fn bindings(
+    plane: &Client,
+    wanted: &Wanted,
+    mut keep: impl FnMut(&Bound) -> bool,
+) -> Result<Vec<Bound>, DrainError> {
+    let mut all = Vec::new();
+    let mut put = |bound: Bound| {
+        let kind = &bound.spec().resource.kind;
+        let named = wanted.kinds.is_empty() || wanted.kinds.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind));
+        if named && keep(&bound) {
+            all.push(bound);
+        }
+    };
+    let namespaced = match &wanted.namespace {
+        Some(namespace) => Api::<ResourceBinding>::namespaced(plane.clone(), namespace),
+        None => Api::all(plane.clone()),
+    };
+    each(&namespaced, |binding| put(Bound::from(Arc::new(binding.clone()))))
+        .await
+        .map_err(failed(&wanted.cluster, "listing ResourceBindings"))?;
+    if wanted.namespace.is_none() {
+        let api = Api::<ClusterResourceBinding>::all(plane.clone());
+        each(&api, |binding| put(Bound::from(Arc::new(binding.clone()))))
+            .await
+            .map_err(failed(&wanted.cluster, "listing ClusterResourceBindings"))?;
+    }
+    Ok(all)
+}
+
+/// The cluster.
+///
+/// # Errors
+/// If there is none.
+pub async fn find(plane: &Client, name: &ClusterName) -> Result<Cluster, DrainError> {
+    let found = Api::<Cluster>::all(plane.clone()).get_opt(&name.0).await.map_err(failed(name, "reading it"))?;
+    found.ok_or_else(|| DrainError::NotFound { name: name.to_string() })
+}
+
+/// Since when the cluster is being drained, if it is.
+#[must_use]
+pub fn draining_since(cluster: &Cluster) -> Option<&str> {
+    cluster.metadata.annotations.as_ref()?.get(DRAINING).map(String::as_str)
+}
+
+/// Cordons the cluster: nothing new goes there.
+///
+/// # Errors
+/// If there is no such cluster, or the control plane refuses.
+pub async fn cordon(plane: &Client, name: &ClusterName) -> Result<(), DrainError> {
+    change(plane, name, "cordoning it", |cluster| {
+        let ours = |key: &str, effect: &str| key == UNSCHEDULABLE && effect == NO_SCHEDULE;
+        if cluster.spec.taints.iter().any(|taint| ours(&taint.key, &taint.effect)) {
+            return None;
+        }
+        let mut taints = json!(cluster.spec.taints);
+        taints.as_array_mut()?.push(json!({ "key": UNSCHEDULABLE, "effect": NO_SCHEDULE }));
+        Some(json!({ "spec": { "taints": taints } }))
+    })
+    .await
+}
+
+/// Notes on the cluster that it is drained from now on, unless it says so already.
+///
+/// # Errors
+/// If there is no such cluster, or the control plane refuses.
+pub async fn begin(plane: &Client, name: &ClusterName, now: Timestamp) -> Result<(), DrainError> {
+    change(plane, name, "annotating it", |cluster| {
+        let begun = draining_since(cluster).is_some();
+        (!begun).then(|| json!({ "metadata": { "annotations": { DRAINING: now.to_string() } } }))
+    })
+    .await
+}
+
+/// Ends a drain: whoever moves bindings stops. The cluster stays cordoned, and what was moved stays moved.
+///
+/// # Errors
+/// If there is no such cluster, or the control plane refuses.
+pub async fn abort(plane: &Client, name: &ClusterName) -> Result<(), DrainError> {
+    change(plane, name, "annotating it", |cluster| {
+        draining_since(cluster).map(|_| json!({ "metadata": { "annotations": { DRAINING: null } } }))
+    })
+    .await
+}
+
+/// A conditional write of the cluster, tried again when somebody else was quicker.
+async fn change(
+    plane: &Client,
+    name: &ClusterName,
+    doing: &str,
+    patch: impl Fn(&Cluster) -> Option<Value>,
+) -> Result<(), DrainError> {
+    let api = Api::<Cluster>::all(plane.clone());
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    for tried in 1.. {
+        let cluster = find(plane, name).await?;
+        let Some(mut patch) = patch(&cluster) else { return Ok(()) };
+        patch["metadata"]["resourceVersion"] = json!(cluster.metadata.resource_version);
+        match api.patch(&name.0, &params, &Patch::Merge(patch)).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 && tried < TRIES => {}
+            Err(error) => return Err(failed(name, doing)(error)),
+        }
+    }
+    Ok(())
+}
+
+/// How often what others do is looked at.
+const LOOK: Duration = Duration::from_secs(2);

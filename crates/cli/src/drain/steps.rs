@@ -1,0 +1,255 @@
+//! The moves of a drain, one after the other, and the wait for what they leave.
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
+use ironclad_failover::{
+    Bound, Clusters,
+    drain::{self, Verdict},
+    guards,
+    rate::State,
+};
+use ironclad_seam::Clock;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{DrainError, LOOK, Stuck, TRIES, Wanted, clusters, draining_since, failed};
+use crate::write::FIELD_MANAGER;
+
+/// A cluster without a Ready condition counts only after this time (`--cluster-startup-grace-period`).
+const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// Where `failover pause` is written.
+const PAUSE: (&str, &str) = ("karmada-system", "ironclad-failover");
+
+/// How far a drain is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Progress {
+    /// Bindings that are to be moved.
+    pub total: usize,
+    /// Of these are moved.
+    pub evicted: usize,
+    /// Old copies that wait for their replacements to be healthy.
+    pub waiting: usize,
+    /// Could not be moved after all.
+    pub failed: usize,
+    /// Moves per second that are allowed now.
+    pub rate: f64,
+    /// Why none is, if none is.
+    pub held: Option<Held>,
+}
+
+/// Why nothing is moved for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Too many clusters are unhealthy.
+    Unhealthy {
+        /// How many.
+        unhealthy: usize,
+        /// Of how many.
+        total: usize,
+    },
+    /// Somebody paused all evictions.
+    Paused,
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { total, evicted, waiting, failed, rate, held } = self;
+        write!(f, "evicted {evicted}/{total}, waiting for health {waiting}, failed {failed}, ")?;
+        match held {
+            None => write!(f, "rate {rate}/s"),
+            Some(Held::Paused) => f.write_str("held: evictions are paused (ironclad failover resume)"),
+            Some(Held::Unhealthy { unhealthy, total }) => {
+                write!(f, "held: {unhealthy} of {total} other clusters are unhealthy (--ignore-health)")
+            }
+        }
+    }
+}
+
+/// Moves these bindings at the wanted rate. Those that meanwhile went by themselves are skipped; those that have nowhere
+/// to go any more, or that the server does not let go, count as failed. Returns what is moved and still there.
+///
+/// # Errors
+/// If somebody ended the drain, or the control plane can't be asked.
+pub async fn evict(
+    plane: &Client,
+    clock: &Clock,
+    wanted: &Wanted,
+    bindings: Vec<Bound>,
+    progress: &mut Progress,
+    mut report: impl FnMut(&Progress),
+) -> Result<Vec<Bound>, DrainError> {
+    progress.total += bindings.len();
+    let mut left = Vec::new();
+    let mut next = clock.mono();
+    for binding in bindings {
+        let clusters = loop {
+            let clusters = clusters(plane, &wanted.cluster).await?;
+            let Some(cluster) = clusters.get(&wanted.cluster) else {
+                return Err(DrainError::NotFound { name: wanted.cluster.to_string() });
+            };
+            if draining_since(cluster).is_none() {
+                return Err(DrainError::Aborted { name: wanted.cluster.to_string() });
+            }
+            let interval = pace(plane, clock, wanted, &clusters, progress).await?;
+            match interval {
+                Some(_) if clock.mono() >= next => {
+                    next = clock.mono() + interval.unwrap_or_default();
+                    break clusters;
+                }
+                Some(_) => clock.sleep_until(next).await,
+                None => {
+                    report(progress);
+                    clock.sleep(LOOK).await;
+                }
+            }
+        };
+        match one(plane, wanted, &binding, &clusters).await? {
+            Some(moved) => {
+                progress.evicted += 1;
+                progress.waiting += usize::from(drain::is_under_way(moved.spec(), &wanted.cluster));
+                left.push(moved);
+            }
+            None => progress.failed += 1,
+        }
+        report(progress);
+    }
+    Ok(left)
+}
+
+/// How fast it may go now.
+async fn pace(
+    plane: &Client,
+    clock: &Clock,
+    wanted: &Wanted,
+    clusters: &Clusters,
+    progress: &mut Progress,
+) -> Result<Option<Duration>, DrainError> {
+    let maps = Api::<ConfigMap>::namespaced(plane.clone(), PAUSE.0);
+    let pause = maps.get_opt(PAUSE.1).await.map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
+    if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
+        (progress.rate, progress.held) = (0.0, Some(Held::Paused));
+        return Ok(None);
+    }
+    let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
+    let pace = drain::pace(wanted.rate, all, &wanted.cluster, wanted.health, STARTUP_GRACE, clock.wall_seconds());
+    progress.rate = pace.interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64());
+    let halted = pace.interval.is_none() && pace.state != State::Normal;
+    progress.held = halted.then_some(Held::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
+    Ok(pace.interval)
+}
+
+/// Moves one binding as it is now; `None` if it can't be moved.
+async fn one(
+    plane: &Client,
+    wanted: &Wanted,
+    binding: &Bound,
+    clusters: &Clusters,
+) -> Result<Option<Bound>, DrainError> {
+    for _ in 0..TRIES {
+        let Some(present) = get(plane, wanted, binding).await? else { return Ok(Some(gone(binding))) };
+        match drain::judge(&present, &wanted.cluster, clusters, wanted.check) {
+            Some(Verdict::Moves) => {}
+            Some(Verdict::Stuck(_)) if wanted.stuck == Stuck::Force => {}
+            Some(_) => return Ok(None),
+            None => return Ok(Some(present)),
+        }
+        let Some(patch) = drain::patch(present.spec(), &wanted.cluster, wanted.purge_mode) else {
+            return Ok(Some(present));
+        };
+        match write(plane, &present, patch).await {
+            Ok(moved) => return Ok(Some(moved)),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Some(gone(binding))),
+            // What a server refuses is this binding's trouble, not that of the others.
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                eprintln!("{} was not moved: {}", binding.key(), status.message);
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(&wanted.cluster, format!("moving {}", binding.key()))(error)),
+        }
+    }
+    Ok(None)
+}
+
+/// A binding that was deleted leaves nothing behind.
+fn gone(binding: &Bound) -> Bound {
+    let mut gone = ResourceBinding::new(&binding.key().name, ironclad_api::work::ResourceBindingSpec::default());
+    gone.metadata.namespace = Some(binding.key().namespace.to_string());
+    Bound::from(Arc::new(gone))
+}
+
+async fn get(plane: &Client, wanted: &Wanted, binding: &Bound) -> Result<Option<Bound>, DrainError> {
+    let key = binding.key();
+    let doing = format!("reading {key}");
+    let found = match binding {
+        Bound::Namespaced(_) => {
+            let api = Api::<ResourceBinding>::namespaced(plane.clone(), &key.namespace);
+            api.get_opt(&key.name).await.map(|found| found.map(|b| Bound::from(Arc::new(b))))
+        }
+        Bound::Cluster(_) => {
+            let api = Api::<ClusterResourceBinding>::all(plane.clone());
+            api.get_opt(&key.name).await.map(|found| found.map(|b| Bound::from(Arc::new(b))))
+        }
+    };
+    let found = found.map_err(failed(&wanted.cluster, doing))?;
+    Ok(found.filter(|found| found.uid() == binding.uid()))
+}
+
+async fn write(plane: &Client, seen: &Bound, mut patch: Value) -> Result<Bound, kube::Error> {
+    let key = seen.key();
+    patch["metadata"]["resourceVersion"] = json!(seen.metadata().resource_version);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match seen {
+        Bound::Namespaced(_) => {
+            let api = Api::<ResourceBinding>::namespaced(plane.clone(), &key.namespace);
+            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Bound::from(Arc::new(b)))
+        }
+        Bound::Cluster(_) => {
+            let api = Api::<ClusterResourceBinding>::all(plane.clone());
+            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Bound::from(Arc::new(b)))
+        }
+    }
+}
+
+/// Waits until no old copy of these bindings is left. Zero is no limit of time.
+///
+/// # Errors
+/// If it takes longer than that, somebody ended the drain, or the control plane can't be asked.
+pub async fn wait(
+    plane: &Client,
+    clock: &Clock,
+    wanted: &Wanted,
+    mut left: Vec<Bound>,
+    timeout: Duration,
+    progress: &mut Progress,
+    mut report: impl FnMut(&Progress),
+) -> Result<(), DrainError> {
+    let began = clock.mono();
+    loop {
+        let mut still = Vec::new();
+        for binding in left {
+            let present = get(plane, wanted, &binding).await?;
+            still.extend(present.filter(|present| drain::is_under_way(present.spec(), &wanted.cluster)));
+        }
+        left = still;
+        progress.waiting = left.len();
+        report(progress);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let cluster = super::find(plane, &wanted.cluster).await?;
+        if draining_since(&cluster).is_none() {
+            return Err(DrainError::Aborted { name: wanted.cluster.to_string() });
+        }
+        if !timeout.is_zero() && clock.mono() - began >= timeout {
+            let (name, seconds, waiting) = (wanted.cluster.to_string(), timeout.as_secs(), left.len());
+            return Err(DrainError::TimedOut { name, seconds, waiting });
+        }
+        clock.sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,242 @@
+//! Draining a cluster, against a control plane in memory; what the scheduler and the controllers do is done by the test.
+
+use std::{cell::RefCell, time::Duration};
+
+use ironclad_api::{
+    annotations::DRAINING,
+    cluster::Cluster,
+    work::{ResourceBinding, ResourceBindingSpec},
+};
+use ironclad_cli::{
+    drain::{Stuck, Survey, Wanted, abort, command::whole, draining_since, find},
+    report::render,
+};
+use ironclad_failover::drain::Health;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::support::World;
+
+const FOREVER: Duration = Duration::ZERO;
+
+/// Three clusters that are ready and serve Deployments.
+async fn world() -> World {
+    let world = World::new().await;
+    for name in ["m1", "m2", "m3"] {
+        let api = Api::<Cluster>::all(world.plane.client.clone());
+        let cluster = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name}, "spec": {"syncMode": "Push"}});
+        api.create(&PostParams::default(), &serde_json::from_value(cluster).unwrap()).await.unwrap();
+        health(&world, name, "True").await;
+    }
+    world
+}
+
+async fn health(world: &World, name: &str, ready: &str) {
+    let api = Api::<Cluster>::all(world.plane.client.clone());
+    let status = json!({"status": {
+        "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+        "conditions": [{"type": "Ready", "status": ready, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    }});
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+/// A Deployment on `m1` that may also go to these.
+async fn bind(world: &World, name: &str, others: &[&str]) {
+    let mut names = vec!["m1"];
+    names.extend(others);
+    let binding = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {"name": name, "labels": {"propagationpolicy.karmada.io/permanent-id": "id"}},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+            "replicas": 2, "clusters": [{"name": "m1", "replicas": 2}],
+            "placement": {"clusterAffinity": {"clusterNames": names},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]},
+        },
+    });
+    let api = bindings(world);
+    api.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+}
+
+fn bindings(world: &World) -> Api<ResourceBinding> {
+    Api::namespaced(world.plane.client.clone(), "default")
+}
+
+async fn spec(world: &World, name: &str) -> ResourceBindingSpec {
+    bindings(world).get(name).await.unwrap().spec
+}
+
+async fn is_on_m1(world: &World, name: &str) -> bool {
+    spec(world, name).await.target("m1").is_some()
+}
+
+/// What the graceful eviction controller does once the new copies are healthy.
+async fn clear(world: &World, name: &str) {
+    let patch = json!({"spec": {"gracefulEvictionTasks": null}});
+    bindings(world).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Runs a drain that does not wait for the old copies; what it said comes with its end.
+async fn drained(world: &World, wanted: &Wanted) -> (Result<usize, String>, Vec<String>) {
+    let said = RefCell::new(Vec::new());
+    let say = |text: &str| said.borrow_mut().push(text.to_owned());
+    let done = whole(&world.plane.client, &world.seam.clock, wanted, false, FOREVER, say).await;
+    (done.map(|progress| progress.evicted).map_err(|error| render(&error.into())), said.into_inner())
+}
+
+#[tokio::test(start_paused = true)]
+async fn bindings_move_one_by_one_at_the_rate_and_no_taint_evicts() {
+    let world = world().await;
+    for name in ["a", "b", "c"] {
+        bind(&world, name, &["m2"]).await;
+    }
+    let began = world.seam.clock.mono();
+    let (done, said) = drained(&world, &Wanted::new("m1")).await;
+    assert_eq!(done, Ok(3));
+    let took = world.seam.clock.mono() - began;
+    assert!(
+        took >= Duration::from_secs(4) && took < Duration::from_secs(5),
+        "one at once, two more 2 s apart: {took:?}"
+    );
+    assert_eq!(said[0], "cluster m1: 3 bindings, 3 can be moved, 0 can't, 0 follow others, 0 under way");
+    assert_eq!(said[1], "evicted 1/3, waiting for health 1, failed 0, rate 0.5/s");
+    assert_eq!(said.last().unwrap(), "evicted 3/3, waiting for health 3, failed 0, rate 0.5/s");
+    let task = &spec(&world, "a").await.graceful_eviction_tasks[0];
+    assert_eq!((task.reason.as_str(), task.producer.as_str(), task.replicas), ("ClusterDrain", "Drain", Some(2)));
+    let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
+    let taints: Vec<_> = cluster.spec.taints.iter().map(|t| (t.key.as_str(), t.effect.as_str())).collect();
+    assert_eq!(taints, [("cluster.karmada.io/unschedulable", "NoSchedule")], "B63: cordoned and nothing else");
+    assert!(draining_since(&cluster).is_some());
+
+    let writes = world.plane.writes();
+    assert!(writes > 0);
+    let (again, said) = drained(&world, &Wanted::new("m1")).await;
+    assert_eq!((again, world.plane.writes()), (Ok(0), 0), "run again, it finds nothing to do: {said:?}");
+    assert!(said[0].ends_with("3 under way"), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
+    let world = world().await;
+    bind(&world, "free", &["m2"]).await;
+    bind(&world, "stuck", &[]).await;
+    let survey = Survey::of(&world.plane.client, &Wanted::new("m1")).await.unwrap();
+    let told: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
+    assert_eq!(told[0], ("moves", "m2:2".to_owned()), "where it would go");
+    assert!(told[1].0 == "unmovable" && told[1].1.starts_with("nowhere to go: "), "{told:?}");
+
+    let (refused, said) = drained(&world, &Wanted::new("m1")).await;
+    let want = "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved\n  try: --skip-unmovable";
+    assert!(refused.as_ref().unwrap_err().starts_with(want), "{refused:?}");
+    assert!(said.iter().any(|line| line.starts_with("  unmovable default/stuck: nowhere to go")), "{said:?}");
+    assert!(is_on_m1(&world, "free").await, "nothing moves while something can't");
+    assert!(draining_since(&find(&world.plane.client, &"m1".into()).await.unwrap()).is_none());
+
+    let skip = Wanted { stuck: Stuck::Skip, ..Wanted::new("m1") };
+    assert_eq!(drained(&world, &skip).await.0, Ok(1));
+    assert!(!is_on_m1(&world, "free").await && is_on_m1(&world, "stuck").await);
+    let force = Wanted { stuck: Stuck::Force, ..Wanted::new("m1") };
+    assert_eq!(drained(&world, &force).await.0, Ok(1));
+    assert!(!is_on_m1(&world, "stuck").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_can_be_ended_from_elsewhere_and_goes_on_when_run_again() {
+    let world = world().await;
+    for name in ["a", "b", "c", "d"] {
+        bind(&world, name, &["m2"]).await;
+    }
+    let (plane, clock) = (world.plane.client.clone(), world.seam.clock.clone());
+    world.seam.tasks.spawn("somebody", async move {
+        clock.sleep(Duration::from_secs(3)).await;
+        abort(&plane, &"m1".into()).await.unwrap();
+    });
+    let (ended, _) = drained(&world, &Wanted::new("m1")).await;
+    assert!(ended.unwrap_err().starts_with("error: the drain of cluster m1 was ended from elsewhere\n"));
+    let mut left = 0;
+    for name in ["a", "b", "c", "d"] {
+        left += usize::from(is_on_m1(&world, name).await);
+    }
+    assert_eq!(left, 2, "two were moved in 3 s");
+    assert_eq!(drained(&world, &Wanted::new("m1")).await.0, Ok(2), "the rest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_health_of_the_fleet_and_a_pause_hold_it() {
+    let world = world().await;
+    bind(&world, "a", &["m2"]).await;
+    bind(&world, "b", &["m2"]).await;
+    health(&world, "m3", "False").await;
+    let eager = Wanted { health: Health::Ignored, ..Wanted::new("m1") };
+    assert_eq!(Wanted::new("m1").health, Health::Heeded);
+    let namespaces = Api::<Namespace>::all(world.plane.client.clone());
+    let system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-system"}});
+    namespaces.create(&PostParams::default(), &serde_json::from_value(system).unwrap()).await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(world.plane.client.clone(), "karmada-system");
+    let pause = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ironclad-failover"}, "data": {"paused": "true"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(pause).unwrap()).await.unwrap();
+    let (map, clock) = (maps.clone(), world.seam.clock.clone());
+    world.seam.tasks.spawn("operator", async move {
+        clock.sleep(Duration::from_secs(60)).await;
+        let resume = Patch::Merge(json!({"data": {"paused": "false"}}));
+        map.patch("ironclad-failover", &PatchParams::default(), &resume).await.unwrap();
+    });
+    let began = world.seam.clock.mono();
+    let (done, said) = drained(&world, &eager).await;
+    assert_eq!(done, Ok(2), "{said:?}");
+    assert!(world.seam.clock.mono() - began >= Duration::from_secs(60), "it waited for the pause to end");
+    assert!(said.iter().any(|line| line.contains("held: evictions are paused")), "{said:?}");
+
+    health(&world, "m2", "False").await;
+    health(&world, "m3", "True").await;
+    bind(&world, "c", &["m3"]).await;
+    let clusters = Api::<Cluster>::all(world.plane.client.clone());
+    let many = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m4"}, "spec": {"syncMode": "Push"}});
+    clusters.create(&PostParams::default(), &serde_json::from_value(many).unwrap()).await.unwrap();
+    health(&world, "m4", "Unknown").await;
+    let (clock, plane) = (world.seam.clock.clone(), clusters.clone());
+    world.seam.tasks.spawn("recovery", async move {
+        clock.sleep(Duration::from_secs(90)).await;
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        plane.patch_status("m4", &PatchParams::default(), &Patch::Merge(ready)).await.unwrap();
+    });
+    let began = world.seam.clock.mono();
+    let (done, said) = drained(&world, &Wanted::new("m1")).await;
+    assert_eq!(done, Ok(1), "{said:?}");
+    assert!(world.seam.clock.mono() - began >= Duration::from_secs(90), "it waited for the recovery");
+    let held = "held: 2 of 3 other clusters are unhealthy (--ignore-health)";
+    assert!(said.iter().any(|line| line.ends_with(held)), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_until_the_old_copies_are_gone() {
+    let world = world().await;
+    bind(&world, "a", &["m2"]).await;
+    let wait = async |timeout: Duration| {
+        let say = |_: &str| {};
+        whole(&world.plane.client, &world.seam.clock, &Wanted::new("m1"), true, timeout, say).await
+    };
+    let late = wait(Duration::from_secs(30)).await.unwrap_err();
+    let want =
+        "error: the drain of cluster m1 is not done after 30 s\n  because 1 old copies wait for their replacements";
+    assert!(render(&late.into()).starts_with(want));
+    let after = async {
+        world.seam.clock.sleep(Duration::from_secs(100)).await;
+        clear(&world, "a").await;
+    };
+    let began = world.seam.clock.mono();
+    let (done, ()) = futures::join!(wait(FOREVER), after);
+    assert_eq!(done.unwrap().waiting, 0);
+    assert!(world.seam.clock.mono() - began >= Duration::from_secs(100));
+    let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
+    assert!(cluster.metadata.annotations.unwrap().contains_key(DRAINING), "it counts as drained until that is ended");
+    abort(&world.plane.client, &"m1".into()).await.unwrap();
+    let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
+    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 1), "it stays cordoned");
+    let gone = find(&world.plane.client, &"m9".into()).await.unwrap_err();
+    assert!(render(&gone.into()).starts_with("error: no cluster object m9 found"));
+}

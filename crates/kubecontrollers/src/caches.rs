@@ -9,6 +9,7 @@ use ironclad_runtime::{Indexer, Informer, Key, WatchScope};
 use ironclad_seam::Seam;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
+    autoscaling::v2::HorizontalPodAutoscaler,
     batch::v1::{CronJob, Job},
     core::v1::{
         ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service,
@@ -64,6 +65,7 @@ struct Kinds {
     endpoint_slices: Lazy<EndpointSlice>,
     disruption_budgets: Lazy<PodDisruptionBudget>,
     cluster_roles: Lazy<ClusterRole>,
+    autoscalers: Lazy<HorizontalPodAutoscaler>,
 }
 
 struct Lazy<K> {
@@ -130,6 +132,7 @@ impl Default for Caches {
             endpoint_slices: Lazy::new("endpointslices", &[(BY_CONTROLLER, index_by_controller)]),
             disruption_budgets: Lazy::new("poddisruptionbudgets", &[]),
             cluster_roles: Lazy::new("clusterroles", &[]),
+            autoscalers: Lazy::new("horizontalpodautoscalers", &[]),
         }))
     }
 }
@@ -215,6 +218,10 @@ impl Caches {
         self.0.cluster_roles.want()
     }
 
+    pub(crate) fn autoscalers(&self) -> Informer<HorizontalPodAutoscaler> {
+        self.0.autoscalers.want()
+    }
+
     /// Starts the watches of all kinds that were asked for, as tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.pods.start(client, seam);
@@ -235,5 +242,6 @@ impl Caches {
         self.0.endpoint_slices.start(client, seam);
         self.0.disruption_budgets.start(client, seam);
         self.0.cluster_roles.start(client, seam);
+        self.0.autoscalers.start(client, seam);
     }
 }

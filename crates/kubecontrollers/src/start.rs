@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    Cluster, aggregation, cronjob, daemonset, deployment, disruption, endpointslice, gc, job, namespace, protection,
-    replicaset, statefulset,
+    Cluster, aggregation, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa, job, namespace,
+    protection, replicaset, statefulset,
 };
 
 /// A built-in controller.
@@ -40,11 +40,13 @@ pub enum Controller {
     Job,
     /// Jobs at the times of a schedule.
     CronJob,
+    /// Replicas by what pods use.
+    Autoscaler,
 }
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -60,6 +62,7 @@ impl Controller {
         Self::DaemonSet,
         Self::Job,
         Self::CronJob,
+        Self::Autoscaler,
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
@@ -92,6 +95,7 @@ impl Controller {
             Self::DaemonSet => "daemonset-controller",
             Self::Job => "job-controller",
             Self::CronJob => "cronjob-controller",
+            Self::Autoscaler => "horizontal-pod-autoscaler-controller",
         }
     }
 }
@@ -135,6 +139,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::DaemonSet => daemonset::start(cluster),
             Controller::Job => job::start(cluster),
             Controller::CronJob => cronjob::start(cluster),
+            Controller::Autoscaler => hpa::start(cluster),
         }
     }
 }

@@ -9,7 +9,6 @@ mod kubelet;
 mod member;
 mod nodes;
 mod options;
-mod quantity;
 mod scheduler;
 mod served;
 mod usage;

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::core::{Selector, SelectorExt as _};
 
-use crate::quantity::{CPU, parse};
+use ironclad_kubecontrollers::quantity::{CPU, parse};
 
 /// Pods with this annotation use so much cpu (`250m`).
 pub(crate) const CPU_ANNOTATION: &str = "sim.ironclad.io/cpu";

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use crate::quantity::{Amounts, PODS, add, amounts, raise};
+use ironclad_kubecontrollers::quantity::{Amounts, PODS, add, amounts, raise};
 
 /// What a pod takes of its node while it runs, itself included.
 pub(crate) fn demand(pod: &Pod) -> Amounts {

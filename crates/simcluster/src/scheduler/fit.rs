@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt};
 use ironclad_kubecontrollers::affinity::{accepts, matches_term, tolerates, unschedulable_taint, untolerated};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
-use crate::quantity::Amounts;
+use ironclad_kubecontrollers::quantity::Amounts;
 
 /// A node with what is taken of it.
 pub(crate) struct Seat<'a> {

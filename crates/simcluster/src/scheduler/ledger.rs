@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quantity::{Amounts, add, subtract};
+use ironclad_kubecontrollers::quantity::{Amounts, add, subtract};
 
 /// One pod's place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use self::{
     fit::{Placement, Seat, place},
     ledger::{Booking, Ledger, Load},
 };
-use crate::quantity::{Amounts, amounts};
+use ironclad_kubecontrollers::quantity::{Amounts, amounts};
 
 /// Bindings under way at once.
 const WORKERS: usize = 8;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod around;
+mod autoscaling;
 mod cascade;
 mod faults;
 mod front;

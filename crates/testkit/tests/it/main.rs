@@ -10,3 +10,4 @@ mod road_real;
 mod road_scenarios;
 mod road_sim;
 mod road_up;
+mod sim_up;

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Amounts by the resource's name.
-pub(crate) type Amounts = BTreeMap<String, i64>;
+pub type Amounts = BTreeMap<String, i64>;
 
 /// The resource that is counted in thousandths.
-pub(crate) const CPU: &str = "cpu";
+pub const CPU: &str = "cpu";
 /// The number of pods of a node.
-pub(crate) const PODS: &str = "pods";
+pub const PODS: &str = "pods";
 
 /// The amount that a quantity of this resource is, rounded up. `None` for text that is no quantity.
-pub(crate) fn parse(resource: &str, text: &str) -> Option<i64> {
+#[must_use]
+pub fn parse(resource: &str, text: &str) -> Option<i64> {
     let text = text.trim();
     let split = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
@@ -68,13 +69,14 @@ fn decimal(text: &str) -> Option<Decimal> {
 }
 
 /// The amounts of a resource list; what can't be read is left out.
-pub(crate) fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
+#[must_use]
+pub fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
     let each = list.into_iter().flatten();
     each.filter_map(|(name, quantity)| Some((name.clone(), parse(name, &quantity.0)?))).collect()
 }
 
 /// Adds the second to the first.
-pub(crate) fn add(to: &mut Amounts, more: &Amounts) {
+pub fn add(to: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = to.entry(name.clone()).or_insert(0);
         *sum = sum.saturating_add(*amount);
@@ -82,7 +84,7 @@ pub(crate) fn add(to: &mut Amounts, more: &Amounts) {
 }
 
 /// Takes the second from the first.
-pub(crate) fn subtract(from: &mut Amounts, less: &Amounts) {
+pub fn subtract(from: &mut Amounts, less: &Amounts) {
     for (name, amount) in less {
         let rest = from.entry(name.clone()).or_insert(0);
         *rest = rest.saturating_sub(*amount);
@@ -90,7 +92,7 @@ pub(crate) fn subtract(from: &mut Amounts, less: &Amounts) {
 }
 
 /// Raises the first to the second where that is larger.
-pub(crate) fn raise(to: &mut Amounts, least: &Amounts) {
+pub fn raise(to: &mut Amounts, least: &Amounts) {
     for (name, amount) in least {
         let most = to.entry(name.clone()).or_insert(0);
         *most = (*most).max(*amount);

@@ -1,0 +1,366 @@
+//! How many replicas an autoscaler settles on: the metrics combined, stabilized, limited in rate and range (autoscaling.md 2.5 to
+//! 2.8).
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+
+use super::proposal::Proposal;
+
+/// `--horizontal-pod-autoscaler-downscale-stabilization`.
+const DOWN_WINDOW: i64 = 300;
+/// The longest window that can be asked for: what is older is forgotten.
+const LONGEST: SignedDuration = SignedDuration::from_secs(3_600);
+
+/// What earlier rounds said, newest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    /// What was proposed, before it was stabilized.
+    pub(crate) proposed: Vec<(Timestamp, i32)>,
+    /// Replicas added (above zero) or removed.
+    pub(crate) scaled: Vec<(Timestamp, i32)>,
+}
+
+impl History {
+    /// Forgets what no window reaches.
+    pub(crate) fn forget(&mut self, now: Timestamp) {
+        let since = now.checked_sub(LONGEST).unwrap_or(now);
+        self.proposed.retain(|(at, _)| *at >= since);
+        self.scaled.retain(|(at, _)| *at >= since);
+    }
+
+    fn within(list: &[(Timestamp, i32)], seconds: i64, now: Timestamp) -> impl Iterator<Item = i32> {
+        let since = now.checked_sub(SignedDuration::from_secs(seconds)).unwrap_or(now);
+        list.iter().filter(move |(at, _)| *at > since).map(|(_, value)| *value)
+    }
+}
+
+/// A condition that holds or not, its reason and its message.
+pub(crate) type Told = (bool, &'static str, String);
+
+/// What a round comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Plan {
+    /// How many replicas there should be.
+    pub(crate) desired: i32,
+    /// What is remembered as proposed.
+    pub(crate) proposed: Option<i32>,
+    pub(crate) able: Told,
+    pub(crate) active: Option<Told>,
+    pub(crate) limited: Option<Told>,
+    /// Why the size changes.
+    pub(crate) because: String,
+    /// What the metrics are told of: on a failure the former stay.
+    pub(crate) tells_metrics: bool,
+}
+
+/// One round over the autoscaler; `metrics` are its metrics in order, by name, with what each asks for.
+pub(crate) fn decide(
+    hpa: &HorizontalPodAutoscaler,
+    current: i32,
+    metrics: &[(String, Result<Proposal, String>)],
+    history: &History,
+    now: Timestamp,
+) -> Plan {
+    let (min, max) = (hpa.spec.min_replicas.unwrap_or(1), hpa.spec.max_replicas);
+    let ready = || (true, "ReadyForNewScale", "recommended size matches current size".to_owned());
+    let mut plan = Plan {
+        desired: current,
+        proposed: None,
+        able: (true, "SucceededGetScale", "the HPA controller was able to get the target's current scale".to_owned()),
+        active: None,
+        limited: None,
+        because: String::new(),
+        tells_metrics: false,
+    };
+    if current == 0 && min != 0 {
+        let why = "scaling is disabled since the replica count of the target is zero".to_owned();
+        plan.active = Some((false, "ScalingDisabled", why));
+        return plan;
+    }
+    if current > max || current < min {
+        plan.desired = if current > max { max } else { min };
+        let bound = if current > max { "above Spec.MaxReplicas" } else { "below Spec.MinReplicas" };
+        plan.because = format!("Current number of replicas {bound}");
+        return plan;
+    }
+    let (name, proposal) = match combine(metrics, current) {
+        Ok(best) => best,
+        Err((reason, why)) => {
+            plan.active = Some((false, reason, why));
+            return plan;
+        }
+    };
+    let valid = format!("the HPA was able to successfully calculate a replica count from {name}");
+    plan.active = Some((true, "ValidMetricFound", valid));
+    plan.tells_metrics = true;
+    plan.proposed = Some(proposal);
+    plan.because =
+        if proposal > current { format!("{name} above target") } else { "All metrics below target".to_owned() };
+    let (stabilized, desired, limited) = match &hpa.spec.behavior {
+        None => plainly(proposal, current, (min, max), history, now),
+        Some(behavior) => {
+            let (up, down) = (behavior.scale_up.as_ref(), behavior.scale_down.as_ref());
+            by_rules(proposal, current, (min, max), (up, down), history, now)
+        }
+    };
+    plan.able = match stabilized {
+        Some("ScaleUpStabilized") => (
+            true,
+            "ScaleUpStabilized",
+            "recent recommendations were lower than current one, applying the lowest recent recommendation".to_owned(),
+        ),
+        Some(reason) => (
+            true,
+            reason,
+            "recent recommendations were higher than current one, applying the highest recent recommendation"
+                .to_owned(),
+        ),
+        None => ready(),
+    };
+    plan.desired = desired;
+    plan.limited = Some(limited);
+    plan
+}
+
+/// The largest proposal; on partial failure never one that scales down.
+fn combine(
+    metrics: &[(String, Result<Proposal, String>)],
+    current: i32,
+) -> Result<(&str, i32), (&'static str, String)> {
+    let best = metrics.iter().filter_map(|(name, p)| Some((name.as_str(), p.as_ref().ok()?.replicas)));
+    // Of equal ones the first names the reason.
+    let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
+    let failed = metrics.iter().find_map(|(name, p)| Some((name, p.as_ref().err()?)));
+    match (best, failed) {
+        (Some(best), None) => Ok(best),
+        (Some(best), Some(_)) if best.1 >= current => Ok(best),
+        (_, Some((name, why))) => Err((
+            if name.contains("container resource") {
+                "FailedGetContainerResourceMetric"
+            } else {
+                "FailedGetResourceMetric"
+            },
+            format!("the HPA was unable to compute the replica count: {why}"),
+        )),
+        (None, None) => Err(("InvalidMetricSourceType", "the HPA names no metrics".to_owned())),
+    }
+}
+
+type Settled = (Option<&'static str>, i32, Told);
+
+/// Without rules: what was highest lately, and at most twice as many at a time.
+fn plainly(proposal: i32, current: i32, (min, max): (i32, i32), history: &History, now: Timestamp) -> Settled {
+    let highest = History::within(&history.proposed, DOWN_WINDOW, now).fold(proposal, i32::max);
+    let stabilized = (highest != proposal).then_some("ScaleDownStabilized");
+    let rate = current.saturating_mul(2).max(4);
+    let (desired, limited) = clamp(highest, (min, "TooFewReplicas"), bound(max, rate));
+    (stabilized, desired, limited)
+}
+
+/// The upper bound, and what it is called.
+fn bound(max: i32, rate: i32) -> (i32, &'static str) {
+    if rate < max { (rate, "ScaleUpLimit") } else { (max, "TooManyReplicas") }
+}
+
+fn by_rules(
+    proposal: i32,
+    current: i32,
+    (min, max): (i32, i32),
+    (up, down): (Option<&HPAScalingRules>, Option<&HPAScalingRules>),
+    history: &History,
+    now: Timestamp,
+) -> Settled {
+    let window = |rules: Option<&HPAScalingRules>, otherwise: i64| {
+        i64::from(
+            rules.and_then(|r| r.stabilization_window_seconds).map_or(otherwise, |s| i64::from(s)).clamp(0, 3_600)
+                as i32,
+        )
+    };
+    let lowest = History::within(&history.proposed, window(up, 0), now).fold(proposal, i32::min);
+    let highest = History::within(&history.proposed, window(down, DOWN_WINDOW), now).fold(proposal, i32::max);
+    let settled = current.max(lowest).min(highest);
+    let stabilized =
+        (settled != proposal).then_some(if proposal >= current { "ScaleUpStabilized" } else { "ScaleDownStabilized" });
+    let upper = bound(max, limit(up, Way::Up, current, history, now).max(current));
+    let rate = limit(down, Way::Down, current, history, now).min(current);
+    let lower = if rate > min { (rate, "ScaleDownLimit") } else { (min, "TooFewReplicas") };
+    let (desired, limited) = clamp(settled, lower, upper);
+    (stabilized, desired, limited)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// How far the policies let the size go at once.
+fn limit(rules: Option<&HPAScalingRules>, way: Way, current: i32, history: &History, now: Timestamp) -> i32 {
+    let select = rules.and_then(|r| r.select_policy.as_deref()).unwrap_or("Max");
+    if select == "Disabled" {
+        return current;
+    }
+    let policies = rules.and_then(|r| r.policies.clone()).unwrap_or_default();
+    let mut given: Vec<(String, i64, i64)> =
+        policies.iter().map(|p| (p.type_.clone(), i64::from(p.value), i64::from(p.period_seconds))).collect();
+    if given.is_empty() {
+        given.push(("Percent".to_owned(), 100, 15));
+        if way == Way::Up {
+            given.push(("Pods".to_owned(), 4, 15));
+        }
+    }
+    let limits = given.into_iter().map(|(type_, value, period)| {
+        let changed: i64 = History::within(&history.scaled, period, now).map(i64::from).sum();
+        let start = (i64::from(current) - changed).max(0);
+        let limit = match (type_.as_str(), way) {
+            ("Pods", Way::Up) => start + value,
+            ("Pods", Way::Down) => start - value,
+            (_, Way::Up) => (start * (100 + value) + 99) / 100,
+            (_, Way::Down) => start * (100 - value).max(0) / 100,
+        };
+        i32::try_from(limit.max(0)).unwrap_or(i32::MAX)
+    });
+    let farthest = (way == Way::Up) == (select == "Max");
+    let limit = if farthest { limits.max() } else { limits.min() };
+    limit.unwrap_or(current)
+}
+
+fn clamp(value: i32, (min, below): (i32, &'static str), (max, above): (i32, &'static str)) -> (i32, Told) {
+    let limited = match value {
+        value if value < min => (min, below),
+        value if value > max => (max, above),
+        value => {
+            return (
+                value,
+                (false, "DesiredWithinRange", "the desired count is within the acceptable range".to_owned()),
+            );
+        }
+    };
+    let why = match limited.1 {
+        "TooFewReplicas" => "the desired replica count is less than the minimum replica count",
+        "TooManyReplicas" => "the desired replica count is more than the maximum replica count",
+        "ScaleUpLimit" => "the desired replica count is increasing faster than the maximum scale rate",
+        _ => "the desired replica count is decreasing faster than the maximum scale rate",
+    };
+    (limited.0, (true, limited.1, why.to_owned()))
+}
+
+/// The conditions with these; one whose status stays keeps its time.
+pub(crate) fn conditions(
+    before: &[HorizontalPodAutoscalerCondition],
+    wanted: [(&'static str, Option<Told>); 3],
+    now: Timestamp,
+) -> Vec<HorizontalPodAutoscalerCondition> {
+    let mut all = Vec::new();
+    for (type_, told) in wanted {
+        let old = before.iter().find(|c| c.type_ == type_);
+        let Some((holds, reason, message)) = told else {
+            all.extend(old.cloned());
+            continue;
+        };
+        let status = if holds { "True" } else { "False" };
+        let since = old.filter(|c| c.status == status).and_then(|c| c.last_transition_time.clone());
+        all.push(HorizontalPodAutoscalerCondition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_transition_time: since.or(Some(Time(now))),
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::at;
+
+    const NOW: i64 = 10_000;
+
+    fn hpa(behavior: Value) -> HorizontalPodAutoscaler {
+        let mut spec =
+            json!({"minReplicas": 1, "maxReplicas": 100, "scaleTargetRef": {"kind": "Deployment", "name": "web"}});
+        if !behavior.is_null() {
+            spec["behavior"] = behavior;
+        }
+        serde_json::from_value(json!({"metadata": {"name": "h"}, "spec": spec})).unwrap()
+    }
+
+    fn asks(replicas: i32) -> (String, Result<Proposal, String>) {
+        (
+            "cpu resource utilization (percentage of request)".into(),
+            Ok(Proposal { replicas, utilization: None, average: 0 }),
+        )
+    }
+
+    fn fails() -> (String, Result<Proposal, String>) {
+        ("memory resource".into(), Err("no answer".into()))
+    }
+
+    #[test]
+    fn combined() {
+        for (row, current, metrics, desired, active) in [
+            ("22: the largest", 4, vec![asks(5), asks(3)], 5, "ValidMetricFound"),
+            ("23: one that fails does not hold up growth", 4, vec![asks(5), fails()], 5, "ValidMetricFound"),
+            ("24: but a shrinking", 4, vec![asks(3), fails()], 4, "FailedGetResourceMetric"),
+            ("all fail", 4, vec![fails()], 4, "FailedGetResourceMetric"),
+            ("a target of none is left alone", 0, vec![asks(3)], 0, "ScalingDisabled"),
+        ] {
+            let plan = decide(&hpa(Value::Null), current, &metrics, &History::default(), at(NOW));
+            assert_eq!((plan.desired, plan.active.unwrap().1), (desired, active), "{row}");
+        }
+        for (current, desired, because) in [(200, 100, "above Spec.MaxReplicas")] {
+            let plan = decide(&hpa(Value::Null), current, &[asks(3)], &History::default(), at(NOW));
+            assert_eq!(plan.desired, desired);
+            assert!(plan.because.ends_with(because));
+        }
+    }
+
+    #[test]
+    fn normalised() {
+        let added = |seconds: i64, by: i32| History { scaled: vec![(at(NOW - seconds), by)], ..History::default() };
+        let said = |seconds: i64, proposed: i32| History {
+            proposed: vec![(at(NOW - seconds), proposed)],
+            ..History::default()
+        };
+        let slowly = json!({"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}]}});
+        for (row, behavior, current, proposal, history, desired, limited) in [
+            ("25", Value::Null, 1, 10, History::default(), 4, "ScaleUpLimit"),
+            ("26", Value::Null, 5, 20, History::default(), 10, "ScaleUpLimit"),
+            ("27", json!({}), 1, 10, History::default(), 5, "ScaleUpLimit"),
+            ("28", json!({}), 10, 20, added(3, 5), 10, "ScaleUpLimit"),
+            ("29", slowly, 80, 40, History::default(), 72, "ScaleDownLimit"),
+            ("within", Value::Null, 3, 4, History::default(), 4, "DesiredWithinRange"),
+            ("the highest of five minutes", Value::Null, 5, 2, said(299, 5), 5, "DesiredWithinRange"),
+            ("and no longer", Value::Null, 5, 2, said(300, 5), 2, "DesiredWithinRange"),
+            (
+                "growth is forbidden",
+                json!({"scaleUp": {"selectPolicy": "Disabled"}}),
+                3,
+                9,
+                History::default(),
+                3,
+                "ScaleUpLimit",
+            ),
+            (
+                "growth waits for its window",
+                json!({"scaleUp": {"stabilizationWindowSeconds": 60}}),
+                3,
+                9,
+                said(30, 4),
+                4,
+                "DesiredWithinRange",
+            ),
+        ] {
+            let plan = decide(&hpa(behavior), current, &[asks(proposal)], &history, at(NOW));
+            assert_eq!((plan.desired, plan.limited.unwrap().1), (desired, limited), "row {row}");
+        }
+    }
+}

@@ -13,15 +13,15 @@ use ironclad_api::{
     events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
     eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
-    work::{AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
+    work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason, targets};
+use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, targets};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin};
 
-use crate::depart;
+use crate::{depart, eviction};
 
 /// What is seen of one binding.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct Seen<'a> {
     pub scheduler_observed: i64,
     /// `status.aggregatedStatus`.
     pub status: &'a [AggregatedStatusItem],
+    /// `status.failoverHistory`.
+    pub history: &'a [FailoverRecord],
     /// The clusters of the result and of the tasks that are not Ready, or not there.
     pub not_ready: &'a BTreeSet<ClusterName>,
     /// The clusters that hold a Work of the binding.
@@ -52,6 +54,8 @@ pub enum Effect {
         /// Without resourceVersion.
         patch: Value,
     },
+    /// A part of the binding's status: how the migrations that end here went (14.4).
+    Status(StatusPart),
     /// Tell people.
     Event(Event),
 }
@@ -108,6 +112,9 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     if changed {
         decision.plan.effects.push(Effect::Tasks { patch: depart::tasks_patch(&kept) });
     }
+    if let Some(part) = told_in_history(seen, &decision.cleared, now) {
+        decision.plan.effects.push(Effect::Status(part));
+    }
     for cleared in &decision.cleared {
         let message =
             format!("Evict from cluster {} succeed. Its task ended by {}.", cleared.task.from_cluster, cleared.by);
@@ -117,6 +124,30 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         }
     }
     decision
+}
+
+/// What the binding's status remembers of the migrations that end: those by taints have a record already, others get one.
+fn told_in_history(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
+    let mut history = seen.history.to_vec();
+    for Cleared { task, .. } in cleared {
+        let open = |record: &&FailoverRecord| record.from == task.from_cluster && record.cleared_at.is_none();
+        let standing = history.iter().rev().find(open).cloned();
+        let record = standing.unwrap_or_else(|| FailoverRecord {
+            from: task.from_cluster.clone(),
+            reason: task.reason.clone(),
+            evicted_at: task.creation_timestamp.clone(),
+            original_clusters: task.clusters_before_failover.clone(),
+            ..FailoverRecord::default()
+        });
+        let targets = seen.spec.clusters.iter().map(|target| target.name.clone()).collect();
+        let record = FailoverRecord { targets, cleared_at: Some(Time(now)), ..record };
+        history = serde_json::from_value(eviction::recorded(&history, record)).ok()?;
+    }
+    let mut part = StatusPart::default();
+    if !cleared.is_empty() {
+        part.fields.insert("failoverHistory".into(), serde_json::to_value(history).ok()?);
+    }
+    (!part.is_empty()).then_some(part)
 }
 
 /// From one word about a source that can't be cleaned to the next.

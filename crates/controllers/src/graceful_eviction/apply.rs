@@ -19,6 +19,9 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
                 Err(Failure::NotFound(_)) => return Ok(Next::Forget),
                 patched => patched?,
             },
+            Effect::Status(part) => {
+                cx.want_binding_status(key, seen.binding.uid(), "gracefulEviction", part.clone());
+            }
             Effect::Event(event) => cx.emit(event),
         }
     }

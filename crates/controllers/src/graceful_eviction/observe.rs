@@ -31,6 +31,7 @@ impl Observed {
             spec: self.binding.spec(),
             scheduler_observed: status.map_or(0, |status| status.scheduler_observed_generation),
             status: status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default(),
+            history: status.map(|status| status.failover_history.as_slice()).unwrap_or_default(),
             not_ready: &self.not_ready,
             copies: &self.copies,
             plugins: &cx.settings.failover.evict_plugins,

@@ -16,13 +16,15 @@ struct Case {
     not_ready: BTreeSet<ClusterName>,
     copies: BTreeSet<ClusterName>,
     metadata: ObjectMeta,
+    history: Vec<FailoverRecord>,
     plugins: Plugins,
 }
 
 fn case(result: &[(&str, i32)], tasks: Vec<GracefulEvictionTask>, status: Vec<AggregatedStatusItem>) -> Case {
     let (spec, not_ready, copies) = (spec(result, tasks), BTreeSet::new(), BTreeSet::new());
     let metadata = ObjectMeta { generation: Some(5), ..ObjectMeta::default() };
-    Case { spec, status, lags: false, not_ready, copies, metadata, plugins: Plugins::default() }
+    let history = Vec::new();
+    Case { spec, history, status, lags: false, not_ready, copies, metadata, plugins: Plugins::default() }
 }
 
 impl Case {
@@ -46,6 +48,7 @@ impl Case {
             spec: &self.spec,
             scheduler_observed: if self.lags { 4 } else { 5 },
             status: &self.status,
+            history: &self.history,
             not_ready: &self.not_ready,
             copies: &self.copies,
             plugins: &self.plugins,
@@ -183,7 +186,7 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
         .iter()
         .filter_map(|effect| match effect {
             Effect::Event(event) => Some((event.about.kind.as_str(), event.reason, event.message.as_str())),
-            Effect::Tasks { .. } => None,
+            Effect::Tasks { .. } | Effect::Status(_) => None,
         })
         .collect();
     let text = "Evict from cluster m1 succeed. Its task ended by ResourceHealth.";
@@ -197,6 +200,42 @@ fn the_end_of_a_task_is_told_on_binding_and_template() {
     assert!(
         matches!(&decision.plan.effects[0], Effect::Tasks { patch } if patch["spec"]["gracefulEvictionTasks"].is_null())
     );
+}
+
+#[test]
+fn the_end_of_a_migration_is_remembered() {
+    let by_taint = FailoverRecord { episode: "e1".into(), from: "m1".into(), ..FailoverRecord::default() };
+    let done = FailoverRecord { cleared_at: Some(Time(at(1))), ..by_taint.clone() };
+    let after = |history: Vec<FailoverRecord>| {
+        let mut case = case(&[("m2", 1)], vec![task("m1")], vec![line("m2", Healthy, 1)]);
+        case.history = history;
+        let decision = case.decide(50);
+        let part = decision.plan.effects.iter().find_map(|effect| match effect {
+            Effect::Status(part) => Some(part.fields["failoverHistory"].clone()),
+            _ => None,
+        });
+        serde_json::from_value::<Vec<FailoverRecord>>(part.unwrap()).unwrap()
+    };
+    let ended = |record: FailoverRecord| {
+        let mut record = record;
+        (record.targets, record.cleared_at) = (vec!["m2".into()], Some(Time(at(50))));
+        record
+    };
+    let own = FailoverRecord {
+        from: "m1".into(),
+        reason: "TaintUntolerated".into(),
+        evicted_at: Some(Time(at(0))),
+        ..FailoverRecord::default()
+    };
+    assert_eq!(after(vec![by_taint.clone()]), [ended(by_taint)], "the record that stands is completed");
+    assert_eq!(
+        after(vec![done.clone()]),
+        [done, ended(own.clone())],
+        "an earlier one of the same cluster is left alone"
+    );
+    assert_eq!(after(vec![]), [ended(own)], "a migration that nobody recorded is");
+    let keeps = case(&[("m2", 1)], vec![task("m1")], vec![]).decide(50);
+    assert!(keeps.plan.is_quiet(), "nothing ended, nothing is remembered");
 }
 
 #[test]
@@ -239,7 +278,7 @@ fn a_source_that_cannot_be_cleaned_is_told_every_five_minutes() {
         let decision = case.decide(now);
         let message = decision.plan.effects.iter().find_map(|effect| match effect {
             Effect::Event(event) => Some(event.message.clone()),
-            Effect::Tasks { .. } => None,
+            Effect::Tasks { .. } | Effect::Status(_) => None,
         });
         let minutes =
             message.map(|text| text.split("waiting for ").nth(1).unwrap().split(' ').next().unwrap().to_owned());

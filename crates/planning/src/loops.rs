@@ -509,6 +509,7 @@ impl<'a> Plan<'a> {
             spec,
             scheduler_observed: status.map_or(0, |s| s.scheduler_observed_generation),
             status: status.map_or(&[], |s| &s.aggregated_status),
+            history: status.map_or(&[], |s| &s.failover_history),
             not_ready: &not_ready,
             copies: &copies,
             plugins: &self.options.flags.evict_plugins,

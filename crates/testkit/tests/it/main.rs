@@ -1,6 +1,7 @@
 //! What is proved with the whole product: in virtual time, as a process, and on real Kubernetes.
 
 mod bad_input;
+mod failover_scenarios;
 mod flows;
 mod flows_up;
 mod kill_loop;

@@ -124,6 +124,8 @@ pub struct Context {
 
     /// Who waits for what.
     pub queues: Queues,
+    /// When agents were heard of.
+    pub(crate) heard: crate::cluster::monitor::Heard,
     /// What is remembered of taint policies.
     pub(crate) taint_policy: taint_policy::State,
     pub(crate) unhealthy: Memories,
@@ -338,6 +340,7 @@ impl Context {
             rebalancers,
             taint_policies: Informer::new(&[]),
             leases: Informer::new(&[]),
+            heard: crate::cluster::monitor::Heard::default(),
             taint_policy: taint_policy::State::default(),
             taint_manager: taint_manager::State::new(metrics.eviction.source()),
             templates,

@@ -102,6 +102,7 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.clusters, graceful_eviction::on_cluster);
     on!(cx.bindings, application_failover::on_binding);
     on!(cx.cluster_bindings, application_failover::on_cluster_binding);
+    on!(cx.leases, cluster::monitor::on_lease);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.clusters, taint_manager::on_cluster);
     on!(cx.bindings, taint_manager::on_binding);

@@ -22,6 +22,8 @@ pub struct Seen<'a> {
     pub cluster: &'a Cluster,
     /// When its lease says that it was renewed, by the agent's clock: only that it moves matters.
     pub renewed: Option<Timestamp>,
+    /// When its lease or its condition was last seen to move, by monotonic time; `None` is now.
+    pub heard: Option<Duration>,
     /// What the last decision on it returned; `None` at the first look of this process.
     pub memory: Option<&'a Memory>,
     /// The grace periods.
@@ -99,9 +101,14 @@ fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Dura
         seen: mono,
         silent_then,
     };
+    let moved = |memory: &Memory| {
+        (ready.is_some() && memory.ready.as_ref() != ready) || (seen.renewed.is_some() && memory.renewed < seen.renewed)
+    };
     match seen.memory.filter(|memory| memory.cluster == uid) {
-        Some(memory) if memory.ready.as_ref() != ready && ready.is_some() => alive(Duration::ZERO),
-        Some(memory) if seen.renewed.is_some() && memory.renewed < seen.renewed => alive(Duration::ZERO),
+        Some(memory) if moved(memory) => {
+            let heard = seen.heard.filter(|heard| *heard >= memory.seen && *heard <= mono);
+            Memory { seen: heard.unwrap_or(mono), ..alive(Duration::ZERO) }
+        }
         Some(memory) => Memory { ready: ready.cloned(), ..memory.clone() },
         // After a restart a dead agent is found a whole grace period later, never earlier.
         None if ready.is_some() || seen.renewed.is_some() => alive(Duration::ZERO),
@@ -136,9 +143,10 @@ mod tests {
         cluster.spec.sync_mode = mode;
         cluster.metadata.creation_timestamp = Some(Time(at(0)));
         let flags = HealthFlags::default();
-        let (mut renewed, mut memory) = (None, None::<Memory>);
+        let (mut renewed, mut heard, mut memory) = (None, None, None::<Memory>);
         for second in 0..=end {
             for (_, step) in steps.iter().filter(|(when, _)| *when == second) {
+                heard = Some(Duration::from_secs(second.unsigned_abs()));
                 match step {
                     // The agent's clock is an hour behind.
                     Renew => renewed = Some(at(second - 3_600)),
@@ -149,7 +157,7 @@ mod tests {
             if second % 5 != 0 {
                 continue;
             }
-            let seen = Seen { cluster: &cluster, renewed, memory: memory.as_ref(), flags: &flags };
+            let seen = Seen { cluster: &cluster, renewed, heard, memory: memory.as_ref(), flags: &flags };
             let decision = decide(&seen, at(second), Duration::from_secs(second.unsigned_abs()));
             if let Some(Effect::Status(part)) = decision.plan.effects.first() {
                 let mut object = serde_json::to_value(&cluster).unwrap();
@@ -172,6 +180,13 @@ mod tests {
             ("silent for the whole grace period", pull, &[(0, Report("True"))][..], 40, stored("True", 0)),
             ("and longer (B5)", pull, &[(0, Report("True"))], 45, unknown(45)),
             ("a lease that is renewed", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 90, stored("True", 0)),
+            (
+                "it counts from when it moved, not from the next look",
+                pull,
+                &[(0, Report("True")), (31, Renew)],
+                75,
+                unknown(75),
+            ),
             ("and then is not", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 95, unknown(95)),
             ("a report counts as well", pull, &[(0, Report("True")), (30, Report("False"))], 70, stored("False", 30)),
             ("False becomes Unknown too", pull, &[(0, Report("False"))], 45, unknown(45)),
@@ -218,8 +233,9 @@ mod tests {
         ready(&mut cluster, "True", 0);
         let flags = HealthFlags::default();
         let s = Duration::from_secs;
-        let first = decide(&Seen { cluster: &cluster, renewed: None, memory: None, flags: &flags }, at(0), s(0));
-        let seen = Seen { cluster: &cluster, renewed: None, memory: first.memory.as_ref(), flags: &flags };
+        let first =
+            decide(&Seen { cluster: &cluster, renewed: None, heard: None, memory: None, flags: &flags }, at(0), s(0));
+        let seen = Seen { cluster: &cluster, renewed: None, heard: None, memory: first.memory.as_ref(), flags: &flags };
         assert!(decide(&seen, at(300), s(5)).plan.is_quiet(), "five minutes by the wall, five seconds really");
         let mut other = cluster.clone();
         other.metadata.uid = Some("another".into());

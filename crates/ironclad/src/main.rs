@@ -167,7 +167,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Join(command) => join::command::run(&command, &clock).await,
             Verb::Drain(command) => drain::command::run(&command, &clock).await,
             Verb::Unjoin(command) => unjoin::command::run(&command, &clock).await,
-            Verb::Taint(command) => taint::command::run(&command).await,
+            Verb::Taint(command) => taint::command::run(&command, &clock).await,
             Verb::Cordon(command) => cordon::command::run(&command.which, Cordon::Close).await,
             Verb::Uncordon(command) => cordon::command::run(&command.which, Cordon::Open).await,
             Verb::Get(command) => get::run(&command, &clock).await,

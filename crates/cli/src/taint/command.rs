@@ -1,16 +1,23 @@
 //! `ironclad taint`.
 
+use std::io::{IsTerminal as _, Write as _};
+
 use anyhow::Context as _;
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{Taint, cluster::Cluster};
+use ironclad_seam::Clock;
 use kube::ResourceExt as _;
 
 use super::{
     change,
-    edit::{Outcome, Overwrite, edited},
+    edit::{Outcome, Overwrite, edited, evicting},
     find,
+    impact::impact,
     spec::{Request, parse},
 };
 use crate::{connect::Plane, join::command::DryRun, print, report::Misused, write::Mode};
+
+/// More evictions than these are not begun from a terminal without a question.
+const QUESTION_ABOVE: usize = 20;
 
 /// Add taints to clusters, or remove them.
 ///
@@ -45,7 +52,7 @@ pub struct Command {
 ///
 /// # Errors
 /// If the words mean nothing, or a cluster can't be changed so. Clusters before it are changed by then.
-pub async fn run(command: &Command) -> anyhow::Result<()> {
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     let request = parse(&command.words).map_err(|error| Misused(error.to_string()))?;
     let overwrite = if command.overwrite { Overwrite::Allowed } else { Overwrite::Refused };
     let plane = command.plane.client().await?;
@@ -53,14 +60,51 @@ pub async fn run(command: &Command) -> anyhow::Result<()> {
     let mut planned = Vec::new();
     for name in &request.clusters {
         let cluster = find(&plane, name).await?;
-        let (_, outcome) = edited(name, &cluster.spec.taints, &request, overwrite)?;
-        planned.push((cluster, outcome));
+        let (taints, outcome) = edited(name, &cluster.spec.taints, &request, overwrite)?;
+        planned.push((cluster, taints, outcome));
     }
-    for (cluster, outcome) in planned {
+    let evicted = tell_impact(&plane, &request, &planned, clock).await?;
+    if command.dry_run == DryRun::None && !command.yes && evicted > QUESTION_ABOVE {
+        confirm(&request, evicted)?;
+    }
+    for (cluster, _, outcome) in planned {
         let line = one(&plane, command, &request, overwrite, cluster, outcome).await?;
         print::out(&line).context("printing")?;
     }
     Ok(())
+}
+
+/// Says what the taints that evict would move; returns how much that is.
+async fn tell_impact(
+    plane: &kube::Client,
+    request: &Request,
+    planned: &[(Cluster, Vec<Taint>, Outcome)],
+    clock: &Clock,
+) -> anyhow::Result<usize> {
+    let Some(first) = evicting(request).into_iter().next() else { return Ok(0) };
+    let mut evicted = 0;
+    for (cluster, taints, _) in planned {
+        let name = cluster.name_any();
+        let impact = impact(plane, &name, taints, clock.wall_seconds()).await.context("listing the bindings")?;
+        eprintln!("cluster {name}: with feature gate Failover {impact}\n  see: ironclad plan taint {name} {first}");
+        evicted += impact.evicted();
+    }
+    Ok(evicted)
+}
+
+fn confirm(request: &Request, evicted: usize) -> anyhow::Result<()> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    eprint!("taint {}, which evicts {evicted} bindings? [y/N] ", request.clusters.join(", "));
+    std::io::stderr().flush().context("asking")?;
+    let mut reply = String::new();
+    std::io::stdin().read_line(&mut reply).context("reading the reply")?;
+    if matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+        Ok(())
+    } else {
+        anyhow::bail!("no cluster was tainted\n  because you said no\n  try: --yes, or --dry-run to look first")
+    }
 }
 
 async fn one(

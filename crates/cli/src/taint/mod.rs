@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod edit;
+pub mod impact;
 pub mod spec;
 
 use ironclad_api::{Taint, cluster::Cluster};

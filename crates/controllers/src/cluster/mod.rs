@@ -3,7 +3,7 @@
 mod apply;
 mod connect;
 mod health;
-mod monitor;
+pub(crate) mod monitor;
 mod observe;
 mod taints;
 
@@ -45,6 +45,7 @@ async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure
 
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     cx.refresh_cluster(change);
+    monitor::on_cluster(cx, change);
     if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
         cx.queues.cluster.add(cluster.name_any().as_str().into());
     }

@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ironclad_api::cluster::{Cluster, SyncMode};
 use ironclad_failover::lease::{self, Effect, Memory, Seen};
 use ironclad_fleet::{ClusterName, StatusPart};
-use ironclad_runtime::{Failure, Writer};
+use ironclad_runtime::{Change, Failure, Writer};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,6 +18,39 @@ use crate::{Context, bindings::json};
 const ATTEMPTS: usize = 5;
 /// From one try to the next.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
+
+/// When each Pull cluster was last heard of, by the moment at which the watch told it: looks come only now and then.
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<BTreeMap<ClusterName, Instant>>);
+
+impl Heard {
+    fn note(&self, cx: &Context, name: &str) {
+        self.0.lock().insert(name.into(), cx.seam.clock.mono());
+    }
+}
+
+/// An agent renewed its lease.
+pub(crate) fn on_lease(cx: &Arc<Context>, change: &Change<Lease>) {
+    if let Some(lease) = &change.new {
+        cx.heard.note(cx, &lease.name_any());
+    }
+}
+
+/// An agent reported.
+pub(super) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
+    match (&change.old, &change.new) {
+        (_, Some(new)) if new.spec.sync_mode == SyncMode::Pull => {
+            let ready = |cluster: &Cluster| cluster.ready().map(str::to_owned);
+            if change.old.as_ref().is_none_or(|old| ready(old) != ready(new)) {
+                cx.heard.note(cx, &new.name_any());
+            }
+        }
+        (Some(old), None) => {
+            cx.heard.0.lock().remove(&ClusterName::from(old.name_any().as_str()));
+        }
+        _ => {}
+    }
+}
 
 pub(super) fn start(cx: &Arc<Context>) {
     let weak = Arc::downgrade(cx);
@@ -56,9 +91,10 @@ async fn look(
         let lease = cx.leases.get(ironclad_api::namespaces::CLUSTER, &name.0);
         let renewed = lease.and_then(|lease| Some(lease.spec.as_ref()?.renew_time.as_ref()?.0));
         let mono = cx.seam.clock.mono();
-        let mono = mono - *began.get_or_insert(mono);
-        let flags = &cx.settings.failover.health;
-        let seen = Seen { cluster: &cluster, renewed, memory: memory.as_ref(), flags };
+        let began = *began.get_or_insert(mono);
+        let heard = cx.heard.0.lock().get(name).map(|at| at.saturating_duration_since(began));
+        let (mono, flags) = (mono - began, &cx.settings.failover.health);
+        let seen = Seen { cluster: &cluster, renewed, heard, memory: memory.as_ref(), flags };
         let decision = lease::decide(&seen, cx.seam.clock.wall_seconds(), mono);
         memory = decision.memory;
         let Some(Effect::Status(part)) = decision.plan.effects.first() else { break };

@@ -12,3 +12,4 @@ mod road_scenarios;
 mod road_sim;
 mod road_up;
 mod sim_up;
+mod taints_sim;

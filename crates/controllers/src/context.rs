@@ -124,6 +124,8 @@ pub struct Context {
 
     /// Who waits for what.
     pub queues: Queues,
+    /// Who says whether this process has a network.
+    pub(crate) witnesses: crate::cluster::witness::Witnesses,
     /// When agents were heard of.
     pub(crate) heard: crate::cluster::monitor::Heard,
     /// What is remembered of taint policies.
@@ -340,6 +342,7 @@ impl Context {
             rebalancers,
             taint_policies: Informer::new(&[]),
             leases: Informer::new(&[]),
+            witnesses: crate::cluster::witness::Witnesses::new(&settings.failover.health.connectivity_witnesses),
             heard: crate::cluster::monitor::Heard::default(),
             taint_policy: taint_policy::State::default(),
             taint_manager: taint_manager::State::new(metrics.eviction.source()),

@@ -76,6 +76,9 @@ pub struct HealthFlags {
     pub lease_renew_interval_fraction: f64,
     /// `--cluster-cache-sync-timeout`: how long a member's caches may take to fill.
     pub cache_sync_timeout: Duration,
+    /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty is
+    /// off (failover.md 14.2).
+    pub connectivity_witnesses: Vec<String>,
 }
 
 impl Default for HealthFlags {
@@ -90,6 +93,7 @@ impl Default for HealthFlags {
             lease_duration: seconds(40),
             lease_renew_interval_fraction: 0.25,
             cache_sync_timeout: seconds(120),
+            connectivity_witnesses: Vec::new(),
         }
     }
 }
@@ -114,6 +118,10 @@ impl HealthFlags {
                 let value = json!(in_words(duration));
                 errors.push(FieldError::invalid(format!("Options.{field}"), &value, "must be greater than 0"));
             }
+        }
+        for witness in self.connectivity_witnesses.iter().filter(|witness| witness_address(witness).is_none()) {
+            let (field, detail) = ("Options.ConnectivityWitnesses", "must be an http or https URL with a host");
+            errors.push(FieldError::invalid(field, &json!(witness), detail));
         }
         let fraction = self.lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {
@@ -144,6 +152,25 @@ impl HealthFlags {
         }
         warnings
     }
+}
+
+/// Host and port of a witness; `None` if it is no URL that can be one.
+#[must_use]
+pub fn witness_address(url: &str) -> Option<(String, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let default = match scheme {
+        "https" => 443,
+        "http" => 80,
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.contains('@'))?;
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address are inside its brackets.
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (authority, default),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
 /// A duration as Go prints it, for messages that people know: `1m30s`, `500ms`, `0s`.
@@ -196,6 +223,28 @@ mod tests {
         }
         let none = Thresholds { success: zero, failure: zero };
         assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "no debounce at all is a choice");
+    }
+
+    #[test]
+    fn witnesses() {
+        for (url, want) in [
+            ("https://example.com", Some(("example.com", 443))),
+            ("http://example.com/healthz?a=b", Some(("example.com", 80))),
+            ("https://10.0.0.1:6443/readyz", Some(("10.0.0.1", 6443))),
+            ("https://[::1]:6443", Some(("::1", 6443))),
+            ("https://[::1]", Some(("::1", 443))),
+            ("example.com", None),
+            ("ftp://example.com", None),
+            ("https://", None),
+            ("https://:443", None),
+            ("https://user@example.com", None),
+            ("https://example.com:port", None),
+        ] {
+            assert_eq!(witness_address(url), want.map(|(host, port)| (host.to_owned(), port)), "{url}");
+        }
+        let flags = HealthFlags { connectivity_witnesses: vec!["here".into()], ..HealthFlags::default() };
+        let want = "Options.ConnectivityWitnesses: Invalid value: \"here\": must be an http or https URL with a host";
+        assert_eq!(flags.errors()[0].to_string(), want);
     }
 
     #[test]

@@ -311,6 +311,26 @@ mod tests {
                 &[(0, Healthy), (10, Offline), (20, Unhealthy), (40, Offline)],
                 FALSE,
             ),
+            (
+                "25 s of failure and all is well again (B6)",
+                None,
+                &[(0, Healthy), (10, Offline), (35, Offline), (36, Healthy)],
+                TRUE,
+            ),
+            (
+                "60 s down, 20 s up, down again: stays False (B7)",
+                Some(TRUE),
+                &[
+                    (0, Offline),
+                    (30, Offline),
+                    (60, Offline),
+                    (61, Healthy),
+                    (80, Healthy),
+                    (81, Offline),
+                    (120, Offline),
+                ],
+                FALSE,
+            ),
             ("recovery takes its time as well", Some(FALSE), &[(0, Offline), (10, Healthy), (39, Healthy)], FALSE),
             ("and then comes", Some(FALSE), &[(0, Offline), (10, Healthy), (40, Healthy)], TRUE),
             ("a restart does not shorten the debounce", Some(TRUE), &[(0, Offline), (29, Offline)], TRUE),
@@ -333,6 +353,66 @@ mod tests {
                 step(&mut cluster, &mut memory, probe.clone(), *second);
             }
             assert_eq!(cluster.ready(), Some(want), "{name}");
+        }
+    }
+
+    /// B7's other half: a recovery that does not last leaves no trace in the condition.
+    #[test]
+    fn a_short_recovery_does_not_move_the_transition_time() {
+        let mut cluster = cluster("m1");
+        ready(&mut cluster, TRUE, 0);
+        let mut memory = None;
+        for second in [0, 10, 20, 30] {
+            step(&mut cluster, &mut memory, Probe::Offline, second);
+        }
+        let since = |cluster: &Cluster| {
+            conditions::get(&cluster.status.as_ref().unwrap().conditions, READY).unwrap().last_transition_time.clone()
+        };
+        assert_eq!(since(&cluster), Time(at(30)));
+        for (second, probe) in [(60, Probe::Healthy), (80, Probe::Healthy), (85, Probe::Offline), (200, Probe::Offline)]
+        {
+            step(&mut cluster, &mut memory, probe, second);
+        }
+        assert_eq!((cluster.ready(), since(&cluster)), (Some(FALSE), Time(at(30))));
+    }
+
+    proptest! {
+        /// Invariant 29, against the slow obvious version: a list of what was observed when.
+        #[test]
+        fn ready_flips_only_after_its_threshold(
+            probes in proptest::collection::vec((1..25u64, any::<bool>()), 1..60),
+            success in 0..60u64,
+            failure in 0..60u64,
+        ) {
+            let thresholds = Thresholds { success: S(success), failure: S(failure) };
+            let mut cluster = cluster("m1");
+            ready(&mut cluster, TRUE, 0);
+            let (mut memory, mut second, mut since) = (None, 0, (true, 0));
+            let mut last_flip = None;
+            for (wait, healthy) in probes {
+                second += wait;
+                if memory.is_none() || since.0 != healthy {
+                    since = (healthy, second);
+                }
+                let before = cluster.ready() == Some(TRUE);
+                let probe = if healthy { Probe::Healthy } else { Probe::Offline };
+                let seen = Seen { cluster: &cluster, memory, thresholds };
+                let decision = decide(&seen, &probe, None, S(second), at(i64::try_from(second).unwrap()));
+                cluster = applied(&cluster, &decision);
+                memory = decision.memory;
+                let after = cluster.ready() == Some(TRUE);
+                let window = if healthy { success } else { failure };
+                if before == after {
+                    prop_assert!(after == healthy || second - since.1 < window, "late");
+                    continue;
+                }
+                prop_assert_eq!(after, healthy);
+                prop_assert!(second - since.1 >= window || before == healthy, "after {} s", second - since.1);
+                if let Some(last) = last_flip {
+                    prop_assert!(second - last >= success.min(failure), "two flips within {} s", second - last);
+                }
+                last_flip = Some(second);
+            }
         }
     }
 

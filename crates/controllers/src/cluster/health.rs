@@ -63,6 +63,9 @@ async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
     if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
         state.collected = None;
     }
+    if probe == Probe::Offline && !cx.witnesses.see_a_network(&cx.seam.clock).await {
+        return;
+    }
     let Some(cluster) = cx.clusters.get("", &name.0) else { return };
     let mono = cx.seam.clock.mono();
     let elapsed = mono - *state.began.get_or_insert(mono);

@@ -6,6 +6,7 @@ mod health;
 pub(crate) mod monitor;
 mod observe;
 mod taints;
+pub(crate) mod witness;
 
 use std::sync::Arc;
 

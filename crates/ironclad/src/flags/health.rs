@@ -35,6 +35,9 @@ pub(crate) struct HealthArgs {
     /// How long filling the caches of a member may take
     #[arg(long, value_parser = duration, default_value = "2m", value_name = "DURATION", env = "IRONCLAD_CLUSTER_CACHE_SYNC_TIMEOUT")]
     cluster_cache_sync_timeout: Duration,
+    /// URLs of which one can be reached unless this control plane itself is cut off: then no member is blamed
+    #[arg(long, value_delimiter = ',', value_name = "URL,...", env = "IRONCLAD_CONNECTIVITY_WITNESSES")]
+    connectivity_witnesses: Vec<String>,
     /// Taint clusters that are not Ready with NoSchedule
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_TAINT_CLUSTER_BY_CONDITION")]
     taint_cluster_by_condition: bool,
@@ -53,6 +56,7 @@ impl HealthArgs {
             monitor_grace_period: self.cluster_monitor_grace_period,
             startup_grace_period: self.cluster_startup_grace_period,
             cache_sync_timeout: self.cluster_cache_sync_timeout,
+            connectivity_witnesses: self.connectivity_witnesses.clone(),
             ..HealthFlags::default()
         };
         flags.by_condition = if self.taint_cluster_by_condition { ByCondition::On } else { ByCondition::Off };

@@ -172,7 +172,11 @@ async fn a_silent_agent_makes_its_cluster_unknown_and_comes_back() -> anyhow::Re
             Ok(has(&cluster, UNREACHABLE, NO_SCHEDULE) && !has(&cluster, NOT_READY, NO_SCHEDULE))
         })
         .await?;
-    renew().await?;
+    // The agent is back, and waits for its success threshold as any prober does.
+    for _ in 0..4 {
+        renew().await?;
+        world.pass(Duration::from_secs(10)).await?;
+    }
     report("True").await?;
     world.until("both are gone", async || Ok(clusters.get("pulled").await?.spec.taints.is_empty())).await
 }

@@ -129,6 +129,11 @@ impl Findings {
         self.push(FieldError::forbidden(path, detail));
     }
 
+    /// What another crate found.
+    pub fn all(&mut self, errors: Vec<FieldError>) {
+        errors.into_iter().for_each(|error| self.push(error));
+    }
+
     /// Something legal that will have no effect, or not the one that is expected.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();

@@ -3,11 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::Arc,
 };
 
 use ironclad_failover::flags::NoExecutePolicy;
 use ironclad_fleet::gates::Gates;
+use ironclad_interpreter::CheckScript;
 use ironclad_patch::FieldError;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -140,20 +140,6 @@ impl Lookups {
     }
 }
 
-/// A script of an interpreter customization that is to be checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Script<'a> {
-    /// The function that it must define.
-    pub function: &'static str,
-    /// How many arguments that function is called with.
-    pub arguments: usize,
-    /// The script.
-    pub text: &'a str,
-}
-
-/// Checks a script; the error says what is wrong with it.
-pub type CheckScript = dyn Fn(&Script<'_>) -> Result<(), String> + Send + Sync;
-
 /// What is the same for all reviews of a process: flags and gates (admission.md 1, operations.md 8).
 #[derive(Clone)]
 pub struct Config {
@@ -167,7 +153,7 @@ pub struct Config {
     /// (admission.md 1.3).
     pub own_user: Option<String>,
     /// Checks scripts; absent where no script engine is built in.
-    pub check_script: Option<Arc<CheckScript>>,
+    pub check_script: Option<CheckScript>,
 }
 
 impl Default for Config {

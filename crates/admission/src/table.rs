@@ -166,6 +166,10 @@ pub fn at_path(path: &str) -> Option<&'static Webhook> {
 const WRITES: &[Operation] = &[Operation::Create, Operation::Update];
 const POLICY: &str = "policy.karmada.io";
 const WORK: &str = "work.karmada.io";
+const AUTOSCALING: &str = "autoscaling.karmada.io";
+const NETWORKING: &str = "networking.karmada.io";
+const CONFIG: &str = "config.karmada.io";
+const CLUSTER: &str = "cluster.karmada.io";
 
 /// What most webhooks have in common.
 const BASE: Webhook = Webhook {
@@ -193,6 +197,15 @@ fn anything(_: &Cx<'_>, _: &mut Findings) -> Result<(), Denial> {
 
 /// All webhooks, in the order in which they are asked.
 pub static WEBHOOKS: &[Webhook] = &[
+    Webhook {
+        name: "cluster.karmada.io",
+        path: "/mutate-cluster",
+        group: CLUSTER,
+        resource: "clusters",
+        scope: Scope::Cluster,
+        act: Act::Mutate(kinds::cluster::mutate),
+        ..BASE
+    },
     Webhook {
         name: "propagationpolicy.karmada.io",
         path: "/mutate-propagationpolicy",
@@ -248,6 +261,32 @@ pub static WEBHOOKS: &[Webhook] = &[
         ..BASE
     },
     Webhook {
+        name: "autoscaling.karmada.io",
+        path: "/mutate-federatedhpa",
+        group: AUTOSCALING,
+        resource: "federatedhpas",
+        act: Act::Mutate(kinds::federated_hpa::mutate),
+        ..BASE
+    },
+    Webhook {
+        name: "multiclusterservice.karmada.io",
+        path: "/mutate-multiclusterservice",
+        group: NETWORKING,
+        resource: "multiclusterservices",
+        act: Act::Mutate(kinds::service::mutate),
+        needs: kinds::service::needs_id,
+        ..BASE
+    },
+    Webhook {
+        name: "cluster.karmada.io",
+        path: "/validate-cluster",
+        group: CLUSTER,
+        resource: "clusters",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::cluster::validate, change: kinds::cluster::change },
+        ..BASE
+    },
+    Webhook {
         name: "propagationpolicy.karmada.io",
         path: "/validate-propagationpolicy",
         resource: "propagationpolicies",
@@ -288,6 +327,90 @@ pub static WEBHOOKS: &[Webhook] = &[
         own_writes: OwnWrites::ReviewedForQuota,
         act: Act::Validate { object: kinds::binding::validate, change: kinds::charge::change },
         needs: kinds::charge::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "config.karmada.io",
+        path: "/validate-resourceinterpreterwebhookconfiguration",
+        group: CONFIG,
+        resource: "resourceinterpreterwebhookconfigurations",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::interpreter_webhook::validate, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "resourceinterpretercustomization.karmada.io",
+        path: "/validate-resourceinterpretercustomization",
+        group: CONFIG,
+        resource: "resourceinterpretercustomizations",
+        scope: Scope::Cluster,
+        timeout_seconds: 10,
+        act: Act::Validate { object: kinds::customization::validate, change: anything },
+        needs: kinds::customization::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "federatedresourcequota.karmada.io",
+        path: "/validate-federatedresourcequota",
+        resource: "federatedresourcequotas",
+        act: Act::Validate { object: kinds::quota::validate, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "multiclusteringress.karmada.io",
+        path: "/validate-multiclusteringress",
+        group: NETWORKING,
+        resource: "multiclusteringresses",
+        act: Act::Validate { object: kinds::ingress::validate, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "federatedhpa.karmada.io",
+        path: "/validate-federatedhpa",
+        group: AUTOSCALING,
+        resource: "federatedhpas",
+        act: Act::Validate { object: kinds::federated_hpa::validate, change: anything },
+        needs: kinds::federated_hpa::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "cronfederatedhpa.karmada.io",
+        path: "/validate-cronfederatedhpa",
+        group: AUTOSCALING,
+        resource: "cronfederatedhpas",
+        act: Act::Validate { object: kinds::cron::validate, change: anything },
+        ..BASE
+    },
+    Webhook {
+        name: "multiclusterservice.karmada.io",
+        path: "/validate-multiclusterservice",
+        group: NETWORKING,
+        resource: "multiclusterservices",
+        act: Act::Validate { object: kinds::service::validate, change: kinds::service::change },
+        needs: kinds::service::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "clustertaintpolicy.karmada.io",
+        path: "/validate-clustertaintpolicy",
+        resource: "clustertaintpolicies",
+        scope: Scope::Cluster,
+        act: Act::Validate { object: kinds::taint_policy::validate, change: anything },
+        needs: kinds::taint_policy::needs,
+        ..BASE
+    },
+    Webhook {
+        name: "horizontalpodautoscaler.karmada.io",
+        path: "/validate-horizontalpodautoscaler",
+        group: "autoscaling",
+        version: "v2",
+        resource: "horizontalpodautoscalers",
+        labelled: Some(Labelled {
+            key: ironclad_api::labels::FEDERATED_HPA_ENABLED,
+            value: Some(ironclad_api::labels::TRUE),
+        }),
+        act: Act::Validate { object: kinds::federated_hpa::validate_distributed, change: anything },
+        needs: kinds::federated_hpa::needs_of_distributed,
         ..BASE
     },
     Webhook {

@@ -237,6 +237,50 @@ fn store(dir: &Path, file: &str, made: Result<Pair, String>) -> Result<Pair, Pki
     Ok(pair)
 }
 
+/// A new authority of this name, good for so many days. It isn't kept anywhere.
+///
+/// # Errors
+/// What the certificate library said.
+pub fn authority(name: &str, days: i64, seam: &Seam) -> Result<Pair, String> {
+    make_authority(name, seam.clock.wall_seconds(), days, seam)
+}
+
+/// A new certificate of a server at these names and addresses, signed by an authority. It isn't kept anywhere.
+///
+/// # Errors
+/// A name that is none, or an authority that can't sign.
+pub fn serving(authority: &Pair, name: &str, hosts: &[String], days: i64, seam: &Seam) -> Result<Pair, String> {
+    let mut params = params(name, "", seam.clock.wall_seconds(), days, seam);
+    for host in hosts {
+        params.subject_alt_names.push(match host.parse() {
+            Ok(address) => SanType::IpAddress(address),
+            Err(_) => SanType::DnsName(host.as_str().try_into().map_err(|e: rcgen::Error| format!("{host}: {e}"))?),
+        });
+    }
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    sign(authority, params)
+}
+
+/// When a certificate ends, and which names and addresses it is for; `None` if it can't be read.
+#[must_use]
+pub fn validity(certificate: &str) -> Option<(Timestamp, Vec<String>)> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(der.as_ref()).ok()?;
+    let ends = Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()?;
+    let alternatives = parsed.subject_alternative_name().ok().flatten();
+    let names = alternatives.into_iter().flat_map(|all| &all.value.general_names).filter_map(|name| match name {
+        x509_parser::extensions::GeneralName::DNSName(name) => Some((*name).to_owned()),
+        x509_parser::extensions::GeneralName::IPAddress(bytes) => address(bytes),
+        _ => None,
+    });
+    Some((ends, names.collect()))
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(|b| std::net::IpAddr::from(b).to_string());
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|b| std::net::IpAddr::from(b).to_string())).ok()
+}
+
 /// What a certificate is for.
 enum Profile<'a> {
     Server,
@@ -267,8 +311,12 @@ fn params(common_name: &str, organization: &str, now: Timestamp, days: i64, seam
 }
 
 fn make_ca(name: &str, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
+    make_authority(&format!("{name}-ca"), now, CA_DAYS, seam)
+}
+
+fn make_authority(name: &str, now: Timestamp, days: i64, seam: &Seam) -> Result<Pair, String> {
     let key = KeyPair::generate().map_err(|e| e.to_string())?;
-    let mut params = params(&format!("{name}-ca"), "", now, CA_DAYS, seam);
+    let mut params = params(name, "", now, days, seam);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let certificate = params.self_signed(&key).map_err(|e| e.to_string())?;
@@ -276,10 +324,7 @@ fn make_ca(name: &str, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
 }
 
 fn make_leaf(ca: &Pair, profile: &Profile<'_>, now: Timestamp, seam: &Seam) -> Result<Pair, String> {
-    let ca_key = KeyPair::from_pem(&ca.key).map_err(|e| e.to_string())?;
-    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(|e| e.to_string())?;
-    let key = KeyPair::generate().map_err(|e| e.to_string())?;
-    let mut params = match profile {
+    let params = match profile {
         Profile::Server => {
             let mut params = params("kube-apiserver", "", now, LEAF_DAYS, seam);
             let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
@@ -300,6 +345,13 @@ fn make_leaf(ca: &Pair, profile: &Profile<'_>, now: Timestamp, seam: &Seam) -> R
             params
         }
     };
+    sign(ca, params)
+}
+
+fn sign(ca: &Pair, mut params: CertificateParams) -> Result<Pair, String> {
+    let ca_key = KeyPair::from_pem(&ca.key).map_err(|e| e.to_string())?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(|e| e.to_string())?;
+    let key = KeyPair::generate().map_err(|e| e.to_string())?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     let certificate = params.signed_by(&key, &issuer).map_err(|e| e.to_string())?;
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })

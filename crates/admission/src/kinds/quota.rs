@@ -67,8 +67,8 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
         }
     }
     for (key, quantity) in &quota.spec.overall {
-        let sum = assigned.get(key.as_str()).copied().unwrap_or(Amount::ZERO);
-        if Amount::try_from(quantity).is_ok_and(|overall| overall < sum) {
+        let Some(sum) = assigned.get(key.as_str()) else { continue };
+        if Amount::try_from(quantity).is_ok_and(|overall| overall < *sum) {
             let detail = format!("overall is less than assigned: {sum} are assigned to clusters");
             out.invalid(path.child("overall").key(key), &quantity.0, &detail);
         }

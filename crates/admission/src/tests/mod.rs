@@ -1,9 +1,14 @@
 //! Every rule as a row: what is written, and what is answered, word for word.
 
+mod autoscaling;
+mod clusters;
 mod engine;
+mod interpreters;
+mod networking;
 mod overrides;
 mod propagation;
 mod protection;
+mod quotas;
 mod work_objects;
 
 use ironclad_patch::merge_patch;

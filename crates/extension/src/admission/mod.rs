@@ -1,5 +1,10 @@
 //! The rules of crate `admission` at work.
 
+mod certificates;
 mod in_process;
+mod lookup;
+mod server;
+mod webhooks;
 
 pub use in_process::InProcessAdmission;
+pub use webhooks::{WebhookError, WebhookOptions, serve_webhooks};

@@ -29,7 +29,7 @@ impl AdmissionFlags {
             no_execute_policy: settings.failover.no_execute_policy,
             protect_namespace_contents: self.protect_namespace_contents,
             own_user,
-            check_script: None,
+            check_script: Some(ironclad_interpreter_lua::check_script),
         }
     }
 }

@@ -1,0 +1,228 @@
+//! Cluster: what is canonical about it, and what a member can be (admission.md 7, api.md 2.2).
+
+use ironclad_api::{
+    Quantity,
+    cluster::{Cluster, ClusterSpec, ResourceModel, ResourceModelRange},
+    quantity::Amount,
+};
+use ironclad_failover::taints;
+use ironclad_fleet::gates::Gate;
+use ironclad_patch::names;
+use serde_json::Value;
+
+use super::{
+    lens::{at, edit, text},
+    quota,
+};
+use crate::{
+    Denial, Operation,
+    field::{Findings, Path},
+    request::{Cx, decode},
+};
+
+/// The end of the last grade.
+const NO_END: i64 = i64::MAX;
+const GIB: i64 = 1 << 30;
+
+/// Fills in what every Cluster has.
+pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
+    let standing: Vec<_> = match cx.request.old {
+        Some(old) => decode::<Cluster>(old).map(|old| old.spec.taints).unwrap_or_default(),
+        None => vec![],
+    };
+    let Some(part) = object.get_mut("spec") else {
+        return Err(Denial::undecodable("missing field `spec`"));
+    };
+    let modeled = cx.config.gates.enabled(Gate::CustomizedClusterResourceModeling);
+    let created = cx.request.operation == Operation::Create;
+    edit(part, |spec: &mut ClusterSpec| {
+        if let Some(stamped) = taints::stamped(&spec.taints, &standing, cx.lookups.now) {
+            spec.taints = stamped;
+        }
+        if !spec.zone.is_empty() && spec.zones.is_empty() {
+            spec.zones = vec![std::mem::take(&mut spec.zone)];
+        }
+        if modeled {
+            models(&mut spec.resource_models, created);
+        }
+    })
+}
+
+/// The grades in their order, from nothing to no end; a new cluster without any gets the default ones.
+fn models(models: &mut Vec<ResourceModel>, created: bool) {
+    if models.is_empty() {
+        if created {
+            *models = default_models();
+        }
+        return;
+    }
+    models.sort_by_key(|model| model.grade);
+    if let Some(first) = models.first_mut() {
+        first.ranges.iter_mut().for_each(|range| set(&mut range.min, 0));
+    }
+    if let Some(last) = models.last_mut() {
+        last.ranges.iter_mut().for_each(|range| set(&mut range.max, NO_END));
+    }
+}
+
+/// Sets a quantity, unless it says the same in other words.
+fn set(quantity: &mut Quantity, value: i64) {
+    let wanted = Amount::new(value, ironclad_api::quantity::Format::DecimalSi);
+    if Amount::try_from(&*quantity).is_ok_and(|amount| amount == wanted) {
+        return;
+    }
+    *quantity = wanted.into();
+}
+
+/// Nine grades: CPU in cores and memory in GiB double from one to the next.
+fn default_models() -> Vec<ResourceModel> {
+    const CORES: [i64; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, NO_END];
+    const GIBIBYTES: [i64; 10] = [0, 4, 16, 32, 64, 128, 256, 512, 1024, NO_END];
+    let cores = |n: i64| Quantity(n.to_string());
+    let memory = |n: i64| match n {
+        0 | NO_END => Quantity(n.to_string()),
+        n => Amount::new(n * GIB, ironclad_api::quantity::Format::BinarySi).into(),
+    };
+    let range = |name: &str, min, max| ResourceModelRange { name: name.to_owned(), min, max };
+    (0..9)
+        .map(|i| ResourceModel {
+            grade: i as u64,
+            ranges: vec![
+                range("cpu", cores(CORES[i]), cores(CORES[i + 1])),
+                range("memory", memory(GIBIBYTES[i]), memory(GIBIBYTES[i + 1])),
+            ],
+        })
+        .collect()
+}
+
+pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    let cluster: Cluster = decode(object)?;
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    for mistake in quota::cluster_name_mistakes(name) {
+        out.invalid("metadata.name", name, &mistake);
+    }
+    let (spec, path) = (&cluster.spec, Path::new("spec"));
+    if text(object, "/spec/syncMode").is_empty() {
+        out.required(path.child("syncMode"), "");
+    }
+    if !spec.api_endpoint.is_empty() {
+        endpoint(&spec.api_endpoint, &path.child("apiEndpoint"), out);
+    }
+    for (field, reference) in
+        [("secretRef", &spec.secret_ref), ("impersonatorSecretRef", &spec.impersonator_secret_ref)]
+    {
+        let Some(reference) = reference else { continue };
+        for (part, text) in [("namespace", &reference.namespace), ("name", &reference.name)] {
+            if text.is_empty() {
+                out.required(path.child(field).child(part), "");
+            }
+        }
+    }
+    if !spec.proxy_url.is_empty() {
+        proxy(&spec.proxy_url, &path.child("proxyURL"), out);
+    }
+    for (field, text) in [("provider", &spec.provider), ("region", &spec.region), ("zone", &spec.zone)] {
+        out.texts(path.child(field), text, names::label_value(text));
+    }
+    for (i, zone) in spec.zones.iter().enumerate() {
+        out.texts(path.child("zones").index(i), zone, names::label_value(zone));
+    }
+    if !spec.zone.is_empty() && !spec.zones.is_empty() {
+        out.invalid(path.child("zones"), &spec.zones, "zone is deprecated and can't be used together with zones");
+    }
+    out.all(taints::validate(&spec.taints, "spec.taints"));
+    if !spec.resource_models.is_empty() {
+        check_models(&spec.resource_models, &path.child("resourceModels"), out);
+    }
+    Ok(())
+}
+
+/// What a member keeps for its life.
+pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
+        return Ok(());
+    };
+    let (before, after) = (at(old, "/spec/syncMode"), at(new, "/spec/syncMode"));
+    if before != after {
+        out.invalid("spec.syncMode", after, "field is immutable: unjoin the cluster and join it again");
+    }
+    let (before, after) = (text(old, "/spec/id"), text(new, "/spec/id"));
+    if !before.is_empty() && before != after {
+        out.warn(format!("spec.id changes from {before:?} to {after:?}: it tells clusters apart, and should stay"));
+    }
+    Ok(())
+}
+
+/// `scheme://host…`, taken apart; `None` if it is no URL.
+fn parts(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let plain = !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    plain.then_some((scheme, rest))
+}
+
+fn endpoint(url: &str, path: &Path, out: &mut Findings) {
+    // A bare host:port is an address, too: clients take it as https.
+    let rest = parts(url).map_or(url, |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.is_empty() || host.ends_with('@') || host.contains(char::is_whitespace) {
+        out.invalid(path, url, "must be a URL with a host, as https://host:port");
+    }
+    if host.contains('@') {
+        out.invalid(path, url, "user information is not permitted in the URL");
+    }
+    if url.contains('#') {
+        out.invalid(path, url, "fragments are not permitted in the URL");
+    }
+    if url.contains('?') {
+        out.invalid(path, url, "query parameters are not permitted in the URL");
+    }
+}
+
+fn proxy(url: &str, path: &Path, out: &mut Findings) {
+    match parts(url) {
+        None => out.invalid(path, url, "must be a URL, as https://host:port"),
+        Some((scheme, _)) if !["http", "https", "socks5"].contains(&scheme) => {
+            out.invalid(path, url, &format!("unsupported scheme {scheme:?}, must be http, https, or socks5"));
+        }
+        Some((_, rest)) if rest.split(['/', '?', '#']).next().unwrap_or_default().is_empty() => {
+            out.invalid(path, url, "must be a URL with a host, as https://host:port");
+        }
+        Some(_) => {}
+    }
+}
+
+fn check_models(models: &[ResourceModel], path: &Path, out: &mut Findings) {
+    let amount = |quantity: &Quantity| Amount::try_from(quantity).unwrap_or(Amount::ZERO);
+    let zero = |quantity: &Quantity| amount(quantity).is_zero();
+    for (i, model) in models.iter().enumerate() {
+        let at = path.index(i);
+        if i > 0 && models[i - 1].grade == model.grade {
+            out.invalid(at.child("grade"), &model.grade, "the grades of models must be unique");
+        }
+        if i > 0 {
+            let names = |model: &ResourceModel| model.ranges.iter().map(|range| range.name.clone()).collect::<Vec<_>>();
+            if names(model) != names(&models[i - 1]) {
+                let detail = "the number and the names of the resources must be the same in all models, in the same order";
+                out.invalid(at.child("ranges"), &model.ranges, detail);
+                continue;
+            }
+        }
+        for (j, range) in model.ranges.iter().enumerate() {
+            let at = at.child("ranges").index(j);
+            if amount(&range.max) <= amount(&range.min) {
+                out.invalid(&at, range, "the max value of each resource must be greater than the min value");
+            }
+            if i == 0 && !zero(&range.min) {
+                out.invalid(at.child("min"), &range.min.0, "the min value of each resource in the first model should be 0");
+            }
+            if i > 0 && amount(&range.min) != amount(&models[i - 1].ranges[j].max) {
+                let detail = "model intervals for resources must be contiguous and non-overlapping";
+                out.invalid(at.child("min"), &range.min.0, detail);
+            }
+            if i + 1 == models.len() && amount(&range.max).value() != NO_END {
+                let detail = "the max value of each resource in the last model should be MaxInt64";
+                out.invalid(at.child("max"), &range.max.0, detail);
+            }
+        }
+    }
+}

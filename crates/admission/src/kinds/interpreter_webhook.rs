@@ -1,0 +1,164 @@
+//! ResourceInterpreterWebhookConfiguration (admission.md 5.6).
+
+use std::collections::BTreeSet;
+
+use ironclad_api::config::ResourceInterpreterWebhookConfiguration;
+use ironclad_interpreter::Operation as Interpretation;
+use ironclad_patch::names;
+use k8s_openapi::api::admissionregistration::v1::{ServiceReference, WebhookClientConfig};
+use serde_json::Value;
+
+use crate::{
+    Denial,
+    field::{Findings, Path},
+    request::{Cx, decode},
+};
+
+/// The version of the payload that is sent.
+const SPOKEN: &str = "v1alpha1";
+
+pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    let configuration: ResourceInterpreterWebhookConfiguration = decode(object)?;
+    let mut seen = BTreeSet::new();
+    for (i, webhook) in configuration.webhooks.iter().enumerate() {
+        let path = Path::new("webhooks").index(i);
+        domain(&webhook.name, &path.child("name"), out);
+        if !seen.insert(webhook.name.as_str()) {
+            out.duplicate(path.child("name"), &webhook.name);
+        }
+        for (j, rule) in webhook.rules.iter().enumerate() {
+            let path = path.child("rules").index(j);
+            operations(&rule.operations, &path.child("operations"), out);
+            patterns(&rule.api_groups, Empty::Core, &path.child("apiGroups"), out);
+            patterns(&rule.api_versions, Empty::Missing, &path.child("apiVersions"), out);
+            patterns(&rule.kinds, Empty::Missing, &path.child("kinds"), out);
+        }
+        if let Some(seconds) = webhook.timeout_seconds.filter(|seconds| !(1..=30).contains(seconds)) {
+            out.invalid(path.child("timeoutSeconds"), &seconds, "the timeout value must be between 1 and 30 seconds");
+        }
+        client(&webhook.client_config, &path.child("clientConfig"), out);
+        versions(&webhook.interpreter_context_versions, &path.child("interpreterContextVersions"), out);
+    }
+    Ok(())
+}
+
+/// A fully qualified domain name; one dot at its end is bearable.
+fn domain(name: &str, path: &Path, out: &mut Findings) {
+    if name.is_empty() {
+        return out.required(path, "");
+    }
+    let bare = name.strip_suffix('.').unwrap_or(name);
+    let mistakes = names::dns1123_subdomain(bare);
+    if mistakes.is_empty() && !bare.contains('.') {
+        out.invalid(path, name, "should be a domain with at least two segments separated by dots");
+    }
+    out.texts(path, name, mistakes);
+}
+
+fn operations(operations: &[String], path: &Path, out: &mut Findings) {
+    if operations.is_empty() {
+        out.required(path, "");
+    }
+    if operations.len() > 1 && operations.iter().any(|operation| operation == "*") {
+        out.invalid(path, operations, "if '*' is present, must not specify other operations");
+    }
+    let known: Vec<&str> = std::iter::once("*").chain(Interpretation::ALL.iter().map(|o| o.name())).collect();
+    for (k, operation) in operations.iter().enumerate().filter(|(_, operation)| !known.contains(&operation.as_str())) {
+        out.not_supported(path.index(k), operation, &known);
+    }
+}
+
+/// What an empty text means.
+#[derive(PartialEq, Eq)]
+enum Empty {
+    /// The core group.
+    Core,
+    /// Nothing: it was forgotten.
+    Missing,
+}
+
+fn patterns(patterns: &[String], empty: Empty, path: &Path, out: &mut Findings) {
+    if patterns.is_empty() {
+        out.required(path, "");
+    }
+    if patterns.len() > 1 && patterns.iter().any(|pattern| pattern == "*") {
+        out.invalid(path, patterns, "if '*' is present, must not specify others");
+    }
+    for (k, _) in patterns.iter().enumerate().filter(|(_, text)| text.is_empty() && empty == Empty::Missing) {
+        out.required(path.index(k), "");
+    }
+}
+
+fn client(config: &WebhookClientConfig, path: &Path, out: &mut Findings) {
+    match (&config.url, &config.service) {
+        (None, None) | (Some(_), Some(_)) => out.required(path, "exactly one of url or service is required"),
+        (Some(url), None) => self::url(url, &path.child("url"), out),
+        (None, Some(service)) => self::service(service, &path.child("service"), out),
+    }
+}
+
+fn url(url: &str, path: &Path, out: &mut Findings) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let Some(rest) = url.strip_prefix("https://") else {
+        return out.invalid(path, url, &format!("'https' is the only allowed URL scheme{FORM}"));
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.is_empty() || host.ends_with('@') || host.starts_with(':') {
+        out.invalid(path, url, &format!("host must be specified{FORM}"));
+    }
+    if host.contains('@') {
+        out.invalid(path, url, "user information is not permitted in the URL");
+    }
+    if url.contains('#') {
+        out.invalid(path, url, "fragments are not permitted in the URL");
+    }
+    if url.contains('?') {
+        out.invalid(path, url, "query parameters are not permitted in the URL");
+    }
+}
+
+fn service(service: &ServiceReference, path: &Path, out: &mut Findings) {
+    for (field, text) in [("name", &service.name), ("namespace", &service.namespace)] {
+        if text.is_empty() {
+            out.required(path.child(field), &format!("service {field} is required"));
+        }
+    }
+    // Absent, it is 443.
+    if let Some(port) = service.port.filter(|port| !(1..=65_535).contains(port)) {
+        out.invalid(path.child("port"), &port, "must be between 1 and 65535, inclusive");
+    }
+    let Some(given) = &service.path else { return };
+    let at = path.child("path");
+    let Some(rest) = given.strip_prefix('/') else {
+        return out.invalid(&at, given, "must start with a '/'");
+    };
+    if rest.is_empty() {
+        return;
+    }
+    let steps: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
+    for (i, step) in steps.iter().enumerate() {
+        if step.is_empty() {
+            out.invalid(&at, given, &format!("segment[{i}] may not be empty"));
+            continue;
+        }
+        for mistake in names::dns1123_subdomain(step) {
+            out.invalid(&at, given, &format!("segment[{i}]: {mistake}"));
+        }
+    }
+}
+
+fn versions(versions: &[String], path: &Path, out: &mut Findings) {
+    if versions.is_empty() {
+        return out.required(path, &format!("must specify one of {SPOKEN}"));
+    }
+    let mut seen = BTreeSet::new();
+    for (k, version) in versions.iter().enumerate() {
+        if !seen.insert(version.as_str()) {
+            out.invalid(path.index(k), version, "duplicate version");
+        }
+        out.texts(path.index(k), version, names::dns1035_label(version));
+    }
+    if !seen.contains(SPOKEN) {
+        out.invalid(path, versions, &format!("must include at least one of {SPOKEN}"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Cluster and ClusterTaintPolicy (admission.md 7, 5.5).
+
+use ironclad_failover::flags::NoExecutePolicy;
+use ironclad_fleet::gates::{Gate, Gates};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Write, with, with_spec};
+use crate::{needs, table::Phase};
+
+const GROUP: &str = "cluster.karmada.io";
+
+fn cluster() -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Push", "apiEndpoint": "https://10.0.0.1:6443"},
+    })
+}
+
+fn models(list: &[(u64, &str, &str)]) -> Value {
+    let model = |(grade, min, max): &(u64, &str, &str)| json!({"grade": grade, "ranges": [{"name": "cpu", "min": min, "max": max}]});
+    json!({"resourceModels": list.iter().map(model).collect::<Vec<_>>()})
+}
+
+#[test]
+fn what_is_canonical() {
+    let made = |old: Option<Value>, spec: Value| {
+        let object = with_spec(&cluster(), &spec);
+        let mut write = match old {
+            None => Write::create(GROUP, "clusters", object),
+            Some(old) => Write::update(GROUP, "clusters", old, object),
+        };
+        write.lookups.now = Timestamp::from_second(1_700_000_000).unwrap();
+        write.mutated()["spec"].clone()
+    };
+    let spec = made(None, json!({"unknown": 1}));
+    assert_eq!(spec["unknown"], 1);
+    let grades = spec["resourceModels"].as_array().unwrap();
+    assert_eq!(grades.len(), 9);
+    assert_eq!(grades[0], json!({"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "1"}, {"name": "memory", "min": "0", "max": "4Gi"}]}));
+    assert_eq!(grades[1]["ranges"][1], json!({"name": "memory", "min": "4Gi", "max": "16Gi"}));
+    assert_eq!(
+        grades[8],
+        json!({"grade": 8, "ranges": [{"name": "cpu", "min": "128", "max": "9223372036854775807"}, {"name": "memory", "min": "1Ti", "max": "9223372036854775807"}]})
+    );
+    let accepted = Write::create(GROUP, "clusters", with_spec(&cluster(), &json!({"resourceModels": grades})));
+    assert_eq!(accepted.refusal(), "", "the default grades are valid");
+    assert_eq!(made(Some(cluster()), json!({})).get("resourceModels"), None, "none are added later");
+    let sorted = made(Some(cluster()), models(&[(1, "2", "4"), (0, "1", "2")]));
+    assert_eq!(sorted["resourceModels"], models(&[(0, "0", "2"), (1, "2", "9223372036854775807")])["resourceModels"]);
+    let mut off = Write::create(GROUP, "clusters", cluster());
+    off.config.gates = Gates::default().with(Gate::CustomizedClusterResourceModeling, false);
+    assert_eq!(off.mutated(), cluster(), "without the gate, nothing");
+
+    assert_eq!(made(None, json!({"zone": "z"}))["zones"], json!(["z"]));
+    assert_eq!(made(None, json!({"zone": "z"})).get("zone"), None);
+    assert_eq!(made(None, json!({"zone": "z", "zones": ["y"]}))["zone"], "z", "what is contradictory is left to the validation");
+    let taint = |effect: &str, at: Value| json!({"taints": [with(&json!({"key": "k", "effect": effect}), &json!({"timeAdded": at}))]});
+    for (name, old, new, want) in [
+        ("NoExecute", None, taint("NoExecute", Value::Null), json!("2023-11-14T22:13:20Z")),
+        ("PreferNoExecute", None, taint("PreferNoExecute", Value::Null), json!("2023-11-14T22:13:20Z")),
+        ("NoSchedule needs none", None, taint("NoSchedule", Value::Null), Value::Null),
+        ("one that has a time keeps it", None, taint("NoExecute", json!("2020-01-01T00:00:00Z")), json!("2020-01-01T00:00:00Z")),
+        (
+            "one that stood keeps its time",
+            Some(with_spec(&cluster(), &taint("NoExecute", json!("2020-01-01T00:00:00Z")))),
+            taint("NoExecute", Value::Null),
+            json!("2020-01-01T00:00:00Z"),
+        ),
+    ] {
+        assert_eq!(made(old, new)["taints"][0].get("timeAdded").cloned().unwrap_or_default(), want, "{name}");
+    }
+}
+
+#[test]
+fn clusters() {
+    let max = "9223372036854775807";
+    let label = |path: &str| format!("{path}: Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')");
+    for (name, spec, want) in [
+        ("a plain one", json!({}), String::new()),
+        ("an address without scheme", json!({"apiEndpoint": "10.0.0.1:6443"}), String::new()),
+        ("no host", json!({"apiEndpoint": "https:///x"}), r#"spec.apiEndpoint: Invalid value: "https:///x": must be a URL with a host, as https://host:port"#.into()),
+        ("a user", json!({"apiEndpoint": "https://u@a"}), r#"spec.apiEndpoint: Invalid value: "https://u@a": user information is not permitted in the URL"#.into()),
+        ("a query", json!({"apiEndpoint": "https://a?b"}), r#"spec.apiEndpoint: Invalid value: "https://a?b": query parameters are not permitted in the URL"#.into()),
+        ("a fragment", json!({"apiEndpoint": "https://a#b"}), r#"spec.apiEndpoint: Invalid value: "https://a#b": fragments are not permitted in the URL"#.into()),
+        ("half a secret", json!({"secretRef": {"namespace": "", "name": "a"}}), "spec.secretRef.namespace: Required value".into()),
+        ("half an impersonator", json!({"impersonatorSecretRef": {"namespace": "a", "name": ""}}), "spec.impersonatorSecretRef.name: Required value".into()),
+        ("a proxy", json!({"proxyURL": "socks5://p:1"}), String::new()),
+        ("a proxy that is none", json!({"proxyURL": "p"}), r#"spec.proxyURL: Invalid value: "p": must be a URL, as https://host:port"#.into()),
+        ("a proxy of another scheme", json!({"proxyURL": "ftp://p"}), r#"spec.proxyURL: Invalid value: "ftp://p": unsupported scheme "ftp", must be http, https, or socks5"#.into()),
+        ("provider", json!({"provider": "a b"}), label("spec.provider")),
+        ("region", json!({"region": "a b"}), label("spec.region")),
+        ("zone", json!({"zone": "a b"}), label("spec.zone")),
+        ("zones", json!({"zones": ["a", "a b"]}), label("spec.zones[1]")),
+        ("zone and zones", json!({"zone": "a", "zones": ["a"]}), r#"spec.zones: Invalid value: ["a"]: zone is deprecated and can't be used together with zones"#.into()),
+        ("a taint", json!({"taints": [{"key": "k", "effect": "PreferNoExecute"}]}), String::new()),
+        (
+            "a taint of Kubernetes' nodes",
+            json!({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}),
+            r#"spec.taints[0].effect: Unsupported value: "PreferNoSchedule": supported values: "NoExecute", "NoSchedule", "PreferNoExecute""#.into(),
+        ),
+        (
+            "a taint twice",
+            json!({"taints": [{"key": "k", "effect": "NoSchedule"}, {"key": "k", "value": "v", "effect": "NoSchedule"}]}),
+            r#"spec.taints[1]: Duplicate value: "k=v:NoSchedule": taints must be unique by key and effect pair"#.into(),
+        ),
+        ("grades", models(&[(0, "0", "1024Mi"), (1, "1Gi", max)]), String::new()),
+        ("a grade twice", models(&[(0, "0", "1"), (0, "1", max)]), "spec.resourceModels[1].grade: Invalid value: 0: the grades of models must be unique".into()),
+        (
+            "other resources",
+            json!({"resourceModels": [{"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "1"}]}, {"grade": 1, "ranges": [{"name": "memory", "min": "1", "max": max}]}]}),
+            format!(r#"spec.resourceModels[1].ranges: Invalid value: [{{"max":"{max}","min":"1","name":"memory"}}]: the number and the names of the resources must be the same in all models, in the same order"#),
+        ),
+        (
+            "an empty range",
+            models(&[(0, "0", "1"), (1, "1", "1"), (2, "1", max)]),
+            r#"spec.resourceModels[1].ranges[0]: Invalid value: {"max":"1","min":"1","name":"cpu"}: the max value of each resource must be greater than the min value"#.into(),
+        ),
+        ("from one", models(&[(0, "1", max)]), r#"spec.resourceModels[0].ranges[0].min: Invalid value: "1": the min value of each resource in the first model should be 0"#.into()),
+        ("a gap", models(&[(0, "0", "1"), (1, "2", max)]), r#"spec.resourceModels[1].ranges[0].min: Invalid value: "2": model intervals for resources must be contiguous and non-overlapping"#.into()),
+        ("an end", models(&[(0, "0", "1")]), r#"spec.resourceModels[0].ranges[0].max: Invalid value: "1": the max value of each resource in the last model should be MaxInt64"#.into()),
+    ] {
+        assert_eq!(Write::create(GROUP, "clusters", with_spec(&cluster(), &spec)).refusal(), want, "{name}");
+    }
+    for (name, want) in [("a.b", "metadata.name: Invalid value: \"a.b\": must not contain dots"), (&"m".repeat(48), "")] {
+        let named = with(&cluster(), &json!({"metadata": {"name": name}}));
+        assert_eq!(Write::create(GROUP, "clusters", named).refusal(), want, "{name}");
+    }
+    let long = with(&cluster(), &json!({"metadata": {"name": "m".repeat(49)}}));
+    assert_eq!(Write::create(GROUP, "clusters", long).refusal(), format!("metadata.name: Invalid value: \"{}\": must be no more than 48 characters", "m".repeat(49)));
+    let change = |spec: Value| Write::update(GROUP, "clusters", with_spec(&cluster(), &json!({"id": "a"})), with_spec(&cluster(), &spec)).validated();
+    assert_eq!(
+        change(json!({"id": "a", "syncMode": "Pull"})).denial.map(|d| d.message).unwrap_or_default(),
+        "spec.syncMode: Invalid value: \"Pull\": field is immutable: unjoin the cluster and join it again"
+    );
+    assert_eq!(change(json!({"id": "b"})).warnings, ["spec.id changes from \"a\" to \"b\": it tells clusters apart, and should stay"]);
+}
+
+#[test]
+fn taint_policies() {
+    let policy = |name: &str, spec: Value| {
+        json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec})
+    };
+    let matching = |effect: &str| json!({"matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}], "taintsToAdd": [{"key": "k", "effect": effect}]});
+    let create = |spec: Value| {
+        let mut write = Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", spec));
+        write.config.gates = Gates::default().with(Gate::Failover, true);
+        write
+    };
+    assert_eq!(create(matching("NoExecute")).refusal(), "", "policies may evict");
+    let mut fenced = create(matching("NoExecute"));
+    fenced.config.no_execute_policy = NoExecutePolicy::Forbidden;
+    assert_eq!(
+        fenced.refusal(),
+        "spec.taintsToAdd[0]: Forbidden: Configuring taint with NoExecute effect is not allowed, this capability must be explicitly enabled by administrators through command-line flags"
+    );
+    let mixed = with(&matching("NoSchedule"), &json!({"taints": [{"key": "k2", "effect": "NoSchedule"}]}));
+    assert!(create(mixed).refusal().contains("Forbidden: "), "two spellings in one object");
+    let odd = with(&matching("NoSchedule"), &json!({"targetCluster": {"fieldSelector": {"matchExpressions": [{"key": "x", "operator": "In"}]}}}));
+    assert_eq!(
+        create(odd).refusal(),
+        r#"spec.targetCluster.fieldSelector: Invalid value: {"matchExpressions":[{"key":"x","operator":"In"}]}: unsupported key "x", must be provider, region, or zone"#
+    );
+    let mut second = create(matching("NoSchedule"));
+    for need in second.with_request(|request| needs(Phase::Validating, request, &second.config)) {
+        second.lookups.found.insert(need, vec![policy("b", matching("NoSchedule"))]);
+    }
+    assert_eq!(second.validated().warnings, ["policy b sets taint k:NoSchedule too: on a cluster of both it goes when the last of them stops asking for it"]);
+    let off = Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", matching("NoSchedule"))).validated();
+    assert_eq!(off.warnings, ["the policy has no effect: feature gate Failover is off"]);
+}

@@ -1,0 +1,146 @@
+//! The certificates of the webhook server: which stand, which are due for renewal (admission.md 1, 8).
+//!
+//! An authority signs the server's certificate; both stand in a Secret that all replicas share. What a kube-apiserver trusts
+//! is a bundle: a new authority stands in it beside the old one until that has ended, so no call fails on the day of the change.
+
+use std::collections::BTreeMap;
+
+use ironclad_apiserver::pki::{self, Pair};
+use ironclad_seam::Seam;
+use jiff::Timestamp;
+
+/// Keys of the Secret.
+pub(crate) const CA_CERTIFICATE: &str = "ca.crt";
+pub(crate) const CA_KEY: &str = "ca.key";
+pub(crate) const BUNDLE: &str = "ca-bundle.crt";
+pub(crate) const CERTIFICATE: &str = "tls.crt";
+pub(crate) const KEY: &str = "tls.key";
+
+const CA_DAYS: i64 = 3_650;
+const LEAF_DAYS: i64 = 365;
+/// Renewed so long before the end.
+const CA_RENEW_DAYS: i64 = 730;
+const LEAF_RENEW_DAYS: i64 = 90;
+const DAY_SECONDS: i64 = 86_400;
+
+/// What the server serves with and what it is trusted by.
+#[derive(Debug, Clone)]
+pub(crate) struct Certificates {
+    pub(crate) authority: Pair,
+    /// The authorities that are trusted, PEM.
+    pub(crate) bundle: String,
+    pub(crate) serving: Pair,
+}
+
+impl Certificates {
+    /// As a Secret holds them; `None` if something is missing.
+    pub(crate) fn read(data: &BTreeMap<String, Vec<u8>>) -> Option<Self> {
+        let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
+        Some(Self {
+            authority: Pair { certificate: text(CA_CERTIFICATE)?, key: text(CA_KEY)? },
+            bundle: text(BUNDLE)?,
+            serving: Pair { certificate: text(CERTIFICATE)?, key: text(KEY)? },
+        })
+    }
+
+    /// As a Secret holds them.
+    pub(crate) fn data(&self) -> BTreeMap<String, Vec<u8>> {
+        [
+            (CA_CERTIFICATE, &self.authority.certificate),
+            (CA_KEY, &self.authority.key),
+            (BUNDLE, &self.bundle),
+            (CERTIFICATE, &self.serving.certificate),
+            (KEY, &self.serving.key),
+        ]
+        .into_iter()
+        .map(|(key, text)| (key.to_owned(), text.clone().into_bytes()))
+        .collect()
+    }
+
+    /// The certificates to use from now on, if they are not those that stand: missing, soon to end, or for other hosts.
+    ///
+    /// # Errors
+    /// What the certificate library said.
+    pub(crate) fn renewed(standing: Option<&Self>, hosts: &[String], seam: &Seam) -> Result<Option<Self>, String> {
+        let now = seam.clock.wall_seconds();
+        let lasts = |certificate: &str, days: i64| {
+            pki::validity(certificate).is_some_and(|(ends, _)| seconds_left(ends, now) > days * DAY_SECONDS)
+        };
+        let authority = standing.filter(|s| lasts(&s.authority.certificate, CA_RENEW_DAYS)).map(|s| &s.authority);
+        let serves = |standing: &&Self| {
+            let names = pki::validity(&standing.serving.certificate).map(|(_, names)| names).unwrap_or_default();
+            lasts(&standing.serving.certificate, LEAF_RENEW_DAYS) && hosts.iter().all(|host| names.contains(host))
+        };
+        if authority.is_some() && standing.is_some_and(|s| serves(&s)) {
+            return Ok(None);
+        }
+        let (authority, bundle) = match (authority, standing) {
+            (Some(authority), Some(standing)) => (authority.clone(), standing.bundle.clone()),
+            _ => {
+                let fresh = pki::authority("ironclad-webhook-ca", CA_DAYS, seam)?;
+                let old = standing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
+                let bundle = format!("{}{old}", fresh.certificate);
+                (fresh, bundle)
+            }
+        };
+        let serving = pki::serving(&authority, "ironclad-webhook", hosts, LEAF_DAYS, seam)?;
+        Ok(Some(Self { authority, bundle, serving }))
+    }
+}
+
+fn seconds_left(ends: Timestamp, now: Timestamp) -> i64 {
+    ends.as_second() - now.as_second()
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_seam::{Clock, Rng, Tasks};
+
+    use super::*;
+
+    fn seam_at(day: i64) -> Seam {
+        let now = Timestamp::from_second(1_790_000_000 + day * DAY_SECONDS).unwrap();
+        Seam { clock: Clock::simulated(now), rng: Rng::from_seed(7), tasks: Tasks::new("test") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_renewed_when() {
+        let hosts = ["127.0.0.1".to_owned(), "ironclad.example".to_owned()];
+        let first = Certificates::renewed(None, &hosts, &seam_at(0)).unwrap().unwrap();
+        let (_, names) = pki::validity(&first.serving.certificate).unwrap();
+        assert_eq!(names, hosts);
+        assert_eq!(first.bundle, first.authority.certificate);
+        let read = Certificates::read(&first.data()).unwrap();
+        assert_eq!((read.serving.key.as_str(), read.bundle.as_str()), (first.serving.key.as_str(), first.bundle.as_str()));
+        assert!(Certificates::read(&BTreeMap::new()).is_none());
+
+        let more = ["other.example".to_owned()];
+        for (name, day, hosts, leaf, authority) in [
+            ("fresh ones stay", 1, &hosts[..], false, false),
+            ("fewer hosts are no reason", 1, &hosts[..1], false, false),
+            ("another host is", 1, &more[..], true, false),
+            ("90 days and some before the end", 365 - 91, &hosts, false, false),
+            ("90 days before the end", 365 - 90, &hosts, true, false),
+            ("an authority two years before its end", 3_650 - 730, &hosts, true, true),
+        ] {
+            let seam = seam_at(day);
+            // The server's own certificate was renewed meanwhile, but for the rows that are about it.
+            let standing = if day > 365 {
+                Certificates {
+                    serving: pki::serving(&first.authority, "x", hosts, 365, &seam).unwrap(),
+                    ..first.clone()
+                }
+            } else {
+                first.clone()
+            };
+            let renewed = Certificates::renewed(Some(&standing), hosts, &seam).unwrap();
+            assert_eq!(renewed.is_some(), leaf, "{name}");
+            let Some(renewed) = renewed else { continue };
+            assert_eq!(renewed.authority.certificate != first.authority.certificate, authority, "{name}");
+            assert!(renewed.bundle.contains(&first.authority.certificate), "{name}: what signed before is still trusted");
+            assert!(renewed.bundle.starts_with(&renewed.authority.certificate), "{name}");
+        }
+        let ended = Certificates::renewed(Some(&first), &hosts, &seam_at(4_000)).unwrap().unwrap();
+        assert!(!ended.bundle.contains(&first.authority.certificate), "what has ended is trusted no more");
+    }
+}

@@ -2,9 +2,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use ironclad_admission::registration::Endpoint;
 use ironclad_api::cluster::Cluster;
 use ironclad_controllers::{Connector, Context, NetworkConnector};
+use ironclad_extension::admission::{WebhookOptions, serve_webhooks};
 use ironclad_runtime::{
     Traffic, client_from_kubeconfig, kubeconfig_client_config,
     leader::{Fence, fenced},
@@ -14,7 +16,7 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Secret};
 use kube::{Api, Client, api::ListParams, discovery};
 
 use crate::{
-    flags::ControllerFlags,
+    flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
     leader::{LeaderFlags, Present},
     ops::Ops,
     signals::Stop,
@@ -44,6 +46,10 @@ pub(crate) struct RunArgs {
     pub leader: LeaderFlags,
     #[command(flatten)]
     pub controllers: ControllerFlags,
+    #[command(flatten)]
+    pub admission: AdmissionFlags,
+    #[command(flatten)]
+    pub webhooks: WebhookFlags,
 }
 
 /// Runs until SIGTERM or ctrl-c.
@@ -53,6 +59,7 @@ pub(crate) struct RunArgs {
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
     let settings = args.controllers.settings()?;
+    let webhooks = args.webhooks.webhooks()?;
     let seam = Seam::system("ironclad");
     let (plane, members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
@@ -60,6 +67,21 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let client = client_from_kubeconfig(config, plane.clone())?;
     require_crds(&client, &server).await?;
     warn_of_started_templates(&client).await;
+    if let Some(webhooks) = webhooks {
+        // Every replica answers, whoever leads; what the leader writes is exempt.
+        let listener = tokio::net::TcpListener::bind(webhooks.bind).await.with_context(|| {
+            format!("listening on {} for webhooks\n  try: another --webhook-bind-address, or 0 for none", webhooks.bind)
+        })?;
+        let address = listener.local_addr()?;
+        let options = WebhookOptions {
+            endpoint: webhooks.endpoint.unwrap_or_else(|| Endpoint::Url(format!("https://{address}"))),
+            hosts: webhooks.hosts,
+            legacy_bindings: args.webhooks.serve_legacy_binding_api,
+            config: args.admission.config(&settings, None),
+        };
+        serve_webhooks(client.clone(), listener, options, &seam).await?;
+        println!("webhooks serve on {address}");
+    }
 
     let electors = args.leader.electors(&client, &seam).await?;
     let fence = electors.as_ref().map(|electors| electors.main.fence());

@@ -7,12 +7,12 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use ironclad_admission::{Config, convert, review::Review, table};
 use ironclad_apiserver::pki::Pair;
-use ironclad_seam::Seam;
+use ironclad_seam::{Seam, Tasks};
 use kube::Client;
 use parking_lot::RwLock;
 use rustls::{
@@ -99,7 +99,7 @@ impl Webhooks {
                     }
                 },
             };
-            let (webhooks, acceptor) = (self.clone(), acceptor.clone());
+            let (webhooks, acceptor, group) = (self.clone(), acceptor.clone(), tasks.clone());
             tasks.spawn("webhook-connection", async move {
                 let _ = stream.set_nodelay(true);
                 if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
@@ -107,7 +107,7 @@ impl Webhooks {
                         let webhooks = webhooks.clone();
                         async move { Ok::<_, Infallible>(webhooks.answer(request).await) }
                     });
-                    let mut builder = auto::Builder::new(TokioExecutor::new());
+                    let mut builder = auto::Builder::new(Streams(group));
                     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
                     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
                         tracing::debug!(%error, "a webhook connection ended");
@@ -175,6 +175,20 @@ impl Webhooks {
         }
         let message = "the quota changes too fast to be charged; try again";
         reply(StatusCode::OK, &review.failed(message))
+    }
+}
+
+/// Runs the streams of HTTP/2 connections as tasks of a group.
+#[derive(Clone)]
+struct Streams(Tasks);
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn("webhook-stream", future);
     }
 }
 

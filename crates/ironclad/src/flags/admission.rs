@@ -1,6 +1,10 @@
 //! Flags of what is refused and filled in (admission.md 1).
 
-use ironclad_admission::Config;
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use ironclad_admission::{Config, registration::Endpoint};
+use ironclad_cli::report::Misused;
 use ironclad_controllers::Settings;
 
 /// What admission lets through.
@@ -30,6 +34,158 @@ impl AdmissionFlags {
             protect_namespace_contents: self.protect_namespace_contents,
             own_user,
             check_script: Some(ironclad_interpreter_lua::check_script),
+        }
+    }
+}
+
+/// Where a kube-apiserver asks us for reviews.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Admission")]
+pub(crate) struct WebhookFlags {
+    /// Where webhooks are served and registered, with certificates made and renewed for them; 0 for nowhere
+    #[arg(long, env = "IRONCLAD_WEBHOOK_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS:PORT")]
+    webhook_bind_address: String,
+    /// Where the kube-apiserver finds them [default: https:// and the bind address]
+    #[arg(long, env = "IRONCLAD_WEBHOOK_URL", value_name = "https://HOST:PORT", conflicts_with = "webhook_service")]
+    webhook_url: Option<String>,
+    /// The Service by which the kube-apiserver finds them, in place of a URL
+    #[arg(long, env = "IRONCLAD_WEBHOOK_SERVICE", value_name = "NAMESPACE/NAME[:PORT]")]
+    webhook_service: Option<String>,
+    /// Whether v1alpha1 of the bindings is served to old clients, converted by us
+    #[arg(
+        long,
+        env = "IRONCLAD_SERVE_LEGACY_BINDING_API",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    pub serve_legacy_binding_api: bool,
+}
+
+/// What the flags say of webhooks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Webhooks {
+    /// Where to listen.
+    pub bind: SocketAddr,
+    /// What is registered, if not the address that is listened on.
+    pub endpoint: Option<Endpoint>,
+    /// What the certificate is for.
+    pub hosts: Vec<String>,
+}
+
+impl WebhookFlags {
+    /// What the flags say; `None` if webhooks are not served.
+    ///
+    /// # Errors
+    /// If an address can't be one, or nobody could find us at it.
+    pub(crate) fn webhooks(&self) -> anyhow::Result<Option<Webhooks>> {
+        if self.webhook_bind_address == "0" {
+            return Ok(None);
+        }
+        let bind: SocketAddr = self.webhook_bind_address.parse().map_err(|_| {
+            Misused(format!(
+                "--webhook-bind-address {:?} is not an address and port\n  try: 0.0.0.0:8443, or 0 for none",
+                self.webhook_bind_address
+            ))
+        })?;
+        let (endpoint, mut hosts) = match (&self.webhook_service, &self.webhook_url) {
+            (Some(service), _) => of_service(service).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
+            (None, Some(url)) => of_url(url).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
+            (None, None) if bind.ip().is_unspecified() => {
+                let text = "the kube-apiserver can't be told where the webhooks are\n  because they are served on all addresses\n  \
+                            try: --webhook-url https://HOST:PORT, or --webhook-service NAMESPACE/NAME";
+                return Err(Misused(text.to_owned()).into());
+            }
+            (None, None) => (None, vec![]),
+        };
+        if !bind.ip().is_unspecified() {
+            hosts.push(bind.ip().to_string());
+        }
+        hosts.sort();
+        hosts.dedup();
+        Ok(Some(Webhooks { bind, endpoint, hosts }))
+    }
+}
+
+fn of_service(text: &str) -> anyhow::Result<(Endpoint, Vec<String>)> {
+    let misused = || Misused(format!("--webhook-service {text:?} is not NAMESPACE/NAME[:PORT]"));
+    let (namespace, rest) = text.split_once('/').ok_or_else(misused)?;
+    let (name, port) = rest.split_once(':').unwrap_or((rest, "443"));
+    let port = port.parse().ok().filter(|port| *port > 0).with_context(misused)?;
+    if namespace.is_empty() || name.is_empty() {
+        return Err(misused().into());
+    }
+    let hosts = vec![format!("{name}.{namespace}.svc"), format!("{name}.{namespace}")];
+    Ok((Endpoint::Service { namespace: namespace.to_owned(), name: name.to_owned(), port }, hosts))
+}
+
+fn of_url(url: &str) -> anyhow::Result<(Endpoint, Vec<String>)> {
+    let misused = || Misused(format!("--webhook-url {url:?} is not https://HOST:PORT"));
+    let base = url.trim_end_matches('/');
+    let authority = base.strip_prefix("https://").ok_or_else(misused)?;
+    if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
+        return Err(misused().into());
+    }
+    // An IPv6 address stands in brackets, which its certificate does not have.
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, _)) => host,
+        None => authority.split(':').next().unwrap_or(authority),
+    };
+    Ok((Endpoint::Url(base.to_owned()), vec![host.to_owned()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(bind: &str, url: Option<&str>, service: Option<&str>) -> WebhookFlags {
+        WebhookFlags {
+            webhook_bind_address: bind.into(),
+            webhook_url: url.map(Into::into),
+            webhook_service: service.map(Into::into),
+            serve_legacy_binding_api: true,
+        }
+    }
+
+    #[test]
+    fn where_webhooks_are() {
+        let url = |text: &str| Some(Endpoint::Url(text.into()));
+        let service = |port| Some(Endpoint::Service { namespace: "karmada-system".into(), name: "web".into(), port });
+        for (name, flags, want) in [
+            ("nowhere", flags("0", None, None), None),
+            ("at the bind address", flags("10.0.0.1:8443", None, None), Some((None, vec!["10.0.0.1"]))),
+            (
+                "at a URL",
+                flags("0.0.0.0:8443", Some("https://hooks.example:443/"), None),
+                Some((url("https://hooks.example:443"), vec!["hooks.example"])),
+            ),
+            ("at an IPv6 address", flags("0.0.0.0:8443", Some("https://[::1]:443"), None), Some((url("https://[::1]:443"), vec!["::1"]))),
+            (
+                "at a Service",
+                flags("0.0.0.0:8443", None, Some("karmada-system/web")),
+                Some((service(443), vec!["web.karmada-system", "web.karmada-system.svc"])),
+            ),
+            (
+                "at a port of a Service",
+                flags("0.0.0.0:8443", None, Some("karmada-system/web:9443")),
+                Some((service(9443), vec!["web.karmada-system", "web.karmada-system.svc"])),
+            ),
+        ] {
+            let got = flags.webhooks().unwrap().map(|w| (w.endpoint, w.hosts));
+            let want = want.map(|(endpoint, hosts)| (endpoint, hosts.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+            assert_eq!(got, want, "{name}");
+        }
+        for (flags, want) in [
+            (flags("8443", None, None), "--webhook-bind-address \"8443\" is not an address and port"),
+            (flags("0.0.0.0:8443", None, None), "the kube-apiserver can't be told where the webhooks are"),
+            (flags("0.0.0.0:8443", Some("http://a"), None), "--webhook-url \"http://a\" is not https://HOST:PORT"),
+            (flags("0.0.0.0:8443", None, Some("web")), "--webhook-service \"web\" is not NAMESPACE/NAME[:PORT]"),
+        ] {
+            let error = flags.webhooks().unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
         }
     }
 }

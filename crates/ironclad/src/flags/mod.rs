@@ -7,7 +7,7 @@ mod health;
 mod propagation;
 mod scheduler;
 
-pub(crate) use admission::AdmissionFlags;
+pub(crate) use admission::{AdmissionFlags, WebhookFlags};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::Flags;

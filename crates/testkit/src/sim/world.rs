@@ -415,6 +415,7 @@ fn admission(settings: &Settings) -> Arc<InProcessAdmission> {
         gates: settings.gates.clone(),
         no_execute_policy: settings.failover.no_execute_policy,
         own_user: Some(CONTROLLERS_USER.to_owned()),
+        check_script: Some(ironclad_interpreter_lua::check_script),
         ..admission::Config::default()
     }))
 }

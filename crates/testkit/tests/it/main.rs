@@ -1,5 +1,6 @@
 //! What is proved with the whole product: in virtual time, as a process, and on real Kubernetes.
 
+mod admission_real;
 mod bad_input;
 mod failover_scenarios;
 mod flows;

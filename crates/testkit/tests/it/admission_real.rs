@@ -1,0 +1,132 @@
+//! Admission as webhooks of a real kube-apiserver: what is filled in, refused and warned of, with certificates of our own.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use ironclad_testkit::{
+    product::{Product, ironclad},
+    real::{Config, Kubectl, RealEnv, until},
+};
+use serde_json::{Value, json};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn policy(name: &Value, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": name,
+        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none"}], "placement": {}},
+    });
+    if let (Some(all), Value::Object(more)) = (object["spec"].as_object_mut(), spec) {
+        all.extend(more);
+    }
+    object
+}
+
+/// An override that nobody can follow.
+fn broken(name: &str) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": name},
+        "spec": {"overrideRules": [{"overriders": {"plaintext": [{"path": "spec.a", "operator": "remove"}]}}]},
+    })
+}
+
+async fn create(kubectl: &Kubectl, object: &Value, more: &[&str]) -> anyhow::Result<ironclad_testkit::real::Output> {
+    let arguments = ["create", "-f", "-"].iter().chain(more);
+    kubectl.output(arguments, &object.to_string()).await
+}
+
+#[tokio::test]
+async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
+    let config = Config { members: 0, ..Config::default() };
+    let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
+    let (plane, kubectl) = (env.plane().kubeconfig().display().to_string(), env.plane().kubectl());
+    ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
+    let run = ["run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
+    let product = Product::start(run).await?;
+
+    // A new configuration is in force within moments, not at once.
+    until("policies are stamped", DEADLINE, async || {
+        let made = create(kubectl, &policy(&json!({"generateName": "p-"}), json!({})), &["-o", "json"]).await?;
+        let made: Value = serde_json::from_str(&made.success()?)?;
+        let id = &made["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"];
+        ensure!(id.as_str().is_some_and(|id| id.len() == 36), "{made}");
+        ensure!(made["metadata"]["finalizers"][0] == "karmada.io/propagation-policy-controller", "{made}");
+        ensure!(made["spec"]["resourceSelectors"][0]["namespace"] == "default", "{made}");
+        Ok(())
+    })
+    .await?;
+
+    let refused = create(kubectl, &broken("o"), &[]).await?;
+    let want = "admission webhook \"overridepolicy.karmada.io\" denied the request: spec.overrideRules[0].overriders.plaintext[0].path: \
+                Invalid value: \"spec.a\": JSON pointer must be empty or start with a \"/\": write /spec/a";
+    ensure!(refused.code == Some(1) && refused.stderr.contains(want), "{refused:?}");
+    let dry = create(kubectl, &broken("o"), &["--dry-run=server"]).await?;
+    ensure!(dry.code == Some(1) && dry.stderr.contains(want), "a dry run is reviewed, too: {dry:?}");
+    let ours = create(kubectl, &broken("ours"), &["--field-manager=ironclad-test"]).await?;
+    ensure!(ours.code == Some(0), "our own writes are exempt: {ours:?}");
+
+    let unknown = policy(&json!({"name": "far"}), json!({"placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}}));
+    let warned = create(kubectl, &unknown, &[]).await?;
+    let want = "Warning: spec.placement names cluster \"nowhere\", which does not exist";
+    ensure!(warned.code == Some(0) && warned.stderr.contains(want), "{warned:?}");
+    let other = kubectl.output(["patch", "propagationpolicy", "far", "--type=merge", "-p", r#"{"spec":{"schedulerName":"x"}}"#], "").await?;
+    ensure!(other.stderr.contains("the schedulerName should not be updated"), "{other:?}");
+
+    protection(kubectl).await?;
+    conversion(kubectl).await?;
+    product.stop().await?;
+
+    // Another replica, later, with nothing left of the certificates.
+    kubectl.run(["delete", "secret", "-n", "karmada-system", "ironclad-webhook-certificates"]).await?;
+    let product = Product::start(run).await?;
+    until("the new certificate is trusted", DEADLINE, async || {
+        let refused = create(kubectl, &broken("o"), &[]).await?;
+        ensure!(refused.stderr.contains("denied the request"), "{refused:?}");
+        Ok(())
+    })
+    .await?;
+    product.stop().await
+}
+
+async fn protection(kubectl: &Kubectl) -> anyhow::Result<()> {
+    kubectl.run(["create", "namespace", "kept"]).await?;
+    kubectl.run(["create", "configmap", "c", "-n", "kept"]).await?;
+    let label = "resourcetemplate.karmada.io/deletion-protected";
+    kubectl.run(["label", "configmap", "c", "-n", "kept", &format!("{label}=Always")]).await?;
+    for (arguments, want) in [
+        (["delete", "configmap", "c", "--namespace=kept"], "This resource is protected, please make sure to remove the label"),
+        (["delete", "namespace", "kept", "--wait=false"], "This namespace holds protected resources: ConfigMap c"),
+    ] {
+        let refused = kubectl.output(arguments, "").await?;
+        ensure!(refused.code == Some(1) && refused.stderr.contains(want), "{refused:?}");
+    }
+    kubectl.run(["label", "configmap", "c", "-n", "kept", &format!("{label}-")]).await?;
+    kubectl.run(["delete", "namespace", "kept"]).await.map(drop)
+}
+
+/// Clients of v1alpha1 read and write bindings without wiping what they do not know.
+async fn conversion(kubectl: &Kubectl) -> anyhow::Result<()> {
+    let binding = json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": "old-client"},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "none"},
+            "replicas": 3, "placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}, "schedulerName": "nobody",
+        },
+    });
+    create(kubectl, &binding, &[]).await?.success()?;
+    let legacy = "resourcebindings.v1alpha1.work.karmada.io";
+    until("v1alpha1 is served", DEADLINE, async || {
+        let old: Value = serde_json::from_str(&kubectl.run(["get", legacy, "old-client", "-o", "json"]).await?)?;
+        ensure!(old["spec"]["resource"]["replicas"] == 3 && old["spec"].get("placement").is_none(), "{old}");
+        Ok(())
+    })
+    .await?;
+    let patch = r#"{"spec":{"clusters":[{"name":"m1","replicas":3}]}}"#;
+    kubectl.run(["patch", legacy, "old-client", "--type=merge", "-p", patch]).await?;
+    let stored = kubectl.run(["get", "resourcebindings.v1alpha2.work.karmada.io", "old-client", "-o", "json"]).await?;
+    let stored: Value = serde_json::from_str(&stored)?;
+    ensure!(stored["spec"]["clusters"] == json!([{"name": "m1", "replicas": 3}]), "{stored}");
+    ensure!(stored["spec"]["placement"] == binding["spec"]["placement"], "the rest stays: {stored}");
+    ensure!(stored["metadata"].get("annotations").is_none(), "what was kept is not stored: {stored}");
+    Ok(())
+}

@@ -44,7 +44,10 @@ fn down(object: &Value) -> Value {
     let mut old = Map::new();
     old.insert("resource".into(), Value::Object(resource));
     if let Some(clusters) = spec["clusters"].as_array() {
-        old.insert("clusters".into(), clusters.iter().map(|c| Value::Object(fields(c, &["name", "replicas"]))).collect());
+        old.insert(
+            "clusters".into(),
+            clusters.iter().map(|c| Value::Object(fields(c, &["name", "replicas"]))).collect(),
+        );
     }
     out.insert("spec".into(), Value::Object(old));
     if let Some(status) = object.get("status").filter(|status| status.is_object()) {
@@ -77,7 +80,8 @@ fn up(object: &Value) -> Value {
     let kept = object.pointer("/metadata/annotations").and_then(|a| a.get(V1ALPHA2_ROUNDTRIP));
     let kept: Value =
         kept.and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
-    if let Some(annotations) = out.get_mut("metadata").and_then(|m| m.get_mut("annotations")).and_then(Value::as_object_mut)
+    if let Some(annotations) =
+        out.get_mut("metadata").and_then(|m| m.get_mut("annotations")).and_then(Value::as_object_mut)
     {
         annotations.remove(V1ALPHA2_ROUNDTRIP);
         if annotations.is_empty()
@@ -146,7 +150,8 @@ fn new_spec(old: &Value, kept: &Value) -> Value {
     match old["clusters"].as_array() {
         Some(clusters) => {
             let one = |cluster: &Value| {
-                let same = |known: &&Value| fields(known, &["name", "replicas"]) == fields(cluster, &["name", "replicas"]);
+                let same =
+                    |known: &&Value| fields(known, &["name", "replicas"]) == fields(cluster, &["name", "replicas"]);
                 before.iter().find(same).unwrap_or(cluster).clone()
             };
             map.insert("clusters".into(), clusters.iter().map(one).collect());
@@ -217,7 +222,10 @@ mod tests {
                 "clusters": [{"name": "m1", "replicas": 3}],
             })
         );
-        assert_eq!(old["status"], json!({"conditions": [], "aggregatedStatus": [{"clusterName": "m1", "applied": true}]}));
+        assert_eq!(
+            old["status"],
+            json!({"conditions": [], "aggregatedStatus": [{"clusterName": "m1", "applied": true}]})
+        );
         assert_eq!((&old["metadata"]["odd"], &old["metadata"]["annotations"]["a"]), (&json!(1), &json!("b")));
         assert_eq!(convert(&old, STORED), stored(), "and back");
 
@@ -226,13 +234,24 @@ mod tests {
         changed["spec"]["clusters"] = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 2}]);
         let new = convert(&changed, STORED);
         assert_eq!(new["spec"]["replicas"], 5);
-        assert_eq!(new["spec"]["clusters"], json!([{"name": "m1", "replicas": 3, "components": []}, {"name": "m2", "replicas": 2}]));
-        assert_eq!((&new["spec"]["schedulerName"], &new["spec"]["resource"]["uid"]), (&json!("s"), &json!("t")), "the rest stays");
+        assert_eq!(
+            new["spec"]["clusters"],
+            json!([{"name": "m1", "replicas": 3, "components": []}, {"name": "m2", "replicas": 2}])
+        );
+        assert_eq!(
+            (&new["spec"]["schedulerName"], &new["spec"]["resource"]["uid"]),
+            (&json!("s"), &json!("t")),
+            "the rest stays"
+        );
 
         let mut fresh = old;
         fresh["metadata"].as_object_mut().unwrap().remove("annotations");
         let new = convert(&fresh, STORED);
-        assert_eq!(new["spec"]["replicaRequirements"], json!({"resourceRequest": {"cpu": "1"}}), "a new one of an old client");
+        assert_eq!(
+            new["spec"]["replicaRequirements"],
+            json!({"resourceRequest": {"cpu": "1"}}),
+            "a new one of an old client"
+        );
         assert_eq!(new["spec"].get("placement"), None);
     }
 
@@ -240,21 +259,41 @@ mod tests {
     fn reviews() {
         let request = json!({"request": {"uid": "u", "desiredAPIVersion": OLD, "objects": [stored(), {"apiVersion": STORED}, convert(&stored(), OLD)]}});
         let answer = review(&request);
-        assert_eq!((&answer["response"]["uid"], &answer["response"]["result"]["status"]), (&json!("u"), &json!("Success")));
+        assert_eq!(
+            (&answer["response"]["uid"], &answer["response"]["result"]["status"]),
+            (&json!("u"), &json!("Success"))
+        );
         let converted = answer["response"]["convertedObjects"].as_array().unwrap();
         assert!(converted.len() == 3 && converted.iter().all(|o| o["apiVersion"] == OLD));
     }
 
     fn anything() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0..3).prop_map(Value::from), "[a-b]{0,2}".prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..3).prop_map(Value::from),
+            "[a-b]{0,2}".prop_map(Value::from)
+        ];
         leaf.prop_recursive(4, 40, 4, |inner| {
             let key = prop_oneof![
-                Just("resource"), Just("clusters"), Just("replicas"), Just("replicaRequirements"), Just("resourceRequest"), Just("name"),
-                Just("kind"), Just("uid"), Just("placement"), Just("conditions"), Just("aggregatedStatus"), Just("annotations"), Just("resourcePerReplicas"),
+                Just("resource"),
+                Just("clusters"),
+                Just("replicas"),
+                Just("replicaRequirements"),
+                Just("resourceRequest"),
+                Just("name"),
+                Just("kind"),
+                Just("uid"),
+                Just("placement"),
+                Just("conditions"),
+                Just("aggregatedStatus"),
+                Just("annotations"),
+                Just("resourcePerReplicas"),
             ];
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map(key.prop_map(str::to_owned), inner, 0..5).prop_map(|m| Value::Object(m.into_iter().collect())),
+                prop::collection::btree_map(key.prop_map(str::to_owned), inner, 0..5)
+                    .prop_map(|m| Value::Object(m.into_iter().collect())),
             ]
         })
     }

@@ -22,9 +22,7 @@ pub mod review;
 mod rules;
 pub mod table;
 
-pub use request::{
-    Config, Denial, Effect, Lookups, Need, Operation, QUOTA_EXCEEDED, Request, Resource, Verdict,
-};
+pub use request::{Config, Denial, Effect, Lookups, Need, Operation, QUOTA_EXCEEDED, Request, Resource, Verdict};
 pub use rules::{BYPASS_GROUP, mutate, needs, validate};
 
 #[cfg(test)]

@@ -132,16 +132,26 @@ mod tests {
         );
         let protection = named(&validating, "resourcedeletionprotection.karmada.io");
         assert_eq!(protection["objectSelector"]["matchExpressions"][0]["operator"], "Exists");
-        assert_eq!((protection.get("matchConditions"), &protection["rules"][0]["scope"]), (None, &json!("*")), "we are not exempt");
-        let binding = |config: &Config| named(&configuration(Phase::Validating, &url, "", config), "resourcebinding.karmada.io").clone();
+        assert_eq!(
+            (protection.get("matchConditions"), &protection["rules"][0]["scope"]),
+            (None, &json!("*")),
+            "we are not exempt"
+        );
+        let binding = |config: &Config| {
+            named(&configuration(Phase::Validating, &url, "", config), "resourcebinding.karmada.io").clone()
+        };
         assert_eq!(binding(&own())["sideEffects"], "NoneOnDryRun");
         assert!(binding(&own()).get("matchConditions").is_some(), "exempt");
         let enforced = Config { gates: Gates::default().with(Gate::FederatedQuotaEnforcement, true), ..own() };
         assert!(binding(&enforced).get("matchConditions").is_none(), "not while the quota is charged here");
-        let service = Endpoint::Service { namespace: "karmada-system".into(), name: "ironclad-webhook".into(), port: 443 };
+        let service =
+            Endpoint::Service { namespace: "karmada-system".into(), name: "ironclad-webhook".into(), port: 443 };
         let mutating = configuration(Phase::Mutating, &service, "", &Config::default());
         let work = named(&mutating, "work.karmada.io");
-        assert_eq!(work["clientConfig"]["service"], json!({"namespace": "karmada-system", "name": "ironclad-webhook", "port": 443, "path": "/mutate-work"}));
+        assert_eq!(
+            work["clientConfig"]["service"],
+            json!({"namespace": "karmada-system", "name": "ironclad-webhook", "port": 443, "path": "/mutate-work"})
+        );
         assert_eq!(work.get("matchConditions"), None, "nobody is us if we do not know who we are");
         let interpreter = named(&validating, "resourceinterpretercustomization.karmada.io");
         assert_eq!(interpreter["timeoutSeconds"], 10);
@@ -149,11 +159,35 @@ mod tests {
 
     #[test]
     fn every_path_of_the_reference_is_registered() {
-        let mutating = ["cluster", "propagationpolicy", "clusterpropagationpolicy", "overridepolicy", "resourcebinding", "clusterresourcebinding", "work", "federatedhpa", "multiclusterservice"];
+        let mutating = [
+            "cluster",
+            "propagationpolicy",
+            "clusterpropagationpolicy",
+            "overridepolicy",
+            "resourcebinding",
+            "clusterresourcebinding",
+            "work",
+            "federatedhpa",
+            "multiclusterservice",
+        ];
         let validating = [
-            "cluster", "propagationpolicy", "clusterpropagationpolicy", "overridepolicy", "clusteroverridepolicy", "resourceinterpreterwebhookconfiguration",
-            "resourceinterpretercustomization", "federatedresourcequota", "multiclusteringress", "federatedhpa", "cronfederatedhpa", "multiclusterservice",
-            "resourcedeletionprotection", "resourcebinding", "clustertaintpolicy", "priorityclass", "horizontalpodautoscaler",
+            "cluster",
+            "propagationpolicy",
+            "clusterpropagationpolicy",
+            "overridepolicy",
+            "clusteroverridepolicy",
+            "resourceinterpreterwebhookconfiguration",
+            "resourceinterpretercustomization",
+            "federatedresourcequota",
+            "multiclusteringress",
+            "federatedhpa",
+            "cronfederatedhpa",
+            "multiclusterservice",
+            "resourcedeletionprotection",
+            "resourcebinding",
+            "clustertaintpolicy",
+            "priorityclass",
+            "horizontalpodautoscaler",
         ];
         let paths: Vec<&str> = WEBHOOKS.iter().map(|webhook| webhook.path).collect();
         for (prefix, names) in [("/mutate-", &mutating[..]), ("/validate-", &validating[..])] {

@@ -4,8 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Config, Denial, Lookups, Need, Operation, Request, Verdict, diff,
-    rules,
+    Config, Denial, Lookups, Need, Operation, Request, Verdict, diff, rules,
     table::{Phase, Webhook},
 };
 
@@ -94,7 +93,9 @@ impl Review {
                 (self.wrap(&verdict, None), verdict)
             }
             Phase::Mutating => {
-                let Some(raw) = request.object else { return (self.wrap(&Verdict::default(), None), Verdict::default()) };
+                let Some(raw) = request.object else {
+                    return (self.wrap(&Verdict::default(), None), Verdict::default());
+                };
                 let mut object = raw.clone();
                 let denial = rules::one_mutation(webhook, &mut object, &request, lookups, config).err();
                 let patch = denial.is_none().then(|| diff::json_patch(raw, &object));
@@ -131,7 +132,6 @@ impl Review {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +161,10 @@ mod tests {
         let policy = json!({"metadata": {"generateName": "p-"}, "spec": {"resourceSelectors": [], "placement": {}, "priority": 0,
             "preemption": "Never", "conflictResolution": "Abort", "schedulerName": "default-scheduler", "newer": {"field": 1}}});
         let response = answer("/mutate-propagationpolicy", &review("propagationpolicies", policy));
-        assert_eq!((&response["uid"], &response["allowed"], &response["patchType"]), (&json!("u1"), &json!(true), &json!("JSONPatch")));
+        assert_eq!(
+            (&response["uid"], &response["allowed"], &response["patchType"]),
+            (&json!("u1"), &json!(true), &json!("JSONPatch"))
+        );
         let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
         let patch: Value = serde_json::from_slice(&patch).unwrap();
         assert_eq!(
@@ -171,7 +174,8 @@ mod tests {
                 {"op": "add", "path": "/metadata/labels", "value": {"propagationpolicy.karmada.io/permanent-id": "id-1"}},
             ])
         );
-        let selected = json!({"spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret", "namespace": "shop"}]}});
+        let selected =
+            json!({"spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret", "namespace": "shop"}]}});
         let response = answer("/mutate-overridepolicy", &review("overridepolicies", selected));
         assert_eq!(response, json!({"uid": "u1", "allowed": true}), "no difference, no patch");
     }
@@ -212,7 +216,12 @@ mod tests {
     fn no_handler_panics_on_odd_objects() {
         for webhook in table::WEBHOOKS {
             for object in [
-                json!(null), json!(3), json!([]), json!({}), json!({"spec": null}), json!({"metadata": 3, "spec": {}}),
+                json!(null),
+                json!(3),
+                json!([]),
+                json!({}),
+                json!({"spec": null}),
+                json!({"metadata": 3, "spec": {}}),
                 json!({"metadata": {"labels": []}, "spec": {"placement": {}, "resourceSelectors": [{}]}}),
                 json!({"spec": {"workload": {"manifests": [{}, {"metadata": []}]}}, "webhooks": [{}]}),
                 json!({"spec": {"metrics": [{}, 3], "behavior": 3, "rules": [{"http": {}}], "scaleTargetRef": {}}}),

@@ -29,7 +29,11 @@ const CRATES: [(&str, Side, &[&str]); 23] = [
     ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-planning", Core, &["ironclad-failover", "ironclad-scheduling", "ironclad-patch"]),
     ("ironclad-autoscaling", Core, &["ironclad-fleet"]),
-    ("ironclad-admission", Core, &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation"]),
+    (
+        "ironclad-admission",
+        Core,
+        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation"],
+    ),
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
     ("ironclad-store", Edge, &["ironclad-seam"]),

@@ -202,7 +202,8 @@ fn check_models(models: &[ResourceModel], path: &Path, out: &mut Findings) {
         if i > 0 {
             let names = |model: &ResourceModel| model.ranges.iter().map(|range| range.name.clone()).collect::<Vec<_>>();
             if names(model) != names(&models[i - 1]) {
-                let detail = "the number and the names of the resources must be the same in all models, in the same order";
+                let detail =
+                    "the number and the names of the resources must be the same in all models, in the same order";
                 out.invalid(at.child("ranges"), &model.ranges, detail);
                 continue;
             }
@@ -213,7 +214,11 @@ fn check_models(models: &[ResourceModel], path: &Path, out: &mut Findings) {
                 out.invalid(&at, range, "the max value of each resource must be greater than the min value");
             }
             if i == 0 && !zero(&range.min) {
-                out.invalid(at.child("min"), &range.min.0, "the min value of each resource in the first model should be 0");
+                out.invalid(
+                    at.child("min"),
+                    &range.min.0,
+                    "the min value of each resource in the first model should be 0",
+                );
             }
             if i > 0 && amount(&range.min) != amount(&models[i - 1].ranges[j].max) {
                 let detail = "model intervals for resources must be contiguous and non-overlapping";

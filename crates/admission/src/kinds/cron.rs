@@ -21,7 +21,11 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     let target = &typed.spec.scale_target_ref;
     let ours = target.api_version.as_deref() == Some("autoscaling.karmada.io/v1alpha1");
     if ours && target.kind != "FederatedHPA" {
-        out.invalid(path.child("scaleTargetRef.kind"), &target.kind, "of this apiVersion only FederatedHPA can be scaled");
+        out.invalid(
+            path.child("scaleTargetRef.kind"),
+            &target.kind,
+            "of this apiVersion only FederatedHPA can be scaled",
+        );
         return Ok(());
     }
     federated_hpa::reference(at(object, "/spec/scaleTargetRef"), &path.child("scaleTargetRef"), out);
@@ -63,7 +67,8 @@ fn when(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
 fn bounds(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
     let (least, most) = (rule.target_min_replicas, rule.target_max_replicas);
     if least.is_none() && most.is_none() {
-        let detail = "targetMinReplicas and targetMaxReplicas cannot be nil at the same time if you want to scale FederatedHPA";
+        let detail =
+            "targetMinReplicas and targetMaxReplicas cannot be nil at the same time if you want to scale FederatedHPA";
         out.invalid(path.child("targetMaxReplicas"), &Value::Null, detail);
     }
     if let Some(n @ ..=0) = most {
@@ -93,7 +98,9 @@ fn replicas(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
         Some(n @ ..0) => out.invalid(path.child("targetReplicas"), &n, "should be larger than or equal to 0"),
         Some(_) => {}
     }
-    for (field, given) in [("targetMinReplicas", rule.target_min_replicas), ("targetMaxReplicas", rule.target_max_replicas)] {
+    for (field, given) in
+        [("targetMinReplicas", rule.target_min_replicas), ("targetMaxReplicas", rule.target_max_replicas)]
+    {
         if given.is_some() {
             out.forbidden(path.child(field), "only a FederatedHPA has bounds: set targetReplicas");
         }

@@ -79,7 +79,11 @@ fn shown(script: &str) -> &str {
 }
 
 /// One script for each kind and operation, dependencies excepted: those of several are merged.
-fn conflicts(mine: &ResourceInterpreterCustomization, scripts: &[(Interpretation, &str)], cx: &Cx<'_>) -> Result<(), Denial> {
+fn conflicts(
+    mine: &ResourceInterpreterCustomization,
+    scripts: &[(Interpretation, &str)],
+    cx: &Cx<'_>,
+) -> Result<(), Denial> {
     let Some(others) = cx.lookups.get(&all()) else {
         return Err(Denial::failure("the other ResourceInterpreterCustomizations could not be listed; try again"));
     };

@@ -13,14 +13,14 @@ use crate::{
     request::{Config, Cx, Needs, decode},
 };
 
-const FEDERATED: Resource = Resource {
-    group: "autoscaling.karmada.io",
-    version: "v1alpha1",
-    kind: "FederatedHPA",
-    plural: "federatedhpas",
+const FEDERATED: Resource =
+    Resource { group: "autoscaling.karmada.io", version: "v1alpha1", kind: "FederatedHPA", plural: "federatedhpas" };
+const DISTRIBUTED: Resource = Resource {
+    group: "autoscaling",
+    version: "v2",
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
 };
-const DISTRIBUTED: Resource =
-    Resource { group: "autoscaling", version: "v2", kind: "HorizontalPodAutoscaler", plural: "horizontalpodautoscalers" };
 
 const WINDOW_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
@@ -182,10 +182,16 @@ fn metric(metric: &Value, path: &Path, cx: &Cx<'_>, out: &mut Findings) {
             target(at(source, "/target"), &path.child("target"), out);
             match (missing(source, "value"), missing(source, "averageValue")) {
                 (true, true) => {
-                    out.required(path.child("target.averageValue"), "must specify either a target for metric or a per-pod target");
+                    out.required(
+                        path.child("target.averageValue"),
+                        "must specify either a target for metric or a per-pod target",
+                    );
                 }
                 (false, false) => {
-                    out.forbidden(path.child("target.value"), "may not set both a target value for metric and a per-pod target");
+                    out.forbidden(
+                        path.child("target.value"),
+                        "may not set both a target value for metric and a per-pod target",
+                    );
                 }
                 _ => {}
             }
@@ -231,7 +237,10 @@ fn resource(source: &Value, path: &Path, out: &mut Findings) {
     target(at(source, "/target"), &path.child("target"), out);
     let (percent, value) = (missing(source, "averageUtilization"), missing(source, "averageValue"));
     if percent && value {
-        out.required(path.child("target.averageUtilization"), "must specify either a raw averageValue or averageUtilization");
+        out.required(
+            path.child("target.averageUtilization"),
+            "must specify either a raw averageValue or averageUtilization",
+        );
     } else if !percent && !value {
         out.forbidden(path.child("target.averageValue"), "may not set both averageValue and averageUtilization");
     }
@@ -295,7 +304,8 @@ fn behavior(rules: &Value, path: &Path, out: &mut Findings) {
         if !["Percent", "Pods"].contains(&kind) {
             out.not_supported(path.child("type"), kind, &["Percent", "Pods"]);
         }
-        let (value, period) = (at(policy, "/value").as_i64().unwrap_or(0), at(policy, "/periodSeconds").as_i64().unwrap_or(0));
+        let (value, period) =
+            (at(policy, "/value").as_i64().unwrap_or(0), at(policy, "/periodSeconds").as_i64().unwrap_or(0));
         if value <= 0 {
             out.invalid(path.child("value"), &value, "must be greater than zero");
         }
@@ -315,8 +325,13 @@ fn is_distributed(autoscaler: &Value) -> bool {
 /// Whether two autoscalers act on the same object; versions of its group don't matter.
 fn same_target(a: &Value, b: &Value) -> bool {
     let of = |object: &Value| {
-        let group = text(object, "/spec/scaleTargetRef/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned();
-        (group, text(object, "/spec/scaleTargetRef/kind").to_owned(), text(object, "/spec/scaleTargetRef/name").to_owned())
+        let group =
+            text(object, "/spec/scaleTargetRef/apiVersion").split_once('/').map_or("", |(group, _)| group).to_owned();
+        (
+            group,
+            text(object, "/spec/scaleTargetRef/kind").to_owned(),
+            text(object, "/spec/scaleTargetRef/name").to_owned(),
+        )
     };
     of(a) == of(b)
 }

@@ -7,8 +7,9 @@ use ironclad_patch::names;
 use serde_json::{Value, json};
 
 use super::{
-    ingress, quota,
+    ingress,
     lens::{at, label, set_label},
+    quota,
 };
 use crate::{
     Denial, Need, Operation, Request, Resource,
@@ -66,7 +67,8 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     }
     types(&service.spec.types, &path.child("types"), out);
     // The word `range` is historical: clients look for it.
-    let lists = [("providerClusters", &service.spec.provider_clusters), ("consumerClusters", &service.spec.consumer_clusters)];
+    let lists =
+        [("providerClusters", &service.spec.provider_clusters), ("consumerClusters", &service.spec.consumer_clusters)];
     for (field, clusters) in lists {
         let mut seen = BTreeSet::new();
         for (i, selector) in clusters.iter().enumerate() {

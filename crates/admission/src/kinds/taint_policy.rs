@@ -12,8 +12,12 @@ use crate::{
     request::{Config, Cx, Needs, decode},
 };
 
-const POLICIES: Resource =
-    Resource { group: "policy.karmada.io", version: "v1alpha1", kind: "ClusterTaintPolicy", plural: "clustertaintpolicies" };
+const POLICIES: Resource = Resource {
+    group: "policy.karmada.io",
+    version: "v1alpha1",
+    kind: "ClusterTaintPolicy",
+    plural: "clustertaintpolicies",
+};
 
 fn all() -> Need {
     Need::List { resource: POLICIES, namespace: String::new() }
@@ -27,7 +31,9 @@ pub(crate) fn needs(_: &Request<'_>, _: &Config, needs: &mut Needs) {
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let policy: ClusterTaintPolicy = decode(object)?;
     let path = Path::new("spec");
-    for (field, target) in [("targetClusters", &policy.spec.target_clusters), ("targetCluster", &policy.spec.target_cluster)] {
+    for (field, target) in
+        [("targetClusters", &policy.spec.target_clusters), ("targetCluster", &policy.spec.target_cluster)]
+    {
         if let Some(target) = target {
             affinity::affinity(target, &path.child(field), out);
         }

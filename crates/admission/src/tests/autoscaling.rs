@@ -17,7 +17,8 @@ fn autoscaler() -> Value {
 
 #[test]
 fn what_is_filled_in() {
-    let made = |spec: Value| Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &spec)).mutated()["spec"].clone();
+    let made =
+        |spec: Value| Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &spec)).mutated()["spec"].clone();
     let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]);
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     for (name, spec, pointer, want) in [
@@ -32,7 +33,12 @@ fn what_is_filled_in() {
             "/behavior/scaleUp",
             json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, percent]}),
         ),
-        ("down, without a window", json!({"behavior": {}}), "/behavior/scaleDown", json!({"selectPolicy": "Max", "policies": [percent]})),
+        (
+            "down, without a window",
+            json!({"behavior": {}}),
+            "/behavior/scaleDown",
+            json!({"selectPolicy": "Max", "policies": [percent]}),
+        ),
         (
             "what is given wins",
             json!({"behavior": {"scaleDown": {"selectPolicy": "Min", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}]}}}),
@@ -57,19 +63,49 @@ fn federated() {
     let up = "spec.behavior.scaleUp";
     for (name, spec, want) in [
         ("a plain one", json!({}), String::new()),
-        ("no replicas", json!({"minReplicas": 0}), "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1".into()),
-        ("no replicas at most", json!({"minReplicas": null, "maxReplicas": 0}), "spec.maxReplicas: Invalid value: 0: must be greater than 0".into()),
-        ("bounds crossed", json!({"minReplicas": 4}), "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`".into()),
+        (
+            "no replicas",
+            json!({"minReplicas": 0}),
+            "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1".into(),
+        ),
+        (
+            "no replicas at most",
+            json!({"minReplicas": null, "maxReplicas": 0}),
+            "spec.maxReplicas: Invalid value: 0: must be greater than 0".into(),
+        ),
+        (
+            "bounds crossed",
+            json!({"minReplicas": 4}),
+            "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`".into(),
+        ),
         ("no kind", json!({"scaleTargetRef": {"kind": ""}}), "spec.scaleTargetRef.kind: Required value".into()),
         ("no name", json!({"scaleTargetRef": {"name": ""}}), "spec.scaleTargetRef.name: Required value".into()),
-        ("a path for a name", json!({"scaleTargetRef": {"name": "a/b"}}), r#"spec.scaleTargetRef.name: Invalid value: "a/b": may not contain '/'"#.into()),
-        ("a percent sign", json!({"scaleTargetRef": {"name": "a%b"}}), r#"spec.scaleTargetRef.name: Invalid value: "a%b": may not contain '%'"#.into()),
-        ("up one step", json!({"scaleTargetRef": {"name": ".."}}), r#"spec.scaleTargetRef.name: Invalid value: "..": may not be '..'"#.into()),
-        ("a metric of no type", metric(json!({"type": ""})), format!("{at}.type: Required value: must specify a metric source type")),
+        (
+            "a path for a name",
+            json!({"scaleTargetRef": {"name": "a/b"}}),
+            r#"spec.scaleTargetRef.name: Invalid value: "a/b": may not contain '/'"#.into(),
+        ),
+        (
+            "a percent sign",
+            json!({"scaleTargetRef": {"name": "a%b"}}),
+            r#"spec.scaleTargetRef.name: Invalid value: "a%b": may not contain '%'"#.into(),
+        ),
+        (
+            "up one step",
+            json!({"scaleTargetRef": {"name": ".."}}),
+            r#"spec.scaleTargetRef.name: Invalid value: "..": may not be '..'"#.into(),
+        ),
+        (
+            "a metric of no type",
+            metric(json!({"type": ""})),
+            format!("{at}.type: Required value: must specify a metric source type"),
+        ),
         (
             "an unknown type, told once",
             metric(json!({"type": "Weather"})),
-            format!(r#"{at}.type: Unsupported value: "Weather": supported values: "ContainerResource", "External", "Object", "Pods", "Resource""#),
+            format!(
+                r#"{at}.type: Unsupported value: "Weather": supported values: "ContainerResource", "External", "Object", "Pods", "Resource""#
+            ),
         ),
         (
             "a type without its block",
@@ -78,78 +114,184 @@ fn federated() {
         ),
         (
             "a block of another type",
-            metric(json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 1}}, "pods": {"metric": {"name": "a"}, "target": {"type": "Value"}}})),
+            metric(
+                json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 1}}, "pods": {"metric": {"name": "a"}, "target": {"type": "Value"}}}),
+            ),
             format!(r#"{at}.pods: Forbidden: must populate the given metric source only, which is "Resource""#),
         ),
-        ("no resource", metric(json!({"type": "Resource", "resource": {"name": "", "target": {"type": "Utilization", "averageUtilization": 1}}})), format!("{at}.resource.name: Required value: must specify a resource name")),
+        (
+            "no resource",
+            metric(
+                json!({"type": "Resource", "resource": {"name": "", "target": {"type": "Utilization", "averageUtilization": 1}}}),
+            ),
+            format!("{at}.resource.name: Required value: must specify a resource name"),
+        ),
         (
             "a resource that containers don't have",
-            metric(json!({"type": "Resource", "resource": {"name": "pods", "target": {"type": "Utilization", "averageUtilization": 1}}})),
+            metric(
+                json!({"type": "Resource", "resource": {"name": "pods", "target": {"type": "Utilization", "averageUtilization": 1}}}),
+            ),
             format!(r#"{at}.resource.name: Invalid value: "pods": must be a standard resource for containers"#),
         ),
-        ("a resource with a domain", metric(json!({"type": "Resource", "resource": {"name": "a.io/gpu", "target": {"type": "Utilization", "averageUtilization": 1}}})), String::new()),
-        ("no target type", resource(json!({"type": "", "averageUtilization": 1})), format!("{at}.resource.target.type: Required value: must specify a metric target type")),
+        (
+            "a resource with a domain",
+            metric(
+                json!({"type": "Resource", "resource": {"name": "a.io/gpu", "target": {"type": "Utilization", "averageUtilization": 1}}}),
+            ),
+            String::new(),
+        ),
+        (
+            "no target type",
+            resource(json!({"type": "", "averageUtilization": 1})),
+            format!("{at}.resource.target.type: Required value: must specify a metric target type"),
+        ),
         (
             "an unknown target type",
             resource(json!({"type": "Most", "averageUtilization": 1})),
-            format!(r#"{at}.resource.target.type: Invalid value: "Most": must be either Utilization, Value, or AverageValue"#),
+            format!(
+                r#"{at}.resource.target.type: Invalid value: "Most": must be either Utilization, Value, or AverageValue"#
+            ),
         ),
-        ("a value of nothing", resource(json!({"type": "AverageValue", "averageValue": "0"})), format!(r#"{at}.resource.target.averageValue: Invalid value: "0": must be positive"#)),
-        ("no percent", resource(json!({"type": "Utilization", "averageUtilization": 0})), format!("{at}.resource.target.averageUtilization: Invalid value: 0: must be greater than 0")),
-        ("no target", resource(json!({"type": "Utilization"})), format!("{at}.resource.target.averageUtilization: Required value: must specify either a raw averageValue or averageUtilization")),
-        ("two targets", resource(json!({"type": "Utilization", "averageUtilization": 1, "averageValue": "1"})), format!("{at}.resource.target.averageValue: Forbidden: may not set both averageValue and averageUtilization")),
+        (
+            "a value of nothing",
+            resource(json!({"type": "AverageValue", "averageValue": "0"})),
+            format!(r#"{at}.resource.target.averageValue: Invalid value: "0": must be positive"#),
+        ),
+        (
+            "no percent",
+            resource(json!({"type": "Utilization", "averageUtilization": 0})),
+            format!("{at}.resource.target.averageUtilization: Invalid value: 0: must be greater than 0"),
+        ),
+        (
+            "no target",
+            resource(json!({"type": "Utilization"})),
+            format!(
+                "{at}.resource.target.averageUtilization: Required value: must specify either a raw averageValue or averageUtilization"
+            ),
+        ),
+        (
+            "two targets",
+            resource(json!({"type": "Utilization", "averageUtilization": 1, "averageValue": "1"})),
+            format!(
+                "{at}.resource.target.averageValue: Forbidden: may not set both averageValue and averageUtilization"
+            ),
+        ),
         (
             "a container's resource without container",
-            metric(json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "", "target": {"type": "Utilization", "averageUtilization": 1}}})),
+            metric(
+                json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "", "target": {"type": "Utilization", "averageUtilization": 1}}}),
+            ),
             format!("{at}.containerResource.container: Required value: must specify a container"),
         ),
         (
             "a container of no name",
-            metric(json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "a.b", "target": {"type": "Utilization", "averageUtilization": 1}}})),
+            metric(
+                json!({"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "a.b", "target": {"type": "Utilization", "averageUtilization": 1}}}),
+            ),
             format!(r#"{at}.containerResource.container: Invalid value: "a.b": must not contain dots"#),
         ),
         (
             "pods without average",
-            metric(json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}})),
+            metric(
+                json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}}),
+            ),
             format!("{at}.pods.target.averageValue: Required value: must specify a positive target averageValue"),
         ),
         (
             "a metric without name",
-            metric(json!({"type": "Pods", "pods": {"metric": {"name": ""}, "target": {"type": "AverageValue", "averageValue": "1"}}})),
+            metric(
+                json!({"type": "Pods", "pods": {"metric": {"name": ""}, "target": {"type": "AverageValue", "averageValue": "1"}}}),
+            ),
             format!("{at}.pods.metric.name: Required value"),
         ),
         (
             "an object without value",
-            metric(json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": "i"}, "metric": {"name": "qps"}, "target": {"type": "Value"}}})),
+            metric(
+                json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": "i"}, "metric": {"name": "qps"}, "target": {"type": "Value"}}}),
+            ),
             format!("{at}.object.target.averageValue: Required value: must specify either value or averageValue"),
         ),
         (
             "an object without name",
-            metric(json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": ""}, "metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}})),
+            metric(
+                json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": ""}, "metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}}),
+            ),
             format!("{at}.object.describedObject.name: Required value"),
         ),
-        ("an external one", metric(json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}})), String::new()),
+        (
+            "an external one",
+            metric(
+                json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}),
+            ),
+            String::new(),
+        ),
         (
             "an external one without value",
             metric(json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value"}}})),
-            format!("{at}.external.target.averageValue: Required value: must specify either a target for metric or a per-pod target"),
+            format!(
+                "{at}.external.target.averageValue: Required value: must specify either a target for metric or a per-pod target"
+            ),
         ),
         (
             "an external one with two",
-            metric(json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1", "averageValue": "1"}}})),
-            format!("{at}.external.target.value: Forbidden: may not set both a target value for metric and a per-pod target"),
+            metric(
+                json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1", "averageValue": "1"}}}),
+            ),
+            format!(
+                "{at}.external.target.value: Forbidden: may not set both a target value for metric and a per-pod target"
+            ),
         ),
-        ("a window before now", rules(json!({"stabilizationWindowSeconds": -1})), format!("{up}.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero")),
+        (
+            "a window before now",
+            rules(json!({"stabilizationWindowSeconds": -1})),
+            format!("{up}.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero"),
+        ),
         ("a window of an hour", rules(json!({"stabilizationWindowSeconds": 3600})), String::new()),
-        ("a longer one", rules(json!({"stabilizationWindowSeconds": 3601})), format!("{up}.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600")),
-        ("a negative tolerance", rules(json!({"tolerance": "-1m"})), format!(r#"{up}.tolerance: Invalid value: "-1m": must be greater than or equal to zero"#)),
-        ("an unknown choice", rules(json!({"selectPolicy": "All"})), format!(r#"{up}.selectPolicy: Unsupported value: "All": supported values: "Disabled", "Max", "Min""#)),
-        ("no policy", rules(json!({"policies": []})), format!("{up}.policies: Required value: must specify at least one Policy")),
-        ("an unknown policy", policy(json!({"type": "Nodes", "value": 1, "periodSeconds": 1})), format!(r#"{up}.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods""#)),
-        ("a policy of nothing", policy(json!({"type": "Pods", "value": 0, "periodSeconds": 1})), format!("{up}.policies[0].value: Invalid value: 0: must be greater than zero")),
-        ("a policy for no time", policy(json!({"type": "Pods", "value": 1, "periodSeconds": 0})), format!("{up}.policies[0].periodSeconds: Invalid value: 0: must be greater than zero")),
-        ("a policy for half an hour", policy(json!({"type": "Pods", "value": 1, "periodSeconds": 1800})), String::new()),
-        ("and longer", policy(json!({"type": "Pods", "value": 1, "periodSeconds": 1801})), format!("{up}.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800")),
+        (
+            "a longer one",
+            rules(json!({"stabilizationWindowSeconds": 3601})),
+            format!("{up}.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600"),
+        ),
+        (
+            "a negative tolerance",
+            rules(json!({"tolerance": "-1m"})),
+            format!(r#"{up}.tolerance: Invalid value: "-1m": must be greater than or equal to zero"#),
+        ),
+        (
+            "an unknown choice",
+            rules(json!({"selectPolicy": "All"})),
+            format!(r#"{up}.selectPolicy: Unsupported value: "All": supported values: "Disabled", "Max", "Min""#),
+        ),
+        (
+            "no policy",
+            rules(json!({"policies": []})),
+            format!("{up}.policies: Required value: must specify at least one Policy"),
+        ),
+        (
+            "an unknown policy",
+            policy(json!({"type": "Nodes", "value": 1, "periodSeconds": 1})),
+            format!(r#"{up}.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods""#),
+        ),
+        (
+            "a policy of nothing",
+            policy(json!({"type": "Pods", "value": 0, "periodSeconds": 1})),
+            format!("{up}.policies[0].value: Invalid value: 0: must be greater than zero"),
+        ),
+        (
+            "a policy for no time",
+            policy(json!({"type": "Pods", "value": 1, "periodSeconds": 0})),
+            format!("{up}.policies[0].periodSeconds: Invalid value: 0: must be greater than zero"),
+        ),
+        (
+            "a policy for half an hour",
+            policy(json!({"type": "Pods", "value": 1, "periodSeconds": 1800})),
+            String::new(),
+        ),
+        (
+            "and longer",
+            policy(json!({"type": "Pods", "value": 1, "periodSeconds": 1801})),
+            format!("{up}.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800"),
+        ),
     ] {
         assert_eq!(Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &spec)).refusal(), want, "{name}");
     }
@@ -159,14 +301,21 @@ fn federated() {
         "[status.currentReplicas: Invalid value: -1: must be greater than or equal to 0, status.desiredReplicas: Invalid value: -2: must be greater than or equal to 0]"
     );
     let named = with(&autoscaler(), &json!({"metadata": {"name": "A"}}));
-    assert!(Write::create(GROUP, "federatedhpas", named).refusal().starts_with("metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain"));
+    assert!(
+        Write::create(GROUP, "federatedhpas", named)
+            .refusal()
+            .starts_with("metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain")
+    );
     let mut zero = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &json!({"minReplicas": 0})));
     zero.config.gates = Gates::default().with(Gate::HPAScaleToZero, true);
     assert_eq!(zero.refusal(), "", "with its gate, nothing is possible");
     let external = json!({"metrics": [{"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}]});
     let mut off = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &external));
     off.config.gates = Gates::default().with(Gate::FederatedHPAExternalMetrics, false);
-    assert_eq!(off.refusal(), r#"spec.metrics[0].type: Unsupported value: "External": supported values: "ContainerResource", "Object", "Pods", "Resource""#);
+    assert_eq!(
+        off.refusal(),
+        r#"spec.metrics[0].type: Unsupported value: "External": supported values: "ContainerResource", "Object", "Pods", "Resource""#
+    );
 }
 
 fn distributed(name: &str) -> Value {
@@ -192,8 +341,11 @@ fn two_autoscalers_on_one_target() {
     let elsewhere = with_spec(&distributed("b"), &json!({"scaleTargetRef": {"name": "other"}}));
     let newer = with_spec(&distributed("b"), &json!({"scaleTargetRef": {"apiVersion": "apps/v2"}}));
     let target = r#"{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}"#;
-    let federated = |others: &[Value]| beside(Write::create(GROUP, "federatedhpas", autoscaler()), &[], others).refusal();
-    let refused = format!("spec.scaleTargetRef: Invalid value: {target}: the target has the distributed HorizontalPodAutoscaler \"b\": two autoscalers would fight; remove its label federatedhpa.karmada.io/enabled first");
+    let federated =
+        |others: &[Value]| beside(Write::create(GROUP, "federatedhpas", autoscaler()), &[], others).refusal();
+    let refused = format!(
+        "spec.scaleTargetRef: Invalid value: {target}: the target has the distributed HorizontalPodAutoscaler \"b\": two autoscalers would fight; remove its label federatedhpa.karmada.io/enabled first"
+    );
     for (name, other, want) in [
         ("a distributed one", distributed("b"), refused.as_str()),
         ("in another version", newer, &refused),
@@ -208,8 +360,18 @@ fn two_autoscalers_on_one_target() {
     let refused = |by: &str| format!("spec.scaleTargetRef: Invalid value: {target}: the target has the {by}");
     for (name, federated, others, want) in [
         ("alone", vec![], vec![distributed("a")], String::new()),
-        ("beside a federated one", vec![autoscaler()], vec![], refused("FederatedHPA \"a\": two autoscalers would fight; delete one of them")),
-        ("beside another", vec![], vec![distributed("b")], refused("HorizontalPodAutoscaler \"b\": two autoscalers would fight; take the label off one of them")),
+        (
+            "beside a federated one",
+            vec![autoscaler()],
+            vec![],
+            refused("FederatedHPA \"a\": two autoscalers would fight; delete one of them"),
+        ),
+        (
+            "beside another",
+            vec![],
+            vec![distributed("b")],
+            refused("HorizontalPodAutoscaler \"b\": two autoscalers would fight; take the label off one of them"),
+        ),
         ("beside a plain one", vec![], vec![plain, elsewhere], String::new()),
     ] {
         assert_eq!(own(&federated, &others), want, "{name}");
@@ -222,24 +384,47 @@ fn wishes_of_a_distributed_one() {
     let split = r#"must be {"mode":"Weighted"}, {"mode":"Even"}, {"mode":"PerCluster"} or {"mode":"Static","weights":{"cluster":1}}"#;
     for (key, value, want) in [
         ("strict-max", "true", String::new()),
-        ("strict-max", "yes", format!(r#"{path}/strict-max]: Unsupported value: "yes": supported values: "false", "true""#)),
+        (
+            "strict-max",
+            "yes",
+            format!(r#"{path}/strict-max]: Unsupported value: "yes": supported values: "false", "true""#),
+        ),
         ("rebalance", "false", String::new()),
-        ("rebalance", "no", format!(r#"{path}/rebalance]: Unsupported value: "no": supported values: "false", "true""#)),
+        (
+            "rebalance",
+            "no",
+            format!(r#"{path}/rebalance]: Unsupported value: "no": supported values: "false", "true""#),
+        ),
         ("on-delete", "Reset", String::new()),
         ("on-delete", "Keep", format!(r#"{path}/on-delete]: Unsupported value: "Keep": supported values: "Reset""#)),
         ("split", r#"{"mode":"Weighted"}"#, String::new()),
         ("split", r#"{"mode":"Even"}"#, String::new()),
         ("split", r#"{"mode":"PerCluster"}"#, String::new()),
         ("split", r#"{"mode":"Static","weights":{"a":3,"b":1}}"#, String::new()),
-        ("split", r#"{"mode":"Static"}"#, format!(r#"{path}/split]: Invalid value: "{{\"mode\":\"Static\"}}": {split}"#)),
-        ("split", r#"{"mode":"Even","x":1}"#, format!(r#"{path}/split]: Invalid value: "{{\"mode\":\"Even\",\"x\":1}}": {split}"#)),
+        (
+            "split",
+            r#"{"mode":"Static"}"#,
+            format!(r#"{path}/split]: Invalid value: "{{\"mode\":\"Static\"}}": {split}"#),
+        ),
+        (
+            "split",
+            r#"{"mode":"Even","x":1}"#,
+            format!(r#"{path}/split]: Invalid value: "{{\"mode\":\"Even\",\"x\":1}}": {split}"#),
+        ),
         ("split", "even", format!(r#"{path}/split]: Invalid value: "even": {split}"#)),
     ] {
-        let annotated = with(&distributed("a"), &json!({"metadata": {"annotations": {format!("federatedhpa.karmada.io/{key}"): value}}}));
+        let annotated = with(
+            &distributed("a"),
+            &json!({"metadata": {"annotations": {format!("federatedhpa.karmada.io/{key}"): value}}}),
+        );
         let write = Write::create("autoscaling", "horizontalpodautoscalers", annotated.clone());
         assert_eq!(write.refusal(), want, "{key} {value}");
         let plain = with(&annotated, &json!({"metadata": {"labels": null}}));
-        assert_eq!(Write::create("autoscaling", "horizontalpodautoscalers", plain).refusal(), "", "{key} {value}, not distributed");
+        assert_eq!(
+            Write::create("autoscaling", "horizontalpodautoscalers", plain).refusal(),
+            "",
+            "{key} {value}, not distributed"
+        );
     }
 }
 
@@ -253,7 +438,8 @@ fn by_the_clock() {
     };
     let workload = || json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let ours = || json!({"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "a"});
-    let rule = |fields: Value| json!([with(&json!({"name": "r", "schedule": "0 9 * * 1-5", "targetReplicas": 1}), &fields)]);
+    let rule =
+        |fields: Value| json!([with(&json!({"name": "r", "schedule": "0 9 * * 1-5", "targetReplicas": 1}), &fields)]);
     let bounds = |fields: Value| json!([with(&json!({"name": "r", "schedule": "@daily"}), &fields)]);
     let at = "spec.rules[0]";
     for (name, target, rules, want) in [
@@ -300,6 +486,7 @@ fn by_the_clock() {
     }
     let empty = Write::create(GROUP, "cronfederatedhpas", cron(workload(), json!([]))).validated();
     assert_eq!((empty.denial, empty.warnings), (None, vec!["spec.rules is empty: nothing is ever scaled".to_owned()]));
-    let wrong = Write::create(GROUP, "cronfederatedhpas", cron(workload(), rule(json!({"schedule": "61 * * * *"})))).refusal();
+    let wrong =
+        Write::create(GROUP, "cronfederatedhpas", cron(workload(), rule(json!({"schedule": "61 * * * *"})))).refusal();
     assert!(wrong.starts_with(r#"spec.rules[0].schedule: Invalid value: "61 * * * *": "#), "{wrong}");
 }

@@ -37,7 +37,10 @@ fn what_is_canonical() {
     assert_eq!(spec["unknown"], 1);
     let grades = spec["resourceModels"].as_array().unwrap();
     assert_eq!(grades.len(), 9);
-    assert_eq!(grades[0], json!({"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "1"}, {"name": "memory", "min": "0", "max": "4Gi"}]}));
+    assert_eq!(
+        grades[0],
+        json!({"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "1"}, {"name": "memory", "min": "0", "max": "4Gi"}]})
+    );
     assert_eq!(grades[1]["ranges"][1], json!({"name": "memory", "min": "4Gi", "max": "16Gi"}));
     assert_eq!(
         grades[8],
@@ -54,13 +57,22 @@ fn what_is_canonical() {
 
     assert_eq!(made(None, json!({"zone": "z"}))["zones"], json!(["z"]));
     assert_eq!(made(None, json!({"zone": "z"})).get("zone"), None);
-    assert_eq!(made(None, json!({"zone": "z", "zones": ["y"]}))["zone"], "z", "what is contradictory is left to the validation");
+    assert_eq!(
+        made(None, json!({"zone": "z", "zones": ["y"]}))["zone"],
+        "z",
+        "what is contradictory is left to the validation"
+    );
     let taint = |effect: &str, at: Value| json!({"taints": [with(&json!({"key": "k", "effect": effect}), &json!({"timeAdded": at}))]});
     for (name, old, new, want) in [
         ("NoExecute", None, taint("NoExecute", Value::Null), json!("2023-11-14T22:13:20Z")),
         ("PreferNoExecute", None, taint("PreferNoExecute", Value::Null), json!("2023-11-14T22:13:20Z")),
         ("NoSchedule needs none", None, taint("NoSchedule", Value::Null), Value::Null),
-        ("one that has a time keeps it", None, taint("NoExecute", json!("2020-01-01T00:00:00Z")), json!("2020-01-01T00:00:00Z")),
+        (
+            "one that has a time keeps it",
+            None,
+            taint("NoExecute", json!("2020-01-01T00:00:00Z")),
+            json!("2020-01-01T00:00:00Z"),
+        ),
         (
             "one that stood keeps its time",
             Some(with_spec(&cluster(), &taint("NoExecute", json!("2020-01-01T00:00:00Z")))),
@@ -75,7 +87,11 @@ fn what_is_canonical() {
 #[test]
 fn clusters() {
     let max = "9223372036854775807";
-    let label = |path: &str| format!("{path}: Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')");
+    let label = |path: &str| {
+        format!(
+            "{path}: Invalid value: \"a b\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
+    };
     for (name, spec, want) in [
         ("a plain one", json!({}), String::new()),
         ("an address without scheme", json!({"apiEndpoint": "10.0.0.1:6443"}), String::new()),
@@ -122,25 +138,33 @@ fn clusters() {
     ] {
         assert_eq!(Write::create(GROUP, "clusters", with_spec(&cluster(), &spec)).refusal(), want, "{name}");
     }
-    for (name, want) in [("a.b", "metadata.name: Invalid value: \"a.b\": must not contain dots"), (&"m".repeat(48), "")] {
+    for (name, want) in [("a.b", "metadata.name: Invalid value: \"a.b\": must not contain dots"), (&"m".repeat(48), "")]
+    {
         let named = with(&cluster(), &json!({"metadata": {"name": name}}));
         assert_eq!(Write::create(GROUP, "clusters", named).refusal(), want, "{name}");
     }
     let long = with(&cluster(), &json!({"metadata": {"name": "m".repeat(49)}}));
-    assert_eq!(Write::create(GROUP, "clusters", long).refusal(), format!("metadata.name: Invalid value: \"{}\": must be no more than 48 characters", "m".repeat(49)));
-    let change = |spec: Value| Write::update(GROUP, "clusters", with_spec(&cluster(), &json!({"id": "a"})), with_spec(&cluster(), &spec)).validated();
+    assert_eq!(
+        Write::create(GROUP, "clusters", long).refusal(),
+        format!("metadata.name: Invalid value: \"{}\": must be no more than 48 characters", "m".repeat(49))
+    );
+    let change = |spec: Value| {
+        Write::update(GROUP, "clusters", with_spec(&cluster(), &json!({"id": "a"})), with_spec(&cluster(), &spec))
+            .validated()
+    };
     assert_eq!(
         change(json!({"id": "a", "syncMode": "Pull"})).denial.map(|d| d.message).unwrap_or_default(),
         "spec.syncMode: Invalid value: \"Pull\": field is immutable: unjoin the cluster and join it again"
     );
-    assert_eq!(change(json!({"id": "b"})).warnings, ["spec.id changes from \"a\" to \"b\": it tells clusters apart, and should stay"]);
+    assert_eq!(
+        change(json!({"id": "b"})).warnings,
+        ["spec.id changes from \"a\" to \"b\": it tells clusters apart, and should stay"]
+    );
 }
 
 #[test]
 fn taint_policies() {
-    let policy = |name: &str, spec: Value| {
-        json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec})
-    };
+    let policy = |name: &str, spec: Value| json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec});
     let matching = |effect: &str| json!({"matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}], "taintsToAdd": [{"key": "k", "effect": effect}]});
     let create = |spec: Value| {
         let mut write = Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", spec));
@@ -156,7 +180,10 @@ fn taint_policies() {
     );
     let mixed = with(&matching("NoSchedule"), &json!({"taints": [{"key": "k2", "effect": "NoSchedule"}]}));
     assert!(create(mixed).refusal().contains("Forbidden: "), "two spellings in one object");
-    let odd = with(&matching("NoSchedule"), &json!({"targetCluster": {"fieldSelector": {"matchExpressions": [{"key": "x", "operator": "In"}]}}}));
+    let odd = with(
+        &matching("NoSchedule"),
+        &json!({"targetCluster": {"fieldSelector": {"matchExpressions": [{"key": "x", "operator": "In"}]}}}),
+    );
     assert_eq!(
         create(odd).refusal(),
         r#"spec.targetCluster.fieldSelector: Invalid value: {"matchExpressions":[{"key":"x","operator":"In"}]}: unsupported key "x", must be provider, region, or zone"#
@@ -165,7 +192,13 @@ fn taint_policies() {
     for need in second.with_request(|request| needs(Phase::Validating, request, &second.config)) {
         second.lookups.found.insert(need, vec![policy("b", matching("NoSchedule"))]);
     }
-    assert_eq!(second.validated().warnings, ["policy b sets taint k:NoSchedule too: on a cluster of both it goes when the last of them stops asking for it"]);
-    let off = Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", matching("NoSchedule"))).validated();
+    assert_eq!(
+        second.validated().warnings,
+        [
+            "policy b sets taint k:NoSchedule too: on a cluster of both it goes when the last of them stops asking for it"
+        ]
+    );
+    let off =
+        Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", matching("NoSchedule"))).validated();
     assert_eq!(off.warnings, ["the policy has no effect: feature gate Failover is off"]);
 }

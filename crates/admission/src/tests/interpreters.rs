@@ -26,54 +26,148 @@ fn webhooks() {
         json!({"rules": [with(&base, &fields)]})
     };
     let url = |url: &str| json!({"clientConfig": {"url": url}});
-    let service = |fields: Value| {
-        json!({"clientConfig": {"url": null, "service": with(&json!({"namespace": "n", "name": "s"}), &fields)}})
-    };
+    let service = |fields: Value| json!({"clientConfig": {"url": null, "service": with(&json!({"namespace": "n", "name": "s"}), &fields)}});
     let at = "webhooks[0]";
     for (name, fields, want) in [
         ("a plain one", json!({}), String::new()),
         ("no name", json!({"name": ""}), format!("{at}.name: Required value")),
-        ("one word", json!({"name": "a"}), format!(r#"{at}.name: Invalid value: "a": should be a domain with at least two segments separated by dots"#)),
+        (
+            "one word",
+            json!({"name": "a"}),
+            format!(
+                r#"{at}.name: Invalid value: "a": should be a domain with at least two segments separated by dots"#
+            ),
+        ),
         ("a dot at the end", json!({"name": "a.b."}), String::new()),
         ("everything", rule(json!({})), String::new()),
         ("no operation", rule(json!({"operations": []})), format!("{at}.rules[0].operations: Required value")),
         (
             "all and one",
             rule(json!({"operations": ["*", "Retain"]})),
-            format!(r#"{at}.rules[0].operations: Invalid value: ["*","Retain"]: if '*' is present, must not specify other operations"#),
+            format!(
+                r#"{at}.rules[0].operations: Invalid value: ["*","Retain"]: if '*' is present, must not specify other operations"#
+            ),
         ),
         (
             "an unknown operation",
             rule(json!({"operations": ["Guess"]})),
-            format!(r#"{at}.rules[0].operations[0]: Unsupported value: "Guess": supported values: "*", "AggregateStatus", "InterpretComponent", "InterpretDependency", "InterpretHealth", "InterpretReplica", "InterpretStatus", "Retain", "ReviseReplica""#),
+            format!(
+                r#"{at}.rules[0].operations[0]: Unsupported value: "Guess": supported values: "*", "AggregateStatus", "InterpretComponent", "InterpretDependency", "InterpretHealth", "InterpretReplica", "InterpretStatus", "Retain", "ReviseReplica""#
+            ),
         ),
         ("no group", rule(json!({"apiGroups": []})), format!("{at}.rules[0].apiGroups: Required value")),
-        ("all groups and one", rule(json!({"apiGroups": ["*", "apps"]})), format!(r#"{at}.rules[0].apiGroups: Invalid value: ["*","apps"]: if '*' is present, must not specify others"#)),
+        (
+            "all groups and one",
+            rule(json!({"apiGroups": ["*", "apps"]})),
+            format!(
+                r#"{at}.rules[0].apiGroups: Invalid value: ["*","apps"]: if '*' is present, must not specify others"#
+            ),
+        ),
         ("the core group", rule(json!({"apiGroups": [""]})), String::new()),
         ("no version", rule(json!({"apiVersions": []})), format!("{at}.rules[0].apiVersions: Required value")),
-        ("an empty version", rule(json!({"apiVersions": [""]})), format!("{at}.rules[0].apiVersions[0]: Required value")),
+        (
+            "an empty version",
+            rule(json!({"apiVersions": [""]})),
+            format!("{at}.rules[0].apiVersions[0]: Required value"),
+        ),
         ("no kind", rule(json!({"kinds": []})), format!("{at}.rules[0].kinds: Required value")),
         ("an empty kind", rule(json!({"kinds": ["Pod", ""]})), format!("{at}.rules[0].kinds[1]: Required value")),
-        ("no time", json!({"timeoutSeconds": 0}), format!("{at}.timeoutSeconds: Invalid value: 0: the timeout value must be between 1 and 30 seconds")),
+        (
+            "no time",
+            json!({"timeoutSeconds": 0}),
+            format!("{at}.timeoutSeconds: Invalid value: 0: the timeout value must be between 1 and 30 seconds"),
+        ),
         ("half a minute", json!({"timeoutSeconds": 30}), String::new()),
-        ("too long", json!({"timeoutSeconds": 31}), format!("{at}.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds")),
-        ("nowhere", json!({"clientConfig": {"url": null}}), format!("{at}.clientConfig: Required value: exactly one of url or service is required")),
-        ("two places", json!({"clientConfig": {"service": {"namespace": "n", "name": "s"}}}), format!("{at}.clientConfig: Required value: exactly one of url or service is required")),
-        ("in the clear", url("http://a"), format!(r#"{at}.clientConfig.url: Invalid value: "http://a": 'https' is the only allowed URL scheme; desired format: https://host[/path]"#)),
-        ("no host", url("https:///x"), format!(r#"{at}.clientConfig.url: Invalid value: "https:///x": host must be specified; desired format: https://host[/path]"#)),
-        ("a user", url("https://u@a"), format!(r#"{at}.clientConfig.url: Invalid value: "https://u@a": user information is not permitted in the URL"#)),
-        ("a fragment", url("https://a#b"), format!(r#"{at}.clientConfig.url: Invalid value: "https://a#b": fragments are not permitted in the URL"#)),
-        ("a query", url("https://a?b"), format!(r#"{at}.clientConfig.url: Invalid value: "https://a?b": query parameters are not permitted in the URL"#)),
+        (
+            "too long",
+            json!({"timeoutSeconds": 31}),
+            format!("{at}.timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"),
+        ),
+        (
+            "nowhere",
+            json!({"clientConfig": {"url": null}}),
+            format!("{at}.clientConfig: Required value: exactly one of url or service is required"),
+        ),
+        (
+            "two places",
+            json!({"clientConfig": {"service": {"namespace": "n", "name": "s"}}}),
+            format!("{at}.clientConfig: Required value: exactly one of url or service is required"),
+        ),
+        (
+            "in the clear",
+            url("http://a"),
+            format!(
+                r#"{at}.clientConfig.url: Invalid value: "http://a": 'https' is the only allowed URL scheme; desired format: https://host[/path]"#
+            ),
+        ),
+        (
+            "no host",
+            url("https:///x"),
+            format!(
+                r#"{at}.clientConfig.url: Invalid value: "https:///x": host must be specified; desired format: https://host[/path]"#
+            ),
+        ),
+        (
+            "a user",
+            url("https://u@a"),
+            format!(
+                r#"{at}.clientConfig.url: Invalid value: "https://u@a": user information is not permitted in the URL"#
+            ),
+        ),
+        (
+            "a fragment",
+            url("https://a#b"),
+            format!(r#"{at}.clientConfig.url: Invalid value: "https://a#b": fragments are not permitted in the URL"#),
+        ),
+        (
+            "a query",
+            url("https://a?b"),
+            format!(
+                r#"{at}.clientConfig.url: Invalid value: "https://a?b": query parameters are not permitted in the URL"#
+            ),
+        ),
         ("a service, without port", service(json!({})), String::new()),
-        ("a service without name", service(json!({"name": ""})), format!("{at}.clientConfig.service.name: Required value: service name is required")),
-        ("a service without namespace", service(json!({"namespace": ""})), format!("{at}.clientConfig.service.namespace: Required value: service namespace is required")),
-        ("port zero", service(json!({"port": 0})), format!("{at}.clientConfig.service.port: Invalid value: 0: must be between 1 and 65535, inclusive")),
+        (
+            "a service without name",
+            service(json!({"name": ""})),
+            format!("{at}.clientConfig.service.name: Required value: service name is required"),
+        ),
+        (
+            "a service without namespace",
+            service(json!({"namespace": ""})),
+            format!("{at}.clientConfig.service.namespace: Required value: service namespace is required"),
+        ),
+        (
+            "port zero",
+            service(json!({"port": 0})),
+            format!("{at}.clientConfig.service.port: Invalid value: 0: must be between 1 and 65535, inclusive"),
+        ),
         ("a path", service(json!({"path": "/a/b/"})), String::new()),
-        ("a relative path", service(json!({"path": "a"})), format!(r#"{at}.clientConfig.service.path: Invalid value: "a": must start with a '/'"#)),
-        ("an empty step", service(json!({"path": "/a//b"})), format!(r#"{at}.clientConfig.service.path: Invalid value: "/a//b": segment[1] may not be empty"#)),
-        ("no payload", json!({"interpreterContextVersions": []}), format!("{at}.interpreterContextVersions: Required value: must specify one of v1alpha1")),
-        ("a payload twice", json!({"interpreterContextVersions": ["v1alpha1", "v1alpha1"]}), format!(r#"{at}.interpreterContextVersions[1]: Invalid value: "v1alpha1": duplicate version"#)),
-        ("a payload that nobody sends", json!({"interpreterContextVersions": ["v2"]}), format!(r#"{at}.interpreterContextVersions: Invalid value: ["v2"]: must include at least one of v1alpha1"#)),
+        (
+            "a relative path",
+            service(json!({"path": "a"})),
+            format!(r#"{at}.clientConfig.service.path: Invalid value: "a": must start with a '/'"#),
+        ),
+        (
+            "an empty step",
+            service(json!({"path": "/a//b"})),
+            format!(r#"{at}.clientConfig.service.path: Invalid value: "/a//b": segment[1] may not be empty"#),
+        ),
+        (
+            "no payload",
+            json!({"interpreterContextVersions": []}),
+            format!("{at}.interpreterContextVersions: Required value: must specify one of v1alpha1"),
+        ),
+        (
+            "a payload twice",
+            json!({"interpreterContextVersions": ["v1alpha1", "v1alpha1"]}),
+            format!(r#"{at}.interpreterContextVersions[1]: Invalid value: "v1alpha1": duplicate version"#),
+        ),
+        (
+            "a payload that nobody sends",
+            json!({"interpreterContextVersions": ["v2"]}),
+            format!(r#"{at}.interpreterContextVersions: Invalid value: ["v2"]: must include at least one of v1alpha1"#),
+        ),
     ] {
         let write = Write::create(GROUP, "resourceinterpreterwebhookconfigurations", configuration(fields));
         assert_eq!(write.refusal(), want, "{name}");
@@ -129,8 +223,18 @@ fn customizations() {
         ("another with something else", customization("a", replicas()), vec![customization("b", health())], ""),
         ("another of another kind", customization("a", replicas()), vec![elsewhere], ""),
         ("dependencies are merged", customization("a", dependencies()), vec![customization("b", dependencies())], ""),
-        ("another with an empty script", customization("a", replicas()), vec![customization("b", json!({"replicaResource": script("")}))], ""),
-        ("a function of another name", customization("a", json!({"replicaResource": script("function Replicas(o) end")})), vec![], wrong),
+        (
+            "another with an empty script",
+            customization("a", replicas()),
+            vec![customization("b", json!({"replicaResource": script("")}))],
+            "",
+        ),
+        (
+            "a function of another name",
+            customization("a", json!({"replicaResource": script("function Replicas(o) end")})),
+            vec![],
+            wrong,
+        ),
         (
             "no kind",
             with(&customization("a", replicas()), &json!({"spec": {"target": {"kind": ""}}})),

@@ -16,7 +16,8 @@ fn ingress() -> Value {
 #[test]
 fn ingresses() {
     let path = |fields: Value| {
-        let base = json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
+        let base =
+            json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
         json!({"rules": [{"http": {"paths": [with(&base, &fields)]}}]})
     };
     let backend = |backend: Value| json!({"defaultBackend": backend});
@@ -78,8 +79,16 @@ fn ingresses() {
         assert_eq!(Write::create(GROUP, "multiclusteringresses", with_spec(&ingress(), &spec)).refusal(), want, "{name}");
     }
     for (name, spec, field) in [
-        ("the secret of TLS", json!({"tls": [{"secretName": "A"}]}), "spec.tls[0].secretName: Invalid value: \"A\": a lowercase RFC 1123 subdomain"),
-        ("the class", json!({"ingressClassName": "A"}), "spec.ingressClassName: Invalid value: \"A\": a lowercase RFC 1123 subdomain"),
+        (
+            "the secret of TLS",
+            json!({"tls": [{"secretName": "A"}]}),
+            "spec.tls[0].secretName: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
+        ),
+        (
+            "the class",
+            json!({"ingressClassName": "A"}),
+            "spec.ingressClassName: Invalid value: \"A\": a lowercase RFC 1123 subdomain",
+        ),
     ] {
         let refusal = Write::create(GROUP, "multiclusteringresses", with_spec(&ingress(), &spec)).refusal();
         assert!(refusal.starts_with(field), "{name}: {refusal}");
@@ -87,12 +96,24 @@ fn ingresses() {
     let reported = |point: Value| with(&ingress(), &json!({"status": {"loadBalancer": {"ingress": [point]}}}));
     for (name, point, want) in [
         ("an address", json!({"ip": "1.2.3.4"}), ""),
-        ("no address", json!({"ip": "a"}), r#"status.loadBalancer.ingress[0].ip: Invalid value: "a": must be a valid IP address"#),
-        ("an address for a name", json!({"hostname": "1.2.3.4"}), r#"status.loadBalancer.ingress[0].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address"#),
+        (
+            "no address",
+            json!({"ip": "a"}),
+            r#"status.loadBalancer.ingress[0].ip: Invalid value: "a": must be a valid IP address"#,
+        ),
+        (
+            "an address for a name",
+            json!({"hostname": "1.2.3.4"}),
+            r#"status.loadBalancer.ingress[0].hostname: Invalid value: "1.2.3.4": must be a DNS name, not an IP address"#,
+        ),
     ] {
         let write = Write::update(GROUP, "multiclusteringresses", ingress(), reported(point.clone()));
         assert_eq!(write.refusal(), want, "{name}");
-        assert_eq!(Write::create(GROUP, "multiclusteringresses", reported(point)).refusal(), "", "{name}, of a new one");
+        assert_eq!(
+            Write::create(GROUP, "multiclusteringresses", reported(point)).refusal(),
+            "",
+            "{name}, of a new one"
+        );
     }
 }
 
@@ -106,7 +127,10 @@ fn services() {
         with_spec(&base, &spec)
     };
     let create = |object: Value| Write::create(GROUP, "multiclusterservices", object);
-    assert_eq!(create(service(json!({}))).mutated()["metadata"]["labels"], json!({"multiclusterservice.karmada.io/permanent-id": ID}));
+    assert_eq!(
+        create(service(json!({}))).mutated()["metadata"]["labels"],
+        json!({"multiclusterservice.karmada.io/permanent-id": ID})
+    );
     let ports = |list: Value| json!({"ports": list});
     for (name, spec, want) in [
         ("a plain one", json!({}), String::new()),
@@ -133,8 +157,12 @@ fn services() {
     }
     let named = with(&service(json!({})), &json!({"metadata": {"name": "1a"}}));
     assert!(create(named).refusal().starts_with("metadata.name: Invalid value: \"1a\": a DNS-1035 label"));
-    let change = Write::update(GROUP, "multiclusterservices", service(json!({})), service(json!({"types": ["LoadBalancer"]})));
-    assert_eq!(change.refusal(), r#"spec.types: Invalid value: ["LoadBalancer"]: MultiClusterService types are immutable"#);
+    let change =
+        Write::update(GROUP, "multiclusterservices", service(json!({})), service(json!({"types": ["LoadBalancer"]})));
+    assert_eq!(
+        change.refusal(),
+        r#"spec.types: Invalid value: ["LoadBalancer"]: MultiClusterService types are immutable"#
+    );
     let mut named = create(service(json!({"providerClusters": [{"name": "m1"}]})));
     for need in named.with_request(|request| crate::needs(crate::table::Phase::Validating, request, &named.config)) {
         named.lookups.found.insert(need, vec![]);

@@ -78,7 +78,8 @@ impl Certificates {
             (Some(authority), Some(standing)) => (authority.clone(), standing.bundle.clone()),
             _ => {
                 let fresh = pki::authority("ironclad-webhook-ca", CA_DAYS, seam)?;
-                let old = standing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
+                let old =
+                    standing.map(|s| s.authority.certificate.as_str()).filter(|old| lasts(old, 0)).unwrap_or_default();
                 let bundle = format!("{}{old}", fresh.certificate);
                 (fresh, bundle)
             }
@@ -111,7 +112,10 @@ mod tests {
         assert_eq!(names, hosts);
         assert_eq!(first.bundle, first.authority.certificate);
         let read = Certificates::read(&first.data()).unwrap();
-        assert_eq!((read.serving.key.as_str(), read.bundle.as_str()), (first.serving.key.as_str(), first.bundle.as_str()));
+        assert_eq!(
+            (read.serving.key.as_str(), read.bundle.as_str()),
+            (first.serving.key.as_str(), first.bundle.as_str())
+        );
         assert!(Certificates::read(&BTreeMap::new()).is_none());
 
         let more = ["other.example".to_owned()];
@@ -137,7 +141,10 @@ mod tests {
             assert_eq!(renewed.is_some(), leaf, "{name}");
             let Some(renewed) = renewed else { continue };
             assert_eq!(renewed.authority.certificate != first.authority.certificate, authority, "{name}");
-            assert!(renewed.bundle.contains(&first.authority.certificate), "{name}: what signed before is still trusted");
+            assert!(
+                renewed.bundle.contains(&first.authority.certificate),
+                "{name}: what signed before is still trusted"
+            );
             assert!(renewed.bundle.starts_with(&renewed.authority.certificate), "{name}");
         }
         let ended = Certificates::renewed(Some(&first), &hosts, &seam_at(4_000)).unwrap().unwrap();

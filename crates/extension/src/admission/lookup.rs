@@ -50,28 +50,40 @@ async fn answer(client: &Client, need: &Need) -> Result<Vec<Value>, kube::Error>
         }
         Need::List { resource, namespace } => {
             let list = api(client, resource, namespace).list(&ListParams::default()).await?;
-            Ok(list.items.into_iter().map(|mut object| {
-                // Items of a list do not say what they are.
-                object.types.get_or_insert_with(|| kube::core::TypeMeta {
-                    api_version: resource_of(resource).api_version,
-                    kind: resource.kind.to_owned(),
-                });
-                json(&object)
-            }).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .map(|mut object| {
+                    // Items of a list do not say what they are.
+                    object.types.get_or_insert_with(|| kube::core::TypeMeta {
+                        api_version: resource_of(resource).api_version,
+                        kind: resource.kind.to_owned(),
+                    });
+                    json(&object)
+                })
+                .collect())
         }
         Need::Labelled { key, value, namespace, at_most } => labelled(client, key, value, namespace, *at_most).await,
     }
 }
 
 /// Asks every kind that lives in namespaces.
-async fn labelled(client: &Client, key: &str, value: &str, namespace: &str, at_most: usize) -> Result<Vec<Value>, kube::Error> {
+async fn labelled(
+    client: &Client,
+    key: &str,
+    value: &str,
+    namespace: &str,
+    at_most: usize,
+) -> Result<Vec<Value>, kube::Error> {
     let discovery = Discovery::new(client.clone()).run().await?;
     let limit = u32::try_from(at_most).unwrap_or(u32::MAX);
     let params = ListParams::default().labels(&format!("{key}={value}")).limit(limit);
     let kinds: Vec<ApiResource> = discovery
         .groups()
         .flat_map(|group| group.recommended_resources())
-        .filter(|(_, capabilities)| capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST))
+        .filter(|(_, capabilities)| {
+            capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST)
+        })
         .map(|(resource, _)| resource)
         .collect();
     let params = &params;

@@ -49,8 +49,9 @@ impl InUse {
     /// # Errors
     /// A certificate or key that can't be read.
     pub(crate) fn set(&self, pair: &Pair) -> Result<(), String> {
-        let chain: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|e| e.to_string())?;
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(|e| e.to_string())?;
         let key = any_supported_type(&key).map_err(|e| e.to_string())?;
         *self.0.write() = Some(Arc::new(CertifiedKey::new(chain, key)));

@@ -81,7 +81,12 @@ fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WebhookError {
 ///
 /// # Errors
 /// If the control plane refuses the Secret or the registrations.
-pub async fn serve_webhooks(client: Client, listener: TcpListener, options: WebhookOptions, seam: &Seam) -> Result<(), WebhookError> {
+pub async fn serve_webhooks(
+    client: Client,
+    listener: TcpListener,
+    options: WebhookOptions,
+    seam: &Seam,
+) -> Result<(), WebhookError> {
     let mut options = options;
     if options.config.own_user.is_none() {
         options.config.own_user = Some(own_user(&client).await?);
@@ -122,7 +127,13 @@ pub async fn serve_webhooks(client: Client, listener: TcpListener, options: Webh
 }
 
 /// One look: certificates that are due, and registrations that somebody changed.
-async fn keep(client: &Client, options: &WebhookOptions, in_use: &InUse, served: &mut String, seam: &Seam) -> Result<(), WebhookError> {
+async fn keep(
+    client: &Client,
+    options: &WebhookOptions,
+    in_use: &InUse,
+    served: &mut String,
+    seam: &Seam,
+) -> Result<(), WebhookError> {
     let certificates = certificates(client, &options.hosts, seam).await?;
     // Trust first, then the certificate that needs it.
     register(client, options, &certificates.bundle).await?;
@@ -199,8 +210,7 @@ async fn ensure_namespace(client: &Client) -> Result<(), WebhookError> {
 async fn register(client: &Client, options: &WebhookOptions, bundle: &str) -> Result<(), WebhookError> {
     let wanted = |phase| configuration(phase, &options.endpoint, bundle, &options.config);
     let invalid = |e: serde_json::Error| WebhookError::Certificate(e.to_string());
-    let mutating: MutatingWebhookConfiguration =
-        serde_json::from_value(wanted(Phase::Mutating)).map_err(invalid)?;
+    let mutating: MutatingWebhookConfiguration = serde_json::from_value(wanted(Phase::Mutating)).map_err(invalid)?;
     put(client, mutating, |standing, wanted| {
         let entries = |c: &MutatingWebhookConfiguration| serde_json::to_value(&c.webhooks).unwrap_or_default();
         if covers(&entries(standing), &entries(wanted)) {
@@ -265,7 +275,9 @@ fn covers(standing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
     match (standing, wanted) {
         (Value::Object(a), Value::Object(b)) => {
             // A condition or selector that is not wanted any more must go.
-            let gone = ["matchConditions"].iter().any(|key| !b.contains_key(*key) && a.get(*key).is_some_and(|v| v.as_array().is_some_and(|l| !l.is_empty())));
+            let gone = ["matchConditions"].iter().any(|key| {
+                !b.contains_key(*key) && a.get(*key).is_some_and(|v| v.as_array().is_some_and(|l| !l.is_empty()))
+            });
             !gone && b.iter().all(|(key, value)| a.get(key).is_some_and(|standing| covers(standing, value)))
         }
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| covers(a, b)),

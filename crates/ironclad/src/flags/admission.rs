@@ -162,7 +162,11 @@ mod tests {
                 flags("0.0.0.0:8443", Some("https://hooks.example:443/"), None),
                 Some((url("https://hooks.example:443"), vec!["hooks.example"])),
             ),
-            ("at an IPv6 address", flags("0.0.0.0:8443", Some("https://[::1]:443"), None), Some((url("https://[::1]:443"), vec!["::1"]))),
+            (
+                "at an IPv6 address",
+                flags("0.0.0.0:8443", Some("https://[::1]:443"), None),
+                Some((url("https://[::1]:443"), vec!["::1"])),
+            ),
             (
                 "at a Service",
                 flags("0.0.0.0:8443", None, Some("karmada-system/web")),
@@ -175,7 +179,8 @@ mod tests {
             ),
         ] {
             let got = flags.webhooks().unwrap().map(|w| (w.endpoint, w.hosts));
-            let want = want.map(|(endpoint, hosts)| (endpoint, hosts.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+            let want =
+                want.map(|(endpoint, hosts)| (endpoint, hosts.into_iter().map(str::to_owned).collect::<Vec<_>>()));
             assert_eq!(got, want, "{name}");
         }
         for (flags, want) in [

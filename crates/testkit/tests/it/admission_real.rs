@@ -65,11 +65,14 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let ours = create(kubectl, &broken("ours"), &["--field-manager=ironclad-test"]).await?;
     ensure!(ours.code == Some(0), "our own writes are exempt: {ours:?}");
 
-    let unknown = policy(&json!({"name": "far"}), json!({"placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}}));
+    let unknown =
+        policy(&json!({"name": "far"}), json!({"placement": {"clusterAffinity": {"clusterNames": ["nowhere"]}}}));
     let warned = create(kubectl, &unknown, &[]).await?;
     let want = "Warning: spec.placement names cluster \"nowhere\", which does not exist";
     ensure!(warned.code == Some(0) && warned.stderr.contains(want), "{warned:?}");
-    let other = kubectl.output(["patch", "propagationpolicy", "far", "--type=merge", "-p", r#"{"spec":{"schedulerName":"x"}}"#], "").await?;
+    let other = kubectl
+        .output(["patch", "propagationpolicy", "far", "--type=merge", "-p", r#"{"spec":{"schedulerName":"x"}}"#], "")
+        .await?;
     ensure!(other.stderr.contains("the schedulerName should not be updated"), "{other:?}");
 
     protection(kubectl).await?;
@@ -94,7 +97,10 @@ async fn protection(kubectl: &Kubectl) -> anyhow::Result<()> {
     let label = "resourcetemplate.karmada.io/deletion-protected";
     kubectl.run(["label", "configmap", "c", "-n", "kept", &format!("{label}=Always")]).await?;
     for (arguments, want) in [
-        (["delete", "configmap", "c", "--namespace=kept"], "This resource is protected, please make sure to remove the label"),
+        (
+            ["delete", "configmap", "c", "--namespace=kept"],
+            "This resource is protected, please make sure to remove the label",
+        ),
         (["delete", "namespace", "kept", "--wait=false"], "This namespace holds protected resources: ConfigMap c"),
     ] {
         let refused = kubectl.output(arguments, "").await?;

@@ -14,8 +14,9 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{
-    Bound, Evictions, Now,
+    Bound, Evictions, Flags, Now,
     eviction::{Eviction, Next, Notice},
+    flags::NoExecutePolicy,
     guards::Held,
 };
 use ironclad_fleet::{BindingKey, ClusterName, Event, gates::Gate};
@@ -80,13 +81,18 @@ fn runs(cx: &Context) -> bool {
 /// Fills the queue from the caches, which are complete, and starts the loop.
 pub(crate) async fn start(cx: &Arc<Context>) {
     if !runs(cx) {
+        tracing::info!(
+            "cluster failover is off: taints move nothing (--feature-gates=Failover=true, --controllers=taint-manager)"
+        );
         return;
     }
+    let flags = observe::flags(cx);
+    tell_flags(&flags);
     observe::watch_pause(cx).await;
     let clock = cx.seam.clock.clone();
     let began = clock.mono();
     let now = Now { wall: clock.wall(), mono: Duration::ZERO };
-    let mut evictions = Evictions::new(observe::flags(cx), now);
+    let mut evictions = Evictions::new(flags, now);
     observe::fill(cx, &mut evictions, now);
     *cx.taint_manager.running.lock() = Some(Running { evictions, began, clock });
     // What changed while it was filled was told to nobody.
@@ -94,6 +100,21 @@ pub(crate) async fn start(cx: &Arc<Context>) {
     let running = cx.clone();
     drop(cx.seam.tasks.spawn("taint manager", async move { run(&running).await }));
     report::start(cx);
+}
+
+/// Administrators see at a glance whether and how workloads move (seed 004, story 1).
+fn tell_flags(flags: &Flags) {
+    let eviction = &flags.eviction;
+    let (rate, secondary) = (eviction.primary(), eviction.secondary());
+    let (check, mode) = (&eviction.pre_scheduling_check, &eviction.failover_mode);
+    let no_execute = eviction.enable_no_execute_taint_eviction;
+    tracing::info!(rate, secondary, %check, %mode, no_execute, "cluster failover is on");
+    if no_execute && flags.no_execute_policy == NoExecutePolicy::Allowed {
+        tracing::warn!(
+            "NoExecute taints evict every workload that does not tolerate them, and ClusterTaintPolicies may add them: \
+             --enable-no-execute-taint-eviction=false or --allow-no-execute-taint-policy=false is the fence that Karmada has"
+        );
+    }
 }
 
 /// What one look at the decisions came to.

@@ -2,6 +2,7 @@
 
 mod admission_real;
 mod bad_input;
+mod evictions_sim;
 mod failover_scenarios;
 mod flows;
 mod flows_up;

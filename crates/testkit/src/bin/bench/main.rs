@@ -3,6 +3,7 @@
 mod members;
 mod process;
 mod propagate;
+mod queue;
 mod restart;
 mod start;
 
@@ -19,6 +20,8 @@ struct Args {
 enum Bench {
     /// From the create of Deployments to their settled status, through `up` or on real kube-apiservers
     Propagate(propagate::Args),
+    /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
+    Queue(queue::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
     /// What a settled fleet of simulated members costs: memory, CPU and writes
@@ -33,6 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,
+        Bench::Queue(args) => queue::run(&args),
         Bench::Start(args) => start::run(args).await,
         Bench::Members(args) => members::run(args).await,
         Bench::Restart(args) => restart::run(args).await,

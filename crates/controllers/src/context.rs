@@ -21,16 +21,19 @@ use ironclad_seam::Seam;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Secret},
+    scheduling::v1::PriorityClass,
 };
 use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::RwLock;
 
 use crate::{
     application_failover::Memories,
+    binding::Held,
     binding_status::binding_of,
     bindings::json,
     detector::WaitingTemplates,
     interpreter::Interpreters,
+    kinds::Definition,
     mapper::Mapper,
     members::{Connector, Members},
     metrics::Metrics,
@@ -89,6 +92,10 @@ pub struct Context {
     pub secrets: Informer<Secret>,
     /// All Namespaces: the execution spaces among them.
     pub namespaces: Informer<Namespace>,
+    /// All PriorityClasses of the control plane.
+    pub priority_classes: Informer<PriorityClass>,
+    /// All CustomResourceDefinitions, by name only.
+    pub(crate) definitions: Informer<Definition>,
     /// All WorkloadRebalancers.
     pub rebalancers: Informer<WorkloadRebalancer>,
     /// All ClusterTaintPolicies.
@@ -97,6 +104,8 @@ pub struct Context {
     pub leases: Informer<Lease>,
     /// Templates of the kinds that some policy or binding names.
     pub templates: Arc<Objects>,
+    /// The bindings whose Works wait for the scheduler.
+    pub(crate) held: Held,
     /// The templates that wait for a policy.
     pub waiting: WaitingTemplates,
     /// The members that can be reached.
@@ -339,6 +348,9 @@ impl Context {
             clusters,
             secrets: Informer::new(&[]),
             namespaces: Informer::new(&[]),
+            priority_classes: Informer::new(&[]),
+            definitions: Informer::new(&[]),
+            held: Held::default(),
             rebalancers,
             taint_policies: Informer::new(&[]),
             leases: Informer::new(&[]),
@@ -382,6 +394,8 @@ impl Context {
         let cluster_bindings = Api::all(self.plane.clone());
         self.cluster_bindings.start("clusterresourcebindings", seam, tasks, cluster_bindings, &all);
         self.works.start("works", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.priority_classes.start("priorityclasses", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.definitions.start("customresourcedefinitions", seam, tasks, Api::all(self.plane.clone()), &all);
         self.rebalancers.start("workloadrebalancers", seam, tasks, Api::all(self.plane.clone()), &all);
         self.interpreters.start(seam, &self.plane);
         self.interpreters.synced().await;
@@ -398,6 +412,8 @@ impl Context {
         self.cluster_bindings.synced().await;
         self.works.synced().await;
         self.rebalancers.synced().await;
+        self.priority_classes.synced().await;
+        self.definitions.synced().await;
     }
 
     /// True once every fixed kind is listed.
@@ -417,6 +433,8 @@ impl Context {
             && self.cluster_bindings.is_synced()
             && self.works.is_synced()
             && self.rebalancers.is_synced()
+            && self.priority_classes.is_synced()
+            && self.definitions.is_synced()
     }
 
     /// Answers what a kind's replicas, health and status are, for one decision.

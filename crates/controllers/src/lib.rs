@@ -13,6 +13,7 @@ mod detector;
 mod execution;
 mod graceful_eviction;
 mod interpreter;
+mod kinds;
 mod mapper;
 mod members;
 pub mod metrics;
@@ -47,6 +48,7 @@ pub async fn start(cx: &Arc<Context>) {
     wire(cx);
     cx.start_informers().await;
     cluster::start(cx);
+    kinds::start(cx);
     policy::start(cx);
     detector::start(cx);
     scheduler::start(cx);
@@ -115,6 +117,7 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.interpreters.webhooks, interpreter::on_webhooks);
     on!(cx.policies, policy::on_policy);
     on!(cx.cluster_policies, policy::on_cluster_policy);
+    on!(cx.definitions, kinds::on_definition);
     if runs(cx, "namespace") {
         on!(cx.namespaces, namespace::on_namespace);
         on!(cx.works, namespace::on_work);

@@ -1,6 +1,10 @@
 //! The REST mapping of one API server: which resource a kind is served as.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ironclad_fleet::Gvk;
 use ironclad_runtime::Failure;
@@ -23,6 +27,7 @@ const REFRESH_MIN: Duration = Duration::from_secs(1);
 pub struct Served {
     resource: ApiResource,
     scope: Scope,
+    preferred: bool,
 }
 
 impl Served {
@@ -86,14 +91,18 @@ impl Mapper {
         *last = Some(self.clock.mono());
         let mut known = BTreeMap::new();
         for group in discovery.groups_alphabetical() {
-            for version in group.versions() {
+            let best = group.preferred_version_or_latest();
+            let mut seen = BTreeSet::new();
+            let others = group.versions().filter(|version| *version != best);
+            for version in std::iter::once(best).chain(others) {
                 for (resource, capabilities) in group.versioned_resources(version) {
+                    let preferred = seen.insert(resource.plural.clone());
                     let gvk = Gvk {
                         group: resource.group.as_str().into(),
                         version: resource.version.as_str().into(),
                         kind: resource.kind.as_str().into(),
                     };
-                    known.insert(gvk, Arc::new(Served { resource, scope: capabilities.scope }));
+                    known.insert(gvk, Arc::new(Served { resource, scope: capabilities.scope, preferred }));
                 }
             }
         }
@@ -111,6 +120,26 @@ impl Mapper {
     #[must_use]
     pub fn known(&self, gvk: &Gvk) -> Option<Arc<Served>> {
         self.state.lock().known.get(gvk).cloned()
+    }
+
+    /// Whether discovery prefers this version of the kind, which is the one at which it is a template (propagation.md 2).
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn prefers(&self, gvk: &Gvk) -> Result<bool, Failure> {
+        Ok(self.served(gvk).await?.is_some_and(|served| served.preferred))
+    }
+
+    /// What was known of a resource is asked for again; gives the kinds that were known.
+    pub fn forget(&self, plural: &str, group: &str) -> Vec<Gvk> {
+        let mut state = self.state.lock();
+        let is_it = |served: &Served| served.resource.plural == plural && served.resource.group == group;
+        let gone: Vec<Gvk> =
+            state.known.iter().filter(|(_, served)| is_it(served)).map(|(gvk, _)| gvk.clone()).collect();
+        for gvk in &gone {
+            state.known.remove(gvk);
+        }
+        gone
     }
 
     /// Kinds came or went: whatever was not found is looked up again.

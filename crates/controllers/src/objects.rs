@@ -1,6 +1,6 @@
 //! Caches of kinds that come and go: templates in the control plane, applied objects in a member.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_runtime::{Change, Failure, Indexer, Informer, Key, WatchScope};
@@ -8,11 +8,15 @@ use ironclad_seam::{Seam, Tasks};
 use kube::{Client, api::DynamicObject};
 use parking_lot::RwLock;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::{
     context::{BY_POLICY, policy_ids},
     mapper::{Mapper, Served},
 };
+
+/// How long a reconciler waits for the first list of a kind.
+const LIST_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Hears of every change of every kind.
 pub(crate) type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
@@ -32,6 +36,7 @@ pub struct Objects {
 struct Kind {
     served: Arc<Served>,
     informer: Informer<DynamicObject>,
+    tasks: Tasks,
 }
 
 impl Objects {
@@ -65,9 +70,31 @@ impl Objects {
         let informer = Informer::new(&[by_policy]);
         let (on_change, of_kind) = (self.on_change.clone(), gvk.clone());
         informer.on_change(move |change| on_change(&of_kind, change));
-        informer.start("objects", &self.seam, &self.tasks, served.api(&self.client, ""), &self.scope);
-        kinds.insert(gvk.clone(), Kind { served, informer: informer.clone() });
+        let tasks = self.tasks.child(&gvk.to_string());
+        informer.start("objects", &self.seam, &tasks, served.api(&self.client, ""), &self.scope);
+        kinds.insert(gvk.clone(), Kind { served, informer: informer.clone(), tasks });
         Ok(Some(informer))
+    }
+
+    /// The informer of a kind once its first list is complete; `None` if the control plane does not serve the kind.
+    ///
+    /// # Errors
+    /// `Unavailable` if the list does not come in time, so that one kind that can't be listed delays nobody for long.
+    pub async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+        let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
+        if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
+            return Ok(Some(informer));
+        }
+        let why = informer.trouble().unwrap_or_else(|| "no answer yet".to_owned());
+        Err(Failure::Unavailable(format!("{gvk} can't be listed: {why}")))
+    }
+
+    /// Nobody serves the kind any more: its watch ends, and its objects are gone.
+    pub fn stop(&self, gvk: &Gvk) {
+        if let Some(kind) = self.kinds.write().remove(gvk) {
+            kind.tasks.kill();
+            kind.informer.close();
+        }
     }
 
     /// The API and the cache of a kind that is watched already.
@@ -87,8 +114,7 @@ impl Objects {
     /// # Errors
     /// If the control plane does not answer.
     pub async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
-        let Some(informer) = self.informer(&key.gvk).await? else { return Ok(None) };
-        informer.synced().await;
+        let Some(informer) = self.listed(&key.gvk).await? else { return Ok(None) };
         let object = informer.get(&key.namespace, &key.name);
         object.map(|o| serde_json::to_value(&*o)).transpose().map_err(|e| Failure::Invalid(e.to_string()))
     }

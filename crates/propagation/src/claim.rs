@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{
     events, finalizers, labels,
-    work::{ClusterResourceBinding, ResolvedPriority, ResourceBinding},
+    work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::{Because, BindingKey, Event, Plan, PolicyKey, because::propagation::Reason};
 use ironclad_interpreter::Interpreter;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use self::metadata::{Claim, ClaimScope};
@@ -19,6 +20,7 @@ use crate::{
     binding::{self, Binding},
     choose::{self, Choice, Policy},
     content::Content,
+    priority,
     template::{self, Identity},
 };
 
@@ -51,8 +53,8 @@ pub struct Seen<'a> {
     pub overrides: &'a BTreeSet<String>,
     /// Names of the ClusterOverridePolicies.
     pub cluster_overrides: &'a BTreeSet<String>,
-    /// The resolved `schedulePriority` of the policy that has or gets the template, if any.
-    pub schedule_priority: Option<&'a ResolvedPriority>,
+    /// All PriorityClasses; `None` while the gate `PriorityBasedScheduling` is off.
+    pub priority_classes: Option<&'a [priority::Class]>,
     /// Answers about kinds.
     pub interpreter: &'a Interpreter,
     /// Gates of the binding.
@@ -182,13 +184,23 @@ fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> b
 
 fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Claim, uid: &mut impl FnMut() -> String) {
     let about = Identity::of(seen.template).reference();
+    let resolved = seen
+        .priority_classes
+        .zip(policy.spec().schedule_priority.as_ref())
+        .map(|(classes, wanted)| priority::resolve(wanted, seen.template, classes));
+    if let Some(warning) = resolved.as_ref().and_then(|resolved| resolved.warning.as_ref()) {
+        for about in [Some(about.clone()), seen.binding.map(Binding::reference)].into_iter().flatten() {
+            let event = Event::warning(about, events::PRIORITY_CLASS_NOT_FOUND, warning.clone());
+            plan.effects.push(Effect::Event(event));
+        }
+    }
     let binding = binding::Seen {
         template: seen.template,
         policy,
         claim,
         binding: seen.binding,
         named: seen.named,
-        schedule_priority: seen.schedule_priority,
+        schedule_priority: resolved.as_ref().map(|resolved| &resolved.priority),
         interpreter: seen.interpreter,
         options: seen.options,
     };
@@ -234,12 +246,20 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
     }
     let claim = stamped(plan, policy, uid);
     plan.effects.extend(claim.patch_of_template(seen.template).map(|patch| Effect::PatchTemplate { patch }));
-    if seen.waiting.is_some() && policy.is_lazy() {
-        // It was there before the policy: claimed at once, bound at the user's next edit.
+    if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
+        // It was there before the policy: claimed at once, bound at the user's next edit. What never was watched before
+        // this policy came did not wait, and shows its age.
         plan.effects.push(Effect::Wait(Waiting::ForEdit { since: Content::of(seen.template).users }));
     } else {
         stop_waiting(plan, seen);
     }
+}
+
+/// Whether the template was created before the policy.
+fn is_older(template: &Value, policy: Policy<'_>) -> bool {
+    let created: Option<Timestamp> = template::text(template, "/metadata/creationTimestamp").parse().ok();
+    let policy = policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
+    created.zip(policy).is_some_and(|(template, policy)| template < policy)
 }
 
 /// Says who won and, where others matched too, why they lost (row 20 of 31).

@@ -71,6 +71,8 @@ pub struct Seen<'a> {
     pub object: Observed<'a>,
     /// Whether the manifest's kind is known.
     pub served: Served,
+    /// The Work by which namespace sync brings the object's namespace to this member, if there is one.
+    pub namespace: Option<&'a Work>,
     /// `specReplicasPath` (`.spec.replicas`) where the kind has a scale subresource, for the label `retain-replicas`.
     pub replicas_path: Option<&'a str>,
     /// Answers about kinds.
@@ -124,6 +126,19 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
     let identity = Identity::of(manifest);
     (!identity.kind.is_empty() && !identity.name.is_empty()).then(|| identity.key())
+}
+
+/// Whether a failed write to the member says something about the Work, by the class of the failure; if not, nothing is known
+/// about it and it is tried again.
+#[must_use]
+pub fn is_verdict(class: &str) -> bool {
+    matches!(class, "Denied" | "Invalid" | "NotFound")
+}
+
+/// Whether a part of a Work's status may not wait for others: that the object is not applied (1.1).
+#[must_use]
+pub fn is_urgent(part: &StatusPart) -> bool {
+    part.conditions.iter().any(|c| c.type_ == conditions::work::APPLIED && c.status == conditions::FALSE)
 }
 
 /// Makes the member what the Work says. Quiet when it is; a failure that stands already leaves only [`Effect::Retry`].

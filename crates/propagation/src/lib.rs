@@ -5,6 +5,7 @@
 
 pub mod aggregate;
 pub mod binding;
+pub mod changes;
 pub mod choose;
 pub mod claim;
 pub mod content;
@@ -17,6 +18,7 @@ pub mod flags;
 pub mod namespace;
 pub mod overrides;
 pub mod policy;
+pub mod priority;
 pub mod rebalance;
 pub mod selector;
 pub mod template;

@@ -9,7 +9,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use ironclad_api::{events, finalizers, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
-use ironclad_fleet::{Because, BindingKey, Event, ObjectKey, Plan, PolicyKey, because::propagation::Reason};
+use ironclad_fleet::{Because, BindingKey, Event, Gvk, ObjectKey, Plan, PolicyKey, because::propagation::Reason};
 use serde_json::{Value, json};
 
 use crate::{
@@ -203,7 +203,25 @@ fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Po
     }
 }
 
-/// Whether this policy should be decided on again because another one's priority dropped from `old` to `new` (6.3).
+/// The templates that a preempting policy may want: those that its selectors name. None for one that does not preempt.
+#[must_use]
+pub fn candidates(policy: Policy<'_>) -> Vec<ObjectKey> {
+    if policy.spec().preemption != Some(PolicyPreemption::Always) || policy.is_deleting() {
+        return Vec::new();
+    }
+    let own = policy.key().namespace;
+    let selectors = policy.spec().resource_selectors.iter().filter(|selector| !selector.name.is_empty());
+    selectors
+        .map(|selector| ObjectKey {
+            gvk: Gvk::from_manifest(&selector.api_version, &selector.kind),
+            namespace: if own.is_empty() { selector.namespace.as_str().into() } else { own.clone() },
+            name: selector.name.as_str().into(),
+        })
+        .collect()
+}
+
+/// Whether this policy should be decided on again because another one's priority dropped from `old` to `new` (6.3). One that
+/// was its equal gains, too.
 #[must_use]
 pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> bool {
     let same_scope = policy.key().namespace == other.namespace;
@@ -212,7 +230,17 @@ pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> 
         && policy.key() != *other
         && policy.spec().preemption == Some(PolicyPreemption::Always)
         && new < priority
-        && priority < old
+        && priority <= old
+}
+
+/// The policies that should be decided on again since this one changed, the strongest first.
+#[must_use]
+pub fn who_gains(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<PolicyKey> {
+    let (key, before, after) = (new.key(), old.spec().priority(), new.spec().priority());
+    let mut gaining: Vec<Policy<'_>> =
+        all.iter().copied().filter(|policy| gains_from(*policy, &key, before, after)).collect();
+    gaining.sort_by_key(|policy| (std::cmp::Reverse(policy.spec().priority()), policy.key()));
+    gaining.into_iter().map(Policy::key).collect()
 }
 
 /// A policy that has nothing and finds nothing says so: most often its selectors are misspelt.

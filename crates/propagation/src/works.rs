@@ -1,6 +1,7 @@
 //! One Work per target cluster of a binding (propagation.md 9).
 
 mod completions;
+mod turn;
 pub mod manifest;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,8 @@ pub struct Seen<'a> {
     pub interpreter: &'a Interpreter,
     /// Gates.
     pub options: &'a Options,
+    /// For how long the Works have waited for the scheduler ([`Effect::Hold`]).
+    pub held: Duration,
 }
 
 /// One write.
@@ -83,6 +86,8 @@ pub enum Effect {
         /// Its uid.
         uid: String,
     },
+    /// The scheduler's turn comes first: remember since when, and look again after this long.
+    Hold(Duration),
     /// Look again after this long, if nothing brings the binding back earlier.
     RequeueAfter(Duration),
     /// Come again with back-off.
@@ -123,6 +128,12 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
     remove_orphans(&mut plan, seen);
     if let Some(cluster) = old_copy_remains(seen) {
         plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
+        return plan;
+    }
+    if let Some(left) = turn::PATIENCE.checked_sub(seen.held).filter(|left| !left.is_zero())
+        && turn::is_schedulers(binding)
+    {
+        plan.push(Effect::Hold(left), Reason::AwaitsScheduler { binding: binding.key() }.into());
         return plan;
     }
     let spec = binding.spec();

@@ -160,6 +160,12 @@ where
         self.0.wake.notify_one();
     }
 
+    /// The kind is no more: its objects are gone, and nobody need wait for a list.
+    pub fn close(&self) {
+        self.0.cache.write().relist_started();
+        self.observe(Event::InitDone);
+    }
+
     /// The answer to a write of ours that was conditional on this version (`None`: a create).
     pub fn written(&self, base: Option<&str>, mut object: K) {
         slim(&mut object);

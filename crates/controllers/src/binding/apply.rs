@@ -16,6 +16,9 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
     for because in &plan.because {
         tracing::debug!(binding = %key, %because, "Works of a binding");
     }
+    if !plan.effects.iter().any(|effect| matches!(effect, Effect::Hold(_))) {
+        cx.held.release(key);
+    }
     let (mut next, mut failed) = (Next::Forget, None);
     for effect in plan.effects {
         let outcome = match effect {
@@ -40,6 +43,11 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                 }
                 _ => Ok(()),
             },
+            Effect::Hold(wait) => {
+                cx.held.hold(key, cx.seam.clock.mono());
+                next = Next::After(wait);
+                Ok(())
+            }
             Effect::RequeueAfter(wait) => {
                 next = Next::After(wait);
                 Ok(())

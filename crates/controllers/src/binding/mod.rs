@@ -1,6 +1,7 @@
 //! Bindings to Works, one for each target cluster (propagation.md 9).
 
 mod apply;
+mod held;
 mod observe;
 
 use std::sync::Arc;
@@ -9,14 +10,16 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_propagation::works;
+use ironclad_propagation::{changes, works};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
-use kube::{Resource, ResourceExt as _};
+use kube::Resource;
 
 use crate::{Context, binding_status::binding_of, cluster, interpreter::Settled, metrics::result};
 
 /// `--concurrent-resourcebinding-syncs`.
 const WORKERS: usize = 5;
+
+pub(crate) use held::Held;
 
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
@@ -53,8 +56,7 @@ fn changed<K: Resource>(cx: &Context, old: Option<&K>, new: Option<&K>) {
         cluster::wake_leaving(cx);
         return;
     };
-    let of = |b: &K| (b.meta().generation, b.meta().deletion_timestamp.is_some(), b.labels().clone());
-    if old.map(of) != Some(of(new)) {
+    if changes::binding(old.map(Resource::meta), new.meta()) {
         cx.queues.binding.add(Key::of(new));
         cluster::wake_leaving(cx);
     }
@@ -64,8 +66,7 @@ fn changed<K: Resource>(cx: &Context, old: Option<&K>, new: Option<&K>) {
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
     let Some(before) = old else { return };
-    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
-    if new.map(of) != Some(of(before)) {
+    if new.is_none_or(|new| changes::work(Some(&before.metadata), &new.metadata)) {
         if let Some(key) = binding_of(before) {
             cx.queues.binding.add(key);
         }

@@ -1,6 +1,6 @@
 //! What is seen of one binding on its way to Works.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{
     gates::Gate,
@@ -8,6 +8,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
+use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::works::{Options, Seen, first_names};
 use ironclad_runtime::{Failure, Key};
@@ -31,6 +32,7 @@ pub(super) struct Observed {
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
     options: Options,
+    held: Duration,
 }
 
 impl Observed {
@@ -46,6 +48,7 @@ impl Observed {
             overrides: &self.overrides,
             interpreter: &self.interpreter,
             options: &self.options,
+            held: self.held,
         })
     }
 }
@@ -68,6 +71,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         overrides: cx.overrides.namespace(&template_key.namespace),
         interpreter: cx.interpreter(),
         options: Options { state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection) },
+        held: cx.held.since(key, cx.seam.clock.mono()),
         binding,
     }))
 }

@@ -57,8 +57,9 @@ fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
 }
 
 async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
-    let Some(informer) = cx.templates.informer(&key.gvk).await? else { return Ok(Next::Forget) };
-    informer.synced().await;
+    if cx.templates.listed(&key.gvk).await?.is_none() {
+        return Ok(Next::Forget);
+    }
     let Some(template) = cx.templates.get(key) else { return Ok(Next::Forget) };
     let Some(found) = cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next() else {
         return Ok(Next::Forget);

@@ -56,8 +56,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     let needs = cx.settle(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter)).await;
     for needed in needs.plan.unwrap_or_default() {
         let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
-        let Some(informer) = cx.templates.informer(&gvk).await? else { continue };
-        informer.synced().await;
+        let Some(informer) = cx.templates.listed(&gvk).await? else { continue };
         for object in found(&informer, &needed.namespace, &needed.name) {
             let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
             if dependencies::selects(&needed, &Identity::of(&json)) {

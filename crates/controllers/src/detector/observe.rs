@@ -6,14 +6,16 @@ use ironclad_api::{
     names,
     policy::{ClusterPropagationPolicy, PropagationPolicy},
 };
-use ironclad_fleet::ObjectKey;
+use ironclad_fleet::{ObjectKey, PolicyKey, gates::Gate};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     binding::Options,
     choose::Policy,
     claim::{Seen, Waiting},
+    priority,
 };
 use ironclad_runtime::{Failure, Key, Writer};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
@@ -39,6 +41,7 @@ pub(super) struct Observed {
     overrides: BTreeSet<String>,
     cluster_overrides: BTreeSet<String>,
     options: Options,
+    priority_classes: Option<Vec<priority::Class>>,
 }
 
 /// A cached policy of either kind.
@@ -72,6 +75,27 @@ impl AnyPolicy {
     }
 }
 
+impl Context {
+    /// The policies of a namespace.
+    pub(crate) fn policies_in(&self, namespace: &str) -> Vec<AnyPolicy> {
+        self.policies.namespace(namespace).into_iter().map(AnyPolicy::Namespaced).collect()
+    }
+
+    /// All cluster-wide policies.
+    pub(crate) fn all_cluster_policies(&self) -> Vec<AnyPolicy> {
+        self.cluster_policies.list().into_iter().map(AnyPolicy::Cluster).collect()
+    }
+
+    /// The policy of this key.
+    pub(crate) fn policy(&self, key: &PolicyKey) -> Option<AnyPolicy> {
+        if key.namespace.is_empty() {
+            self.cluster_policies.get("", &key.name).map(AnyPolicy::Cluster)
+        } else {
+            self.policies.get(&key.namespace, &key.name).map(AnyPolicy::Namespaced)
+        }
+    }
+}
+
 impl Observed {
     /// The bindings that were seen.
     pub(super) fn bindings(&self) -> impl Iterator<Item = &AnyBinding> {
@@ -89,7 +113,7 @@ impl Observed {
             waiting: self.waiting,
             overrides: &self.overrides,
             cluster_overrides: &self.cluster_overrides,
-            schedule_priority: None,
+            priority_classes: self.priority_classes.as_deref(),
             interpreter: &self.interpreter,
             options: &self.options,
         })
@@ -100,13 +124,11 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
     let Some(informer) = cx.templates.informer(&key.gvk).await? else { return Ok(None) };
     let Some(template) = informer.get(&key.namespace, &key.name) else { return Ok(None) };
     let json = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
-    let namespaced = cx.policies.namespace(&key.namespace).into_iter().map(AnyPolicy::Namespaced);
-    let cluster = cx.cluster_policies.list().into_iter().map(AnyPolicy::Cluster);
     let first_name = names::binding_name(&key.gvk.kind, &key.name);
     Ok(Some(Observed {
         key: key.clone(),
         template,
-        policies: namespaced.chain(cluster).collect(),
+        policies: cx.policies_in(&key.namespace).into_iter().chain(cx.all_cluster_policies()).collect(),
         binding: cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next(),
         json,
         named: cx.binding(&Key::new(&key.namespace, &first_name)),
@@ -114,6 +136,20 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
         interpreter: cx.interpreter(),
         overrides: cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect(),
         cluster_overrides: cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect(),
-        options: Options::default(),
+        options: Options {
+            workload_affinity: cx.settings.gates.enabled(Gate::WorkloadAffinity),
+            resource_quota_estimate: cx.settings.gates.enabled(Gate::ResourceQuotaEstimate),
+        },
+        priority_classes: cx.settings.gates.enabled(Gate::PriorityBasedScheduling).then(|| priority_classes(cx)),
     }))
+}
+
+fn priority_classes(cx: &Context) -> Vec<priority::Class> {
+    let class = |class: &PriorityClass| priority::Class {
+        name: class.name_any(),
+        value: class.value.unwrap_or(0),
+        is_default: class.global_default.unwrap_or(false),
+        preemption_policy: class.preemption_policy.clone(),
+    };
+    cx.priority_classes.list().iter().map(|found| class(found)).collect()
 }

@@ -1,6 +1,5 @@
 //! Writes into the member, in the order of the plan, and reports how it went.
 
-use ironclad_api::conditions::{self, work::APPLIED};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execute::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
@@ -56,10 +55,7 @@ enum Stopped {
 
 /// A failed write to the member.
 fn of_member(failure: Failure) -> Stopped {
-    match failure {
-        Failure::Denied(_) | Failure::Invalid(_) | Failure::NotFound(_) => Stopped::Refused(failure),
-        other => Stopped::Unanswered(other),
-    }
+    if execute::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
 }
 
 async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
@@ -146,8 +142,7 @@ fn report(cx: &Context, seen: &Observed, failure: Failure) -> Result<Next, Failu
 }
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {
-    // `Applied` False goes out at once (propagation.md 1.1).
-    let urgent = part.conditions.iter().any(|c| c.type_ == APPLIED && c.status == conditions::FALSE);
+    let urgent = execute::is_urgent(&part);
     cx.want_work_status(&seen.work, "execution", part, urgent);
 }
 

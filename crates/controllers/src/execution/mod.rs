@@ -5,9 +5,9 @@ mod observe;
 
 use std::sync::Arc;
 
-use ironclad_api::{cluster::Cluster, conditions, names, work::Work};
+use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::{drift, execute};
+use ironclad_propagation::{changes, drift, execute};
 use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use kube::{ResourceExt as _, api::DynamicObject};
 
@@ -56,8 +56,7 @@ pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
 /// A Work that is new, changed or being deleted; its status does not count.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let Some(work) = change.new.as_deref() else { return };
-    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
-    if change.old.as_deref().map(of) == Some(of(work)) {
+    if !changes::work(change.old.as_deref().map(|w| &w.metadata), &work.metadata) {
         return;
     }
     if let Some(member) = cluster_of(work).and_then(|name| cx.members.get(&name)) {
@@ -68,11 +67,7 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
 /// A member that comes back is served at once, not after the back-off of its Works (propagation.md 31, row 3).
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     let Some(cluster) = change.new.as_deref() else { return };
-    let of = |c: &Cluster| {
-        let apis = c.status.as_ref().map(|s| s.api_enablements.clone());
-        (c.ready() == Some(conditions::TRUE), c.metadata.deletion_timestamp.is_some(), apis)
-    };
-    if change.old.as_deref().map(of) == Some(of(cluster)) {
+    if !changes::cluster(change.old.as_deref(), cluster) {
         return;
     }
     if let Some(member) = cx.members.get(&cluster.name_any().as_str().into()) {

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::execute::{self, Effect, Seen, Served};
+use ironclad_propagation::{
+    execute::{self, Effect, Seen, Served},
+    namespace,
+};
 use ironclad_runtime::{Failure, Informer};
 use jiff::Timestamp;
 use kube::{Api, api::DynamicObject};
@@ -26,6 +29,7 @@ pub(super) struct Observed {
     /// What is known of the object in the member.
     pub(super) object: Known,
     seen_work: Arc<Work>,
+    namespace: Option<Arc<Work>>,
     cluster: Option<Arc<Cluster>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
@@ -63,6 +67,7 @@ impl Observed {
             connected: true,
             object,
             served: if self.place.is_some() { Served::Yes } else { Served::No },
+            namespace: self.namespace.as_deref(),
             replicas_path: None,
             interpreter: &self.interpreter,
         };
@@ -75,12 +80,18 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
     let mut observed = Observed {
         seen_work: cx.work_as_written(&work),
         cluster: cx.clusters.get("", &member.name.0),
+        namespace: None,
         place: None,
         object: Known::Unknown,
         interpreter: cx.interpreter(),
         work,
     };
     let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };
+    if !key.namespace.is_empty() {
+        let space = names::execution_namespace(&member.name.0);
+        let [work, _] = namespace::work_names(&key.namespace);
+        observed.namespace = cx.works.get(&space, &work).map(|work| cx.work_as_written(&work));
+    }
     if let Some(cache) = member.objects.informer(&key.gvk).await? {
         if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
             observed.object = match cache.get(&key.namespace, &key.name) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
-use ironclad_propagation::namespace;
+use ironclad_propagation::{changes, namespace};
 use ironclad_runtime::{Change, Failure, Next, run_workers};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -51,8 +51,7 @@ pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
 /// A Work of a namespace went, or was changed by somebody else.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
-    let of = |w: &Work| (w.metadata.generation, w.metadata.deletion_timestamp.is_some());
-    if change.new.as_deref().map(of) == Some(of(old)) {
+    if change.new.as_deref().is_some_and(|new| !changes::work(Some(&old.metadata), &new.metadata)) {
         return;
     }
     if let Some(name) = namespace::of_work(&old.metadata) {

@@ -3,17 +3,14 @@
 mod apply;
 mod observe;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy};
-use ironclad_propagation::policy;
+use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy, ResourceSelector};
+use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
+use ironclad_propagation::{changes, choose::Policy, policy};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
-use kube::Resource;
 
-use crate::Context;
-
-/// A kind that nobody serves is looked for again after this time (propagation.md 2).
-const KIND_AGAIN: Duration = Duration::from_secs(30);
+use crate::{Context, detector::AnyPolicy};
 
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
@@ -31,24 +28,49 @@ async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
     let plan = observed.with_seen(|seen| policy::decide(seen, || rng.uuid()));
-    match apply::apply(cx, &observed, plan).await? {
-        Next::Forget if observed.lacks_kinds => Ok(Next::After(KIND_AGAIN)),
-        next => Ok(next),
-    }
+    apply::apply(cx, &observed, plan).await
 }
 
 pub(crate) fn on_policy(cx: &Arc<Context>, change: &Change<PropagationPolicy>) {
-    changed(cx, change.old.as_deref(), change.new.as_deref());
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    changed(cx, old.map(Policy::Namespaced), new.map(Policy::Namespaced));
 }
 
 pub(crate) fn on_cluster_policy(cx: &Arc<Context>, change: &Change<ClusterPropagationPolicy>) {
-    changed(cx, change.old.as_deref(), change.new.as_deref());
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    changed(cx, old.map(Policy::Cluster), new.map(Policy::Cluster));
 }
 
-fn changed<K: Resource>(cx: &Context, old: Option<&K>, new: Option<&K>) {
+fn changed(cx: &Context, old: Option<Policy<'_>>, new: Option<Policy<'_>>) {
     let Some(policy) = new.or(old) else { return };
-    let of = |policy: &K| (policy.meta().generation, policy.meta().deletion_timestamp.is_some());
-    if old.map(of) != new.map(of) {
-        cx.queues.policy.add(Key::of(policy));
+    if !changes::policy(old.map(Policy::metadata), new.map(Policy::metadata)) {
+        return;
     }
+    cx.queues.policy.add(queue_key(&policy.key()));
+    if let (Some(old), Some(new)) = (old, new)
+        && cx.settings.gates.enabled(Gate::PropagationPolicyPreemption)
+    {
+        // Whoever may preempt what this one holds by now, the strongest first.
+        let all = if policy.key().namespace.is_empty() { cx.all_cluster_policies() } else { cx.policies_in(&policy.key().namespace) };
+        let views: Vec<Policy<'_>> = all.iter().map(AnyPolicy::view).collect();
+        for key in policy::who_gains(&views, old, new) {
+            cx.queues.policy.add(queue_key(&key));
+        }
+    }
+}
+
+/// A kind came: policies that select it and found nobody to serve it look again.
+pub(crate) fn wake_for_kinds(cx: &Context) {
+    let all = cx.policies.list().into_iter().map(AnyPolicy::Namespaced).chain(cx.all_cluster_policies());
+    for policy in all {
+        let selectors = &policy.view().spec().resource_selectors;
+        let watched = |s: &ResourceSelector| cx.templates.watched(&Gvk::from_manifest(&s.api_version, &s.kind)).is_some();
+        if !selectors.iter().all(watched) {
+            cx.queues.policy.add_replay(queue_key(&policy.view().key()));
+        }
+    }
+}
+
+fn queue_key(key: &PolicyKey) -> Key {
+    Key::new(&key.namespace, &key.name)
 }

@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::policy::{Claimed, Seen, Template};
-use ironclad_runtime::{Failure, Key};
+use ironclad_fleet::{Gvk, ObjectKey, gates::Gate};
+use ironclad_propagation::{
+    claim::Claim,
+    policy::{self, Claimed, Seen, Template},
+};
+use ironclad_runtime::{Failure, Informer, Key};
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
@@ -23,9 +26,8 @@ pub(super) struct Observed {
     pub(super) claimed: Vec<(AnyBinding, Option<Held>)>,
     /// The templates that carry its id, each with its binding.
     pub(super) templates: Vec<(Held, Option<AnyBinding>)>,
-    /// True if it selects a kind that nobody serves.
-    pub(super) lacks_kinds: bool,
     waiting: Vec<Value>,
+    preemption: Option<Vec<(Held, Option<AnyPolicy>)>>,
     overrides: BTreeSet<String>,
 }
 
@@ -57,19 +59,25 @@ impl Observed {
             .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(AnyBinding::view) })
             .collect();
         let waiting: Vec<&Value> = self.waiting.iter().collect();
+        let preemption: Option<Vec<policy::Held<'_>>> = self.preemption.as_ref().map(|all| {
+            let pairs = all.iter().map(|(held, holder)| (&held.json, holder.as_ref()));
+            pairs.map(|(template, holder)| policy::Held { template, holder: holder.map(AnyPolicy::view) }).collect()
+        });
         decide(&Seen {
             policy: self.policy.view(),
             claimed: &claimed,
             templates: &templates,
             waiting: &waiting,
             overrides: &self.overrides,
-            preemption: None,
+            preemption: preemption.as_deref(),
         })
     }
 
     /// The templates that were seen.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
-        self.templates.iter().map(|(held, _)| held).chain(self.claimed.iter().filter_map(|(_, held)| held.as_ref()))
+        let candidates = self.preemption.iter().flatten().map(|(held, _)| held);
+        let claimed = self.claimed.iter().filter_map(|(_, held)| held.as_ref());
+        self.templates.iter().map(|(held, _)| held).chain(claimed).chain(candidates)
     }
 
     /// The bindings that were seen.
@@ -91,13 +99,10 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     };
     let kinds: BTreeSet<Gvk> =
         policy.view().spec().resource_selectors.iter().map(|s| Gvk::from_manifest(&s.api_version, &s.kind)).collect();
-    let (mut templates, mut lacks_kinds) = (Vec::new(), false);
+    let mut templates = Vec::new();
     for gvk in &kinds {
-        let Some(informer) = cx.templates.informer(gvk).await? else {
-            lacks_kinds = true;
-            continue;
-        };
-        informer.synced().await;
+        // A kind that nobody serves: its coming brings the next pass.
+        let Some(informer) = selectable(cx, gvk).await? else { continue };
         for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
             let held = Held::new(object_key(gvk, &object), object)?;
             let binding = cx.bindings_by(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
@@ -107,9 +112,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     let mut claimed = Vec::new();
     for binding in ids.iter().flat_map(|id| cx.bindings_by(BY_POLICY, id)) {
         let key = binding.template();
-        if let Some(informer) = cx.templates.informer(&key.gvk).await? {
-            informer.synced().await;
-        }
+        cx.templates.listed(&key.gvk).await?;
         let held = cx.templates.get(&key).map(|object| Held::new(key, object)).transpose()?;
         claimed.push((binding, held));
     }
@@ -124,5 +127,27 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     } else {
         cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect()
     };
-    Ok(Some(Observed { policy, claimed, templates, lacks_kinds, waiting, overrides }))
+        let preempts = cx.settings.gates.enabled(Gate::PropagationPolicyPreemption);
+    let preemption = preempts.then(|| preemption(cx, &policy)).transpose()?;
+    Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
+}
+
+/// The informer of a kind whose objects may be templates, at the version that discovery prefers (propagation.md 2).
+async fn selectable(cx: &Context, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+    if cx.settings.propagation.skipped.skips_kind(gvk) || !cx.mapper.prefers(gvk).await? {
+        return Ok(None);
+    }
+    cx.templates.listed(gvk).await
+}
+
+/// The templates that the policy names, each with the policy that holds it.
+fn preemption(cx: &Context, policy: &AnyPolicy) -> Result<Vec<(Held, Option<AnyPolicy>)>, Failure> {
+    let mut all = Vec::new();
+    for key in policy::candidates(policy.view()) {
+        let Some(object) = cx.templates.get(&key) else { continue };
+        let held = Held::new(key, object)?;
+        let holder = Claim::of_template(&held.json).and_then(|claim| cx.policy(&claim.policy()));
+        all.push((held, holder));
+    }
+    Ok(all)
 }

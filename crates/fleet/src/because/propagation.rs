@@ -126,6 +126,11 @@ pub enum Reason {
         /// The Work that goes.
         work: WorkKey,
     },
+    /// Replicas changed: the scheduler has its turn before the Works.
+    AwaitsScheduler {
+        /// Of which binding.
+        binding: BindingKey,
+    },
     /// The old copy must be gone before a new one starts (purge mode Directly).
     OldCopyRemains {
         /// The cluster that still has it.
@@ -179,6 +184,11 @@ pub enum Reason {
     NotOneManifest {
         /// How many it has.
         count: usize,
+    },
+    /// The object's namespace is on its way to the member.
+    AwaitsNamespace {
+        /// The namespace.
+        namespace: String,
     },
     /// What the member has is not known yet; it is read first.
     NotLookedUp {
@@ -280,6 +290,7 @@ impl Reason {
             Self::MayNotPreempt { .. } => "MayNotPreempt",
             Self::BindingDeleted { .. } => "BindingDeleted",
             Self::NotATarget { .. } => "NotATarget",
+            Self::AwaitsScheduler { .. } => "AwaitsScheduler",
             Self::OldCopyRemains { .. } => "OldCopyRemains",
             Self::PlacedOn { .. } => "PlacedOn",
             Self::ClusterMissing { .. } => "ClusterMissing",
@@ -290,6 +301,7 @@ impl Reason {
             Self::ApiNotInstalled { .. } => "APINotInstalled",
             Self::KindNotServed { .. } => "KindNotServed",
             Self::NotOneManifest { .. } => "NotOneManifest",
+            Self::AwaitsNamespace { .. } => "AwaitsNamespace",
             Self::NotLookedUp { .. } => "NotLookedUp",
             Self::MemberRefused { .. } => "MemberRefused",
             Self::MemberObjectMissing { .. } => "MemberObjectMissing",
@@ -332,6 +344,7 @@ impl fmt::Display for Reason {
             Self::MayNotPreempt { policy, from } => write!(f, "{policy} may not take the template from {from}"),
             Self::BindingDeleted { binding } => write!(f, "binding {binding} is being deleted"),
             Self::NotATarget { work } => write!(f, "{} is no target any more", work.cluster),
+            Self::AwaitsScheduler { binding } => write!(f, "the replicas of {binding} changed, the scheduler shares them out first"),
             Self::OldCopyRemains { cluster } => write!(f, "the copy in cluster {cluster} must be gone first"),
             Self::PlacedOn { cluster } => write!(f, "the binding places a copy on cluster {cluster}"),
             Self::ClusterMissing { cluster } => write!(f, "there is no cluster {cluster}"),
@@ -342,6 +355,7 @@ impl fmt::Display for Reason {
             Self::ApiNotInstalled { cluster, api } => write!(f, "cluster {cluster} does not serve {api}"),
             Self::KindNotServed { api } => write!(f, "the control plane does not serve {api}"),
             Self::NotOneManifest { count } => write!(f, "a Work holds one manifest, this one holds {count}"),
+            Self::AwaitsNamespace { namespace } => write!(f, "namespace {namespace} is on its way"),
             Self::NotLookedUp { object } => write!(f, "{object} has to be read from the member first"),
             Self::MemberRefused { cluster, message } => write!(f, "cluster {cluster}: {message}"),
             Self::MemberObjectMissing { object } => write!(f, "{object} is missing in the member"),

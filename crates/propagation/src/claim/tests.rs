@@ -44,7 +44,7 @@ impl Road {
                 waiting: self.waiting,
                 overrides: &self.overrides,
                 cluster_overrides: &self.overrides,
-                schedule_priority: None,
+                priority_classes: None,
                 interpreter: &Interpreter::default(),
                 options: &binding::Options::default(),
             },
@@ -334,6 +334,22 @@ fn a_lazy_policy() {
     road.policies[0].spec.activation_preference = None;
     road.settle();
     assert_eq!(road.placed(), ["m3"]);
+}
+
+#[test]
+fn a_template_that_is_older_than_its_lazy_policy_waits_though_nobody_watched_it() {
+    for (name, template, want) in [
+        ("older", "2026-01-01T00:00:00Z", vec![]),
+        ("of the same second", "2026-01-01T00:00:05Z", vec!["m1".to_owned()]),
+        ("younger", "2026-01-01T00:00:06Z", vec!["m1".to_owned()]),
+    ] {
+        let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:05Z"}});
+        let mut road = Road::new(vec![patched(&lazy("p"), &made)]);
+        road.template["metadata"]["creationTimestamp"] = json!(template);
+        road.settle();
+        let placed = if road.binding.is_some() { road.placed() } else { vec![] };
+        assert_eq!((road.claimant().as_deref(), placed), (Some("p"), want), "{name}");
+    }
 }
 
 #[test]

@@ -1,6 +1,13 @@
 //! The object in the member is created or replaced (propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
 
-use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons};
+use ironclad_api::{
+    annotations,
+    cluster::ApiEnablement,
+    conditions::{self, work::APPLIED},
+    labels,
+    reasons::work as reasons,
+    work::Work,
+};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
@@ -53,6 +60,11 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     let manifest = finished(seen.work, manifest);
     match seen.object {
         Observed::Unknown => plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into()),
+        Observed::Absent if namespace_is_coming(seen.namespace) => {
+            // A create would be refused, and people told of a failure that is none.
+            let namespace = identity.namespace.to_owned();
+            plan.push(Effect::Retry, Reason::AwaitsNamespace { namespace }.into());
+        }
         Observed::Absent => {
             let because = Reason::MemberObjectMissing { object: key }.into();
             plan.push(Effect::CreateInMember(manifest.into_owned()), because);
@@ -60,6 +72,16 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         }
         Observed::Present(observed) => update(plan, road, key, &manifest, observed),
     }
+}
+
+/// Whether the namespace was sent for and nothing came of it yet, good or bad.
+fn namespace_is_coming(work: Option<&Work>) -> bool {
+    work.is_some_and(|work| {
+        let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        work.metadata.deletion_timestamp.is_none()
+            && work.spec.suspend_dispatching != Some(true)
+            && conditions::get(conditions, APPLIED).is_none()
+    })
 }
 
 fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {

@@ -133,6 +133,7 @@ impl Scene {
                 Some(Some(object)) => Observed::Present(object),
             },
             served: self.served,
+            namespace: None,
             replicas_path: None,
             interpreter,
         }

@@ -16,7 +16,13 @@ macro_rules! scenarios {
 
 scenarios! {
     road_01_cost
+    road_02_kinds
+    road_04_matching
+    road_06_lazy_and_preserved
+    road_06_preemption
     road_08_dependencies
+    road_11_suspension
+    road_14_priority
     road_20_interpreters
     road_22_namespaces
     road_26_rebalancer

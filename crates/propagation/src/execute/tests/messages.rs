@@ -91,3 +91,19 @@ fn a_long_answer_is_cut() {
     let message = &conditions_of(&plan)[1].message;
     assert!(message.len() < 4200 && message.ends_with("ä ..."), "{} bytes", message.len());
 }
+
+#[test]
+fn which_failures_speak_of_the_work() {
+    for (class, want) in [
+        ("Denied", true),
+        ("Invalid", true),
+        ("NotFound", true),
+        ("Conflict", false),
+        ("AlreadyExists", false),
+        ("Throttled", false),
+        ("Unavailable", false),
+        ("Unknown", false),
+    ] {
+        assert_eq!(crate::execute::is_verdict(class), want, "{class}");
+    }
+}

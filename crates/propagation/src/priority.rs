@@ -1,0 +1,146 @@
+//! The scheduling priority that a policy asks for, resolved to numbers (scheduling.md 14.3).
+//!
+//! A class that is missing never keeps a binding from being made: the default holds, and people are told.
+
+use std::cmp::Reverse;
+
+use ironclad_api::{
+    policy::{PriorityClassSource, SchedulePriority},
+    work::{PreemptionPolicy, ResolvedPriority},
+};
+use serde_json::Value;
+
+use crate::template;
+
+/// What is read of a PriorityClass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// The bigger, the earlier.
+    pub value: i32,
+    /// `globalDefault`.
+    pub is_default: bool,
+    /// `preemptionPolicy`; absent means PreemptLowerPriority, as in Kubernetes.
+    pub preemption_policy: Option<String>,
+}
+
+/// The numbers, and what was not found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// What the binding says.
+    pub priority: ResolvedPriority,
+    /// For people: the class that is missing and what holds instead.
+    pub warning: Option<String>,
+}
+
+/// Where a workload's pod template says its class.
+const POD_SPECS: [&str; 3] = ["/spec/priorityClassName", "/spec/template/spec/priorityClassName", CRON];
+const CRON: &str = "/spec/jobTemplate/spec/template/spec/priorityClassName";
+
+/// What the policy's wish comes to for this template.
+#[must_use]
+pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -> Resolved {
+    let named: Vec<&str> = match wanted.priority_class_source {
+        PriorityClassSource::KubePriorityClass => vec![wanted.priority_class_name.as_str()],
+        PriorityClassSource::PodPriorityClass => POD_SPECS.iter().map(|at| template::text(template, at)).collect(),
+        PriorityClassSource::FederatedPriorityClass => {
+            let default = default(classes);
+            let why = "FederatedPriorityClass is not supported";
+            return Resolved { warning: Some(told(why, &default)), priority: default };
+        }
+    };
+    let named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
+    let missing: Vec<&str> =
+        named.iter().copied().filter(|name| !classes.iter().any(|class| class.name == *name)).collect();
+    // Of several pod templates the most important one counts.
+    let found = classes.iter().filter(|class| named.contains(&class.name.as_str())).max_by_key(|class| class.value);
+    let priority = found.map_or_else(|| default(classes), of_class);
+    let warning = missing.first().map(|name| told(&format!("there is no PriorityClass {name:?}"), &priority));
+    Resolved { priority, warning }
+}
+
+/// The class with `globalDefault`: of several the one with the smallest value, then the first by name; else nothing.
+fn default(classes: &[Class]) -> ResolvedPriority {
+    let least = classes.iter().filter(|class| class.is_default).max_by_key(|class| Reverse((class.value, &class.name)));
+    least.map_or_else(
+        || ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) },
+        of_class,
+    )
+}
+
+fn of_class(class: &Class) -> ResolvedPriority {
+    let never = class.preemption_policy.as_deref() == Some("Never");
+    let policy = if never { PreemptionPolicy::Never } else { PreemptionPolicy::PreemptLowerPriority };
+    ResolvedPriority { priority: class.value, preemption_policy: Some(policy) }
+}
+
+fn told(why: &str, used: &ResolvedPriority) -> String {
+    let policy = match used.preemption_policy {
+        Some(PreemptionPolicy::PreemptLowerPriority) => "PreemptLowerPriority",
+        _ => "Never",
+    };
+    format!("{why}: the binding has priority {} and preemptionPolicy {policy} instead", used.priority)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(name: &str, value: i32, is_default: bool, policy: Option<&str>) -> Class {
+        Class { name: name.into(), value, is_default, preemption_policy: policy.map(str::to_owned) }
+    }
+
+    #[test]
+    fn every_row_of_the_table() {
+        let high = || class("high", 100, false, None);
+        let gentle = || class("gentle", 50, false, Some("Never"));
+        let base = || class("base", 7, true, Some("Never"));
+        let (preempts, never) = (PreemptionPolicy::PreemptLowerPriority, PreemptionPolicy::Never);
+        let pod = |name: &str| json!({"kind": "Deployment", "spec": {"template": {"spec": {"priorityClassName": name}}}});
+        let none = || json!({"kind": "Deployment", "spec": {}});
+        use PriorityClassSource::{FederatedPriorityClass, KubePriorityClass, PodPriorityClass};
+        for (name, source, class_name, template, classes, want, warns) in [
+            ("a class that sets no policy preempts", KubePriorityClass, "high", none(), vec![high()], (100, preempts), false),
+            ("a class that says Never", KubePriorityClass, "gentle", none(), vec![gentle()], (50, never), false),
+            ("missing: the default", KubePriorityClass, "gone", none(), vec![high(), base()], (7, never), true),
+            ("missing, and no default", KubePriorityClass, "gone", none(), vec![high()], (0, never), true),
+            ("no name: the default", KubePriorityClass, "", none(), vec![high(), base()], (7, never), false),
+            ("no name and no default", KubePriorityClass, "", none(), vec![], (0, never), false),
+            ("the pod's", PodPriorityClass, "", pod("high"), vec![high(), base()], (100, preempts), false),
+            ("the pod names none", PodPriorityClass, "", none(), vec![high(), base()], (7, never), false),
+            ("the pod's is missing", PodPriorityClass, "", pod("gone"), vec![base()], (7, never), true),
+            ("federated", FederatedPriorityClass, "x", none(), vec![high(), base()], (7, never), true),
+            (
+                "several defaults: the smallest",
+                KubePriorityClass,
+                "",
+                none(),
+                vec![class("b", 9, true, None), class("a", 3, true, None)],
+                (3, preempts),
+                false,
+            ),
+            (
+                "equal defaults: the first name",
+                KubePriorityClass,
+                "",
+                none(),
+                vec![class("b", 3, true, None), class("a", 3, true, Some("Never"))],
+                (3, never),
+                false,
+            ),
+        ] {
+            let wanted = SchedulePriority { priority_class_source: source, priority_class_name: class_name.into() };
+            let got = resolve(&wanted, &template, &classes);
+            let priority = ResolvedPriority { priority: want.0, preemption_policy: Some(want.1) };
+            assert_eq!((got.priority, got.warning.is_some()), (priority, warns), "{name}");
+        }
+        let wanted = SchedulePriority { priority_class_name: "gone".into(), ..SchedulePriority::default() };
+        assert_eq!(
+            resolve(&wanted, &none(), &[]).warning.as_deref(),
+            Some("there is no PriorityClass \"gone\": the binding has priority 0 and preemptionPolicy Never instead")
+        );
+    }
+}

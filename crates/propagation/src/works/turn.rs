@@ -1,0 +1,42 @@
+//! Whose turn it is after an edit: where replicas changed, the scheduler's first (propagation.md 1.1).
+//!
+//! Without it an edit of replicas and template would cost two writes of each Work: one with the new template and the old
+//! shares, and one with the new shares.
+
+use std::time::Duration;
+
+use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
+
+use crate::binding::Binding;
+
+/// So long the Works wait for the scheduler. What it can't place must not keep an edit of the template from the members.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether the scheduler is about to change the shares of this binding (scheduling.md 2.4).
+pub(super) fn is_schedulers(binding: Binding<'_>) -> bool {
+    let spec = binding.spec();
+    let observed = binding.status().is_some_and(|status| {
+        status.scheduler_observed_generation != 0
+            && Some(status.scheduler_observed_generation) == binding.metadata().generation
+    });
+    let suspended = spec.suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true));
+    spec.placement.is_some()
+        && !spec.clusters.is_empty()
+        && spec.is_workload()
+        && spec.components.is_empty()
+        && !suspended
+        && !observed
+        && shares_differ(spec)
+}
+
+fn shares_differ(spec: &ResourceBindingSpec) -> bool {
+    let scheduling = spec.placement.as_ref().and_then(|placement| placement.replica_scheduling.as_ref());
+    match scheduling.map(|s| s.replica_scheduling_type.unwrap_or_default()) {
+        Some(ReplicaSchedulingType::Divided) => {
+            spec.clusters.iter().map(|target| i64::from(target.replicas)).sum::<i64>() != i64::from(spec.replicas)
+        }
+        Some(ReplicaSchedulingType::Duplicated) | None => {
+            spec.clusters.iter().any(|target| target.replicas != spec.replicas)
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Writes into the member, in the order of the plan, and reports how it went.
 
+use ironclad_api::conditions::{self, work::APPLIED};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execute::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};

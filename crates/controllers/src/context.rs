@@ -6,12 +6,15 @@ use ironclad_api::{
     apps::WorkloadRebalancer,
     cluster::Cluster,
     labels, names, namespaces,
-    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, OverridePolicy, PropagationPolicy},
+    policy::{
+        ClusterOverridePolicy, ClusterPropagationPolicy, ClusterTaintPolicy, FederatedResourceQuota, OverridePolicy,
+        PropagationPolicy,
+    },
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_fleet::{ClusterName, Event, EventType, ObjectKey, StatusPart};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::dependencies::dependents;
+use ironclad_propagation::{dependencies::dependents, quota};
 use ironclad_runtime::{
     Change, EventAbout, EventType as RecordedType, Indexer, Informer, Key, Queue, Recorder, StatusWriter, WatchScope,
     WorkMetrics, Writer,
@@ -21,6 +24,7 @@ use ironclad_seam::Seam;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Namespace, Secret},
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
     scheduling::v1::PriorityClass,
 };
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -56,6 +60,8 @@ pub(crate) const LEAVING: &str = "leaving";
 pub(crate) const BY_TARGET: &str = "target";
 /// Bindings by what they recorded as dependencies ([`dependents::recorded`]).
 pub(crate) const BY_DEPENDENCY: &str = "dependency";
+/// Works of one FederatedResourceQuota, by its namespace and name.
+pub(crate) const BY_QUOTA: &str = "quota";
 /// Attached bindings by the labels that name who needs them.
 pub(crate) const BY_DEPENDENT: &str = "dependent";
 
@@ -96,6 +102,12 @@ pub struct Context {
     pub priority_classes: Informer<PriorityClass>,
     /// All CustomResourceDefinitions, by name only.
     pub(crate) definitions: Informer<Definition>,
+    /// All ClusterRoles of the control plane.
+    pub cluster_roles: Informer<ClusterRole>,
+    /// All ClusterRoleBindings of the control plane.
+    pub cluster_role_bindings: Informer<ClusterRoleBinding>,
+    /// All FederatedResourceQuotas.
+    pub quotas: Informer<FederatedResourceQuota>,
     /// All WorkloadRebalancers.
     pub rebalancers: Informer<WorkloadRebalancer>,
     /// All ClusterTaintPolicies.
@@ -119,6 +131,8 @@ pub struct Context {
     pub work_status: StatusWriter<Typed<Work>>,
     /// Writes the status of Clusters.
     pub cluster_status: StatusWriter<Typed<Cluster>>,
+    /// Writes the status of FederatedResourceQuotas.
+    pub quota_status: StatusWriter<Typed<FederatedResourceQuota>>,
     /// Writes the status of WorkloadRebalancers.
     pub rebalancer_status: StatusWriter<Typed<WorkloadRebalancer>>,
     /// Writes the status of templates.
@@ -161,6 +175,10 @@ pub struct Queues {
     pub(crate) namespace: Queue<crate::namespace::Key>,
     /// Bindings whose dependencies are to be attached or released.
     pub dependencies: Queue<Key>,
+    /// Clusters whose rights to impersonate are to be mirrored.
+    pub unified_auth: Queue<ClusterName>,
+    /// Quotas to be assigned and added up.
+    pub quota: Queue<Key>,
     /// Rebalancers to be carried out.
     pub rebalancer: Queue<Key>,
     /// Bindings whose Works' status is to be added up.
@@ -194,6 +212,8 @@ impl Queues {
             binding: queue(seam, work, "binding"),
             namespace: queue(seam, work, "namespace"),
             dependencies: queue(seam, work, "dependencies"),
+            unified_auth: queue(seam, work, "unifiedAuth"),
+            quota: queue(seam, work, "federatedResourceQuota"),
             rebalancer: queue(seam, work, "rebalancer"),
             binding_status: queue(seam, work, "bindingStatus"),
             application_failover: queue(seam, work, "applicationFailover"),
@@ -214,6 +234,8 @@ impl Queues {
             && self.binding.is_empty()
             && self.namespace.is_empty()
             && self.dependencies.is_empty()
+            && self.unified_auth.is_empty()
+            && self.quota.is_empty()
             && self.rebalancer.is_empty()
             && self.binding_status.is_empty()
             && self.template_status.is_empty()
@@ -268,7 +290,7 @@ impl Context {
         ));
         let rebalancers = Informer::new(&[]);
         let works_by_binding: Indexer<Work> = (BY_BINDING, binding_ids);
-        let works = Informer::new(&[works_by_binding]);
+        let works = Informer::new(&[works_by_binding, (BY_QUOTA, quota::of_work)]);
         let clusters = Informer::new(&[]);
         let typed = |name: &str| Writer::new(name);
         let binding_status = StatusWriter::start(
@@ -315,6 +337,18 @@ impl Context {
                 status: |c: &Cluster| json(&c.status),
             },
         );
+        let quotas = Informer::new(&[]);
+        let quota_status = StatusWriter::start(
+            "status/quotas",
+            &seam,
+            Typed {
+                client: plane.clone(),
+                cache: quotas.clone(),
+                writer: typed("federatedResourceQuota"),
+                api: |client, namespace| Api::namespaced(client.clone(), namespace),
+                status: |q: &FederatedResourceQuota| json(&q.status),
+            },
+        );
         let rebalancer_status = StatusWriter::start(
             "status/rebalancers",
             &seam,
@@ -348,6 +382,9 @@ impl Context {
             clusters,
             secrets: Informer::new(&[]),
             namespaces: Informer::new(&[]),
+            cluster_roles: Informer::new(&[]),
+            cluster_role_bindings: Informer::new(&[]),
+            quotas,
             priority_classes: Informer::new(&[]),
             definitions: Informer::new(&[]),
             held: Held::default(),
@@ -365,6 +402,7 @@ impl Context {
             cluster_binding_status,
             work_status,
             cluster_status,
+            quota_status,
             rebalancer_status,
             template_status,
             settings,
@@ -396,6 +434,10 @@ impl Context {
         self.works.start("works", seam, tasks, Api::all(self.plane.clone()), &all);
         self.priority_classes.start("priorityclasses", seam, tasks, Api::all(self.plane.clone()), &all);
         self.definitions.start("customresourcedefinitions", seam, tasks, Api::all(self.plane.clone()), &all);
+        self.cluster_roles.start("clusterroles", seam, tasks, Api::all(self.plane.clone()), &all);
+        let role_bindings = Api::all(self.plane.clone());
+        self.cluster_role_bindings.start("clusterrolebindings", seam, tasks, role_bindings, &all);
+        self.quotas.start("federatedresourcequotas", seam, tasks, Api::all(self.plane.clone()), &all);
         self.rebalancers.start("workloadrebalancers", seam, tasks, Api::all(self.plane.clone()), &all);
         self.interpreters.start(seam, &self.plane);
         self.interpreters.synced().await;
@@ -412,6 +454,9 @@ impl Context {
         self.cluster_bindings.synced().await;
         self.works.synced().await;
         self.rebalancers.synced().await;
+        self.cluster_roles.synced().await;
+        self.cluster_role_bindings.synced().await;
+        self.quotas.synced().await;
         self.priority_classes.synced().await;
         self.definitions.synced().await;
     }
@@ -433,6 +478,9 @@ impl Context {
             && self.cluster_bindings.is_synced()
             && self.works.is_synced()
             && self.rebalancers.is_synced()
+            && self.cluster_roles.is_synced()
+            && self.cluster_role_bindings.is_synced()
+            && self.quotas.is_synced()
             && self.priority_classes.is_synced()
             && self.definitions.is_synced()
     }
@@ -516,6 +564,7 @@ impl Context {
             && self.cluster_binding_status.is_quiet()
             && self.work_status.is_quiet()
             && self.cluster_status.is_quiet()
+            && self.quota_status.is_quiet()
             && self.rebalancer_status.is_quiet()
             && self.template_status.is_quiet()
             && self.evictions_are_quiet()

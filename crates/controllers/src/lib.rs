@@ -19,13 +19,16 @@ mod members;
 pub mod metrics;
 mod namespace;
 mod objects;
+mod owned;
 mod policy;
+mod quota;
 mod rebalance;
 mod scheduler;
 mod settings;
 mod taint_manager;
 mod taint_policy;
 mod targets;
+mod unified_auth;
 mod work_status;
 
 use std::sync::Arc;
@@ -62,6 +65,12 @@ pub async fn start(cx: &Arc<Context>) {
     }
     if runs(cx, "workloadRebalancer") {
         rebalance::start(cx);
+    }
+    if runs(cx, "unifiedAuth") {
+        unified_auth::start(cx);
+    }
+    if runs(cx, "federatedResourceQuotaSync") {
+        quota::start(cx);
     }
     taint_policy::start(cx);
     graceful_eviction::start(cx);
@@ -129,5 +138,17 @@ fn wire(cx: &Arc<Context>) {
     }
     if runs(cx, "workloadRebalancer") {
         on!(cx.rebalancers, rebalance::on_rebalancer);
+    }
+    if runs(cx, "unifiedAuth") {
+        on!(cx.namespaces, unified_auth::on_namespace);
+        on!(cx.clusters, unified_auth::on_cluster);
+        on!(cx.works, unified_auth::on_work);
+        on!(cx.cluster_roles, unified_auth::on_role);
+        on!(cx.cluster_role_bindings, unified_auth::on_role_binding);
+    }
+    if runs(cx, "federatedResourceQuotaSync") {
+        on!(cx.namespaces, quota::on_namespace);
+        on!(cx.works, quota::on_work);
+        on!(cx.quotas, quota::on_quota);
     }
 }

@@ -7,4 +7,24 @@ use crate::detect::Skipped;
 pub struct Flags {
     /// `--skipped-propagating-apis` and `--skipped-propagating-namespaces`.
     pub skipped: Skipped,
+    /// `--enable-cluster-resource-modeling`.
+    pub resource_modeling: ResourceModeling,
+}
+
+/// Whether nodes and pods of members are watched and added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResourceModeling {
+    /// They are: clusters show what they can take.
+    #[default]
+    On,
+    /// They are not: less memory, and no figures.
+    Off,
+}
+
+impl ResourceModeling {
+    /// Whether they are.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
 }

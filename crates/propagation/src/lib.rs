@@ -19,9 +19,11 @@ pub mod namespace;
 pub mod overrides;
 pub mod policy;
 pub mod priority;
+pub mod quota;
 pub mod rebalance;
 pub mod selector;
 pub mod template;
+pub mod unified_auth;
 pub mod work_status;
 pub mod works;
 

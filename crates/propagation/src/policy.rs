@@ -6,10 +6,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{events, finalizers, policy::PolicyPreemption, policy::ResourceSelector, work::ObjectReference};
 use ironclad_fleet::{Because, BindingKey, Event, Gvk, ObjectKey, Plan, PolicyKey, because::propagation::Reason};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -21,6 +22,10 @@ use crate::{
 
 /// The reason of the event that says that a policy waits for its first template.
 const NO_TEMPLATE_MATCHED: &str = "NoTemplateMatched";
+/// A policy younger than this may have templates that nobody has looked at yet.
+const IDLE_AFTER: SignedDuration = SignedDuration::from_secs(5);
+/// When a young policy without templates is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(6);
 
 /// A binding that carries the policy's id, and the template that it is for.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,8 @@ pub struct Seen<'a> {
     /// Candidates for preemption: the templates that its selectors name, with the policy that holds each now. Only looked
     /// at while the gate `PropagationPolicyPreemption` is on.
     pub preemption: Option<&'a [Held<'a>]>,
+    /// The wall clock.
+    pub now: Timestamp,
 }
 
 /// A template that carries the policy's id.
@@ -94,6 +101,8 @@ pub enum Effect {
         /// Which one.
         template: ObjectKey,
     },
+    /// Look again after this long.
+    RequeueAfter(Duration),
     /// Come again with back-off.
     Retry,
     /// Tell people.
@@ -252,6 +261,12 @@ fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
             .iter()
             .any(|e| matches!(e, Effect::Enqueue { .. } | Effect::PatchTemplate { .. } | Effect::Retry));
     if !idle {
+        return;
+    }
+    // Templates that were created together with it may not have been looked at yet.
+    let created = seen.policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
+    if created.is_some_and(|created| seen.now.duration_since(created) < IDLE_AFTER) {
+        plan.effects.push(Effect::RequeueAfter(LOOK_AGAIN));
         return;
     }
     let selectors: Vec<String> = seen.policy.spec().resource_selectors.iter().map(selector_text).collect();

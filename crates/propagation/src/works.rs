@@ -3,6 +3,7 @@
 mod completions;
 mod turn;
 pub mod manifest;
+pub mod owned;
 #[cfg(test)]
 mod tests;
 

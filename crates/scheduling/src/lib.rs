@@ -16,6 +16,7 @@ pub mod plugins;
 mod region;
 mod seen;
 pub mod spread;
+pub mod summary;
 #[cfg(test)]
 mod testkit;
 pub mod trigger;

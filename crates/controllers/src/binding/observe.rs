@@ -8,7 +8,6 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
-use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::works::{Options, Seen, first_names};
 use ironclad_runtime::{Failure, Key};

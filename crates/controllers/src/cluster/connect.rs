@@ -13,7 +13,7 @@ use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Queue, WatchScope};
 use k8s_openapi::api::core::v1::Secret;
 
-use super::health;
+use super::{collect, health};
 use crate::{
     Context, execution,
     members::{Member, connection_identity},
@@ -37,6 +37,7 @@ pub(super) fn connect(cx: &Arc<Context>, name: &ClusterName, cluster: &Cluster) 
     if let Some(member) = connected {
         execution::start_member(cx, &member);
         work_status::start_member(cx, &member);
+        collect::start_member(cx, &member);
         execution::enqueue_all(cx, &member);
     }
 }

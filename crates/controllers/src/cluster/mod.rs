@@ -1,6 +1,7 @@
 //! Clusters: connected, given their execution space, and taken apart when they leave (failover.md 9.5).
 
 mod apply;
+mod collect;
 mod connect;
 mod health;
 pub(crate) mod monitor;

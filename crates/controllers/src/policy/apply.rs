@@ -30,6 +30,7 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 cx.patch_binding(&writer, binding, patch).await?;
             }
             Effect::Enqueue { template } => cx.queues.detector.add_replay(template),
+            Effect::RequeueAfter(wait) => next = Next::After(wait),
             Effect::Retry => next = Next::Retry,
             Effect::Event(event) => cx.emit(&event),
         }

@@ -27,7 +27,7 @@ pub(crate) fn start(cx: &Arc<Context>) {
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
-    let plan = observed.with_seen(|seen| policy::decide(seen, || rng.uuid()));
+    let plan = observed.with_seen(cx.seam.clock.wall(), |seen| policy::decide(seen, || rng.uuid()));
     apply::apply(cx, &observed, plan).await
 }
 

@@ -8,6 +8,7 @@ use ironclad_propagation::{
     policy::{self, Claimed, Seen, Template},
 };
 use ironclad_runtime::{Failure, Informer, Key};
+use jiff::Timestamp;
 use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ impl Held {
 
 impl Observed {
     /// Decides over the snapshot.
-    pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
+    pub(super) fn with_seen<T>(&self, now: Timestamp, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
         let claimed: Vec<Claimed<'_>> = self
             .claimed
             .iter()
@@ -70,6 +71,7 @@ impl Observed {
             waiting: &waiting,
             overrides: &self.overrides,
             preemption: preemption.as_deref(),
+            now,
         })
     }
 

@@ -32,7 +32,7 @@ fn seen<'a>(
     waiting: &'a [&'a Value],
     none: &'a BTreeSet<String>,
 ) -> Seen<'a> {
-    Seen { policy, claimed, templates, waiting, overrides: none, preemption: None }
+    Seen { policy, claimed, templates, waiting, overrides: none, preemption: None, now: Timestamp::UNIX_EPOCH }
 }
 
 fn key() -> ObjectKey {
@@ -48,6 +48,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::PatchBinding { .. } => "binding",
             Effect::Enqueue { .. } => "enqueue",
             Effect::Retry => "retry",
+            Effect::RequeueAfter(_) => "requeue",
             Effect::Event(_) => "event",
         })
         .collect()
@@ -266,5 +267,27 @@ fn who_may_want_what() {
         let gaining = who_gains(&all, Policy::Namespaced(&old), Policy::Namespaced(&new));
         let names: Vec<&str> = gaining.iter().map(|key| &*key.name).collect();
         assert_eq!(names, want, "{name}");
+    }
+}
+
+#[test]
+fn a_young_policy_is_given_time_to_find_something() {
+    let none = BTreeSet::new();
+    let made = |at: &str| -> PropagationPolicy {
+        patched(&policy("p", json!({})), &json!({"metadata": {"creationTimestamp": at}}))
+    };
+    for (name, created, want) in [
+        ("four seconds old", "2026-01-01T00:00:06Z", "look again"),
+        ("five seconds old", "2026-01-01T00:00:05Z", "told"),
+    ] {
+        let policy = made(created);
+        let now = "2026-01-01T00:00:10Z".parse().unwrap();
+        let plan = decide(&Seen { now, ..seen(Policy::Namespaced(&policy), &[], &[], &[], &none) }, ids("x"));
+        let got = match plan.effects.as_slice() {
+            [Effect::RequeueAfter(_)] => "look again",
+            [Effect::Event(_)] => "told",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(got, want, "{name}");
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use ironclad_api::cluster::Cluster;
+use ironclad_api::{cluster::Cluster, policy::PurgeMode};
 use ironclad_fleet::gates::Gates;
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
@@ -18,7 +18,7 @@ use kube::{
 use serde_json::Value;
 
 use super::dialect::{self, Named, Step};
-use crate::sim::{World, WorldOptions};
+use crate::sim::{Setup, World, WorldOptions};
 
 /// All scripts run from one seed: a transcript has one history.
 const SEED: u64 = 0x0dd5;
@@ -45,8 +45,11 @@ pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
     let script = dialect::parse(text)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
-        let mut world = World::start(WorldOptions { seed: SEED, members: script.members }).await?;
-        world.settings.gates = Gates::parse(&script.gates)?.0;
+        let mut setup = Setup::from(WorldOptions { seed: SEED, members: script.members });
+        setup.settings.gates = Gates::parse(&script.gates)?.0;
+        // Users of scripts move workloads as they like: a last copy may go before the next one runs.
+        setup.rules.purge_mode = PurgeMode::Directly;
+        let mut world = World::start(setup).await?;
         world.start_controllers().await;
         let clusters: Api<Cluster> = Api::all(world.user());
         world

@@ -21,9 +21,14 @@ scenarios! {
     road_06_lazy_and_preserved
     road_06_preemption
     road_08_dependencies
+    road_10_overrides
     road_11_suspension
+    road_13_execution
     road_14_priority
     road_20_interpreters
     road_22_namespaces
+    road_23_unified_auth
+    road_25_quota
     road_26_rebalancer
+    road_29_cluster_status
 }

@@ -1,0 +1,226 @@
+//! Nodes and pods of a member, added up into the cluster's status (scheduling.md 10.4).
+//!
+//! Two watches that keep of an object only what the sums need; nothing is listed again, and nothing is written while the sums
+//! stay.
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::{ObjectMeta, ResourceList, conditions};
+use ironclad_fleet::{StatusPart, gates::Gate};
+use ironclad_runtime::{Change, Informer, Key, WatchScope};
+use ironclad_scheduling::summary::{self, Ledger};
+use kube::{Api, ResourceExt as _};
+use parking_lot::Mutex;
+use serde::{Deserialize, Deserializer};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::{Context, Member};
+
+/// The sums are looked at so often, while they change.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The condition of a node that takes pods.
+const NODE_READY: &str = "Ready";
+
+/// A Pod as far as the sums need it.
+#[derive(Debug, Clone, Deserialize)]
+struct Pod {
+    #[serde(default, deserialize_with = "identity")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: String,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    overhead: ResourceList,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    resources: Resources,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: ResourceList,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: String,
+}
+
+/// A Node as far as the sums need it.
+#[derive(Debug, Clone, Deserialize)]
+struct Node {
+    #[serde(default, deserialize_with = "identity")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    allocatable: ResourceList,
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+/// What names an object and its version; labels, annotations and owners are most of a small one.
+fn identity<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let whole = ObjectMeta::deserialize(metadata)?;
+    Ok(ObjectMeta {
+        name: whole.name,
+        namespace: whole.namespace,
+        uid: whole.uid,
+        resource_version: whole.resource_version,
+        ..ObjectMeta::default()
+    })
+}
+
+macro_rules! core_kind {
+    ($kind:ident, $name:literal, $plural:literal, $scope:ty) => {
+        impl kube::Resource for $kind {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $name.into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                "".into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                "v1".into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+core_kind!(Pod, "Pod", "pods", kube::core::NamespaceResourceScope);
+core_kind!(Node, "Node", "nodes", kube::core::ClusterResourceScope);
+
+impl Pod {
+    /// As it counts; `None` once it has ended.
+    fn counted(&self) -> Option<summary::Pod> {
+        if matches!(self.status.phase.as_str(), "Succeeded" | "Failed") {
+            return None;
+        }
+        let of = |containers: &[Container]| -> Vec<summary::Amounts> {
+            containers.iter().map(|container| summary::amounts(&container.resources.requests)).collect()
+        };
+        let overhead = summary::amounts(&self.spec.overhead);
+        Some(summary::Pod {
+            node: self.spec.node_name.as_str().into(),
+            requests: summary::requests(&of(&self.spec.containers), &of(&self.spec.init_containers), &overhead),
+        })
+    }
+}
+
+impl Node {
+    fn counted(&self) -> summary::Node {
+        let ready = |c: &NodeCondition| c.type_ == NODE_READY && c.status == conditions::TRUE;
+        summary::Node {
+            allocatable: summary::amounts(&self.status.allocatable),
+            is_ready: self.status.conditions.iter().any(ready),
+        }
+    }
+}
+
+/// What changes, and who waits for it.
+#[derive(Default)]
+struct Sums {
+    ledger: Mutex<Ledger>,
+    changed: Notify,
+}
+
+/// Watches nodes and pods of a member as tasks of its connection.
+pub(super) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
+    if !cx.settings.propagation.resource_modeling.is_on() {
+        return;
+    }
+    let sums = Arc::new(Sums::default());
+    let (nodes, pods): (Informer<Node>, Informer<Pod>) = (Informer::new(&[]), Informer::new(&[]));
+    let shared = sums.clone();
+    nodes.on_change(move |change: &Change<Node>| {
+        if let Some(node) = change.new.as_ref().or(change.old.as_ref()) {
+            shared.ledger.lock().node(&node.name_any(), change.new.as_ref().map(|node| node.counted()));
+            shared.changed.notify_one();
+        }
+    });
+    let shared = sums.clone();
+    pods.on_change(move |change: &Change<Pod>| {
+        let of = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|pod| pod.counted());
+        let (old, new) = (of(&change.old), of(&change.new));
+        if old != new {
+            shared.ledger.lock().pod(old.as_ref(), new.as_ref());
+            shared.changed.notify_one();
+        }
+    });
+    let all = WatchScope::default();
+    nodes.start("nodes", &cx.seam, &member.tasks, Api::all(member.client.clone()), &all);
+    pods.start("pods", &cx.seam, &member.tasks, Api::all(member.client.clone()), &all);
+    let (weak, name, clock) = (Arc::downgrade(cx), member.name.clone(), cx.seam.clock.clone());
+    member.tasks.spawn("summary", async move {
+        nodes.synced().await;
+        pods.synced().await;
+        loop {
+            sums.changed.notified().await;
+            let Some(cx) = weak.upgrade() else { return };
+            if !publish(&cx, &name.0, &sums) {
+                // Not ready, so nothing is told now: looked at again.
+                sums.changed.notify_one();
+            }
+            drop(cx);
+            clock.sleep(EVERY).await;
+        }
+    });
+}
+
+/// Has the sums written where they differ; false if the cluster is in no state to be told of.
+fn publish(cx: &Context, name: &str, sums: &Sums) -> bool {
+    let Some(cluster) = cx.clusters.get("", name).filter(|c| c.ready() == Some(conditions::TRUE)) else { return false };
+    let customized = cx.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
+    let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
+    let (nodes, resources) = sums.ledger.lock().summary(models);
+    let fields = [("nodeSummary", json!(nodes)), ("resourceSummary", json!(resources))];
+    let part = StatusPart {
+        fields: fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect(),
+        ..StatusPart::default()
+    };
+    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+    cx.cluster_status.want(&Key::new("", name), uid, "clusterResources", part, false);
+    true
+}

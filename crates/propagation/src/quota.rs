@@ -1,0 +1,251 @@
+//! FederatedResourceQuota: a ResourceQuota in each assigned cluster, and what is used of them (propagation.md 25).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ironclad_api::{
+    ResourceList, StringMap, annotations, conditions, events, labels,
+    policy::{ClusterQuotaStatus, FederatedResourceQuota},
+    quantity,
+    work::{ObjectReference, Work},
+};
+use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
+use serde_json::{Value, json};
+
+use crate::works::{
+    key_of,
+    owned::{self, Wanted, Write},
+};
+
+/// Who works out `overallUsed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overall {
+    /// The sum of what the clusters report.
+    Summed,
+    /// Enforcement does (gate `FederatedQuotaEnforcement`).
+    Enforced,
+}
+
+/// What is seen of one quota.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// The quota; `None` once it is gone.
+    pub quota: Option<&'a FederatedResourceQuota>,
+    /// All Works with its labels, with their status as it will stand.
+    pub works: &'a [Arc<Work>],
+    /// The clusters that have an execution space.
+    pub clusters: &'a BTreeSet<ClusterName>,
+    /// Whose `overallUsed` is.
+    pub overall: Overall,
+}
+
+/// One write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Of a Work.
+    Work(Write),
+    /// A part for the quota's status writer.
+    Status(StatusPart),
+    /// Tell people.
+    Event(Event),
+}
+
+/// The value under which a quota's Works are found.
+#[must_use]
+pub fn of_work(work: &Work) -> Vec<String> {
+    let label = |key: &str| work.metadata.labels.as_ref().and_then(|map| map.get(key)).filter(|v| !v.is_empty());
+    let both = label(labels::FEDERATED_RESOURCE_QUOTA_NAMESPACE).zip(label(labels::FEDERATED_RESOURCE_QUOTA_NAME));
+    both.map(|(namespace, name)| format!("{namespace}/{name}")).into_iter().collect()
+}
+
+/// Gives each assigned cluster its share and takes it from the others; then adds up what they report.
+#[must_use]
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+    let mut plan = Plan::default();
+    let quota = seen.quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());
+    let assigned = quota.map(|quota| quota.spec.static_assignments.as_slice()).unwrap_or_default();
+    let mut missing = Vec::new();
+    for assignment in assigned {
+        let cluster = ClusterName::from(assignment.cluster_name.as_str());
+        if !seen.clusters.contains(&cluster) {
+            missing.push(assignment.cluster_name.as_str());
+            continue;
+        }
+        let key = owned::key(&cluster, "ResourceQuota", seen.namespace, seen.name);
+        let standing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
+        let wanted = Wanted {
+            cluster: &cluster,
+            manifest: json!({
+                "apiVersion": "v1", "kind": "ResourceQuota",
+                "metadata": {"namespace": seen.namespace, "name": seen.name},
+                "spec": {"hard": assignment.hard},
+            }),
+            labels: StringMap::from([
+                (labels::FEDERATED_RESOURCE_QUOTA_NAMESPACE.to_owned(), seen.namespace.to_owned()),
+                (labels::FEDERATED_RESOURCE_QUOTA_NAME.to_owned(), seen.name.to_owned()),
+            ]),
+            owner: None,
+            conflict_resolution: annotations::CONFLICT_RESOLUTION_ABORT,
+        };
+        if let Some(write) = owned::write(wanted, standing, &mut uid) {
+            plan.push(Effect::Work(write), Reason::PlacedOn { cluster }.into());
+        }
+    }
+    for work in seen.works {
+        let Some(key) = key_of(work) else { continue };
+        if !assigned.iter().any(|assignment| *assignment.cluster_name == *key.cluster.0)
+            && let Some(write) = owned::delete(work)
+        {
+            plan.push(Effect::Work(write), Reason::NotATarget { work: key }.into());
+        }
+    }
+    let Some(quota) = quota else { return plan };
+    if !missing.is_empty() {
+        let message = format!("there is no cluster {}: its share is given as soon as it joins", missing.join(", "));
+        plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
+    }
+    plan.effects.extend(status(seen, quota).map(Effect::Status));
+    plan
+}
+
+fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference {
+    ObjectReference {
+        api_version: "policy.karmada.io/v1alpha1".into(),
+        kind: "FederatedResourceQuota".into(),
+        namespace: seen.namespace.into(),
+        name: seen.name.into(),
+        uid: quota.metadata.uid.clone().unwrap_or_default(),
+        resource_version: String::new(),
+    }
+}
+
+/// What the clusters report, sorted by their names; `None` if the status says so already.
+fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> Option<StatusPart> {
+    let mut reports: Vec<ClusterQuotaStatus> = seen.works.iter().filter_map(|work| report(work)).collect();
+    reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+    let mut fields = serde_json::Map::from_iter([("aggregatedStatus".to_owned(), json!(reports))]);
+    if seen.overall == Overall::Summed {
+        let mut used = ResourceList::new();
+        for report in &reports {
+            // A quantity that can't be read leaves its resource as it is.
+            let _unread = quantity::add_to(&mut used, &report.used);
+        }
+        fields.insert("overall".to_owned(), json!(quota.spec.overall));
+        fields.insert("overallUsed".to_owned(), json!(used));
+    }
+    // What would be empty is not stored.
+    fields.retain(|field, value| !is_empty(value) || stored(quota, field));
+    let part = StatusPart { fields, ..StatusPart::default() };
+    StatusPart::patch(&json!(quota.status), &[&part]).is_some().then_some(part)
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
+}
+
+fn stored(quota: &FederatedResourceQuota, field: &str) -> bool {
+    json!(quota.status).get(field).is_some()
+}
+
+/// What an applied Work tells of its ResourceQuota.
+fn report(work: &Work) -> Option<ClusterQuotaStatus> {
+    let status = work.status.as_ref()?;
+    let applied = conditions::get(&status.conditions, conditions::work::APPLIED)?;
+    if applied.status != conditions::TRUE || work.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let told = json!(status.manifest_statuses.first()?.status);
+    let list = |field: &str| serde_json::from_value(told.get(field)?.clone()).ok();
+    Some(ClusterQuotaStatus {
+        cluster_name: key_of(work)?.cluster.to_string(),
+        hard: list("hard").unwrap_or_default(),
+        used: list("used").unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{ids, patched};
+
+    fn quota(assignments: &[(&str, &str)]) -> FederatedResourceQuota {
+        let list: Vec<Value> =
+            assignments.iter().map(|(name, cpu)| json!({"clusterName": name, "hard": {"cpu": cpu}})).collect();
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "q", "uid": "u"},
+            "spec": {"overall": {"cpu": "20"}, "staticAssignments": list},
+        }))
+        .unwrap()
+    }
+
+    fn run(quota: Option<&FederatedResourceQuota>, works: &[Arc<Work>]) -> Vec<Effect> {
+        let clusters = ["m1".into(), "m2".into()].into();
+        let overall = Overall::Summed;
+        decide(&Seen { namespace: "shop", name: "q", quota, works, clusters: &clusters, overall }, ids("id")).effects
+    }
+
+    fn made(effects: &[Effect]) -> Vec<Arc<Work>> {
+        let work = |effect: &Effect| match effect {
+            Effect::Work(Write::Create(work)) => Some(Arc::new(patched(&**work, &json!({"metadata": {"uid": "w"}})))),
+            _ => None,
+        };
+        effects.iter().filter_map(work).collect()
+    }
+
+    #[test]
+    fn each_assigned_cluster_gets_its_share() {
+        let both = quota(&[("m1", "5"), ("m2", "7")]);
+        let effects = run(Some(&both), &[]);
+        let works = made(&effects);
+        assert_eq!(works.len(), 2);
+        let manifest = &works[1].spec.workload.manifests[0];
+        assert_eq!(manifest["spec"], json!({"hard": {"cpu": "7"}}));
+        assert_eq!((&manifest["metadata"]["namespace"], &manifest["metadata"]["name"]), (&json!("shop"), &json!("q")));
+        assert_eq!(of_work(&works[0]), ["shop/q"]);
+        let Some(Effect::Status(part)) = effects.last() else { panic!("{effects:?}") };
+        assert_eq!(json!(part.fields), json!({"overall": {"cpu": "20"}}));
+        let told = patched(&both, &json!({"status": {"overall": {"cpu": "20"}}}));
+        assert_eq!(run(Some(&told), &works), [], "quiet once they stand");
+
+        let one = patched(&told, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));
+        let effects = run(Some(&one), &works);
+        let [Effect::Work(Write::Patch { .. }), Effect::Work(Write::Delete { key, .. })] = effects.as_slice() else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(*key.cluster.0, *"m2", "a cluster that is not assigned any more loses it");
+        assert_eq!(run(None, &works).len(), 2, "gone, both lose it");
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_there_is_told() {
+        let effects = run(Some(&quota(&[("m9", "5")])), &[]);
+        let [Effect::Event(event), Effect::Status(_)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!(event.message, "there is no cluster m9: its share is given as soon as it joins");
+    }
+
+    #[test]
+    fn what_clusters_use_adds_up() {
+        let both = quota(&[("m1", "5"), ("m2", "7")]);
+        let works = made(&run(Some(&both), &[]));
+        let reports = |work: &Arc<Work>, applied: &str, used: &str| {
+            Arc::new(patched(&**work, &json!({"status": {
+                "conditions": [{"type": "Applied", "status": applied, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+                "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""}, "status": {"hard": {"cpu": "5"}, "used": {"cpu": used}}}]}})))
+        };
+        let told = [reports(&works[1], "True", "1500m"), reports(&works[0], "True", "500m")];
+        let effects = run(Some(&both), &told);
+        let [Effect::Status(part)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!(
+            json!(part.fields),
+            json!({"overall": {"cpu": "20"}, "overallUsed": {"cpu": "2"}, "aggregatedStatus": [
+                {"clusterName": "m1", "hard": {"cpu": "5"}, "used": {"cpu": "500m"}},
+                {"clusterName": "m2", "hard": {"cpu": "5"}, "used": {"cpu": "1500m"}}]})
+        );
+        let effects = run(Some(&both), &[told[0].clone(), reports(&works[0], "False", "9")]);
+        let [Effect::Status(part)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!(part.fields["overallUsed"], json!({"cpu": "1500m"}), "of what is not applied nothing counts");
+    }
+}

@@ -1,0 +1,252 @@
+//! Who may act in members through the proxy: the control plane's RBAC, mirrored as rights to impersonate (propagation.md 23,
+//! operations.md 4.3).
+
+use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
+
+use ironclad_api::{OwnerReference, StringMap, annotations, cluster::Cluster, labels, work::Work};
+use ironclad_fleet::{ClusterName, Plan, WorkKey, because::propagation::Reason};
+use serde_json::{Value, json};
+
+use crate::works::{
+    key_of,
+    owned::{self, Wanted, Write},
+};
+
+/// The name of both objects in a member, and of the account that acts there.
+pub const NAME: &str = "karmada-impersonator";
+
+/// A rule of a ClusterRole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// `apiGroups`.
+    pub groups: Vec<String>,
+    /// `resources`.
+    pub resources: Vec<String>,
+    /// `resourceNames`; none means all.
+    pub names: Vec<String>,
+}
+
+/// Who a ClusterRoleBinding speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    /// `User`, `Group` or `ServiceAccount`.
+    pub kind: String,
+    /// Of a ServiceAccount.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The RBAC of the control plane.
+#[derive(Debug, Clone, Default)]
+pub struct Rbac {
+    /// Rules by ClusterRole.
+    pub roles: BTreeMap<String, Vec<Rule>>,
+    /// Subjects of ClusterRoleBindings, with the ClusterRole that each refers to.
+    pub bindings: Vec<(String, Vec<Subject>)>,
+}
+
+/// What is seen of one cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The RBAC of the control plane.
+    pub rbac: &'a Rbac,
+    /// The Works that stand under [`keys`].
+    pub works: &'a [Arc<Work>],
+}
+
+/// The keys of a cluster's two Works.
+#[must_use]
+pub fn keys(cluster: &ClusterName) -> [WorkKey; 2] {
+    ["ClusterRole", "ClusterRoleBinding"].map(|kind| owned::key(cluster, kind, "", NAME))
+}
+
+/// The clusters that a rule lets its subjects into: `None` all, or those named.
+fn reach(rule: &Rule) -> Option<Option<BTreeSet<&str>>> {
+    let has = |list: &[String], one: &str| list.iter().any(|item| item == one || item == "*");
+    let proxy = has(&rule.groups, "cluster.karmada.io") && has(&rule.resources, "clusters/proxy");
+    let search = has(&rule.groups, "search.karmada.io") && has(&rule.resources, "proxying/proxy");
+    if search || (proxy && rule.names.is_empty()) {
+        return Some(None);
+    }
+    proxy.then(|| Some(rule.names.iter().map(String::as_str).collect()))
+}
+
+/// Whether a change between these rules of a ClusterRole can matter to anybody.
+#[must_use]
+pub fn concerns(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| reach(rule).is_some())
+}
+
+/// Who may act in the cluster.
+#[must_use]
+pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
+    let lets_in = |rules: &Vec<Rule>| {
+        rules.iter().filter_map(reach).any(|names| names.is_none_or(|names| names.contains(cluster)))
+    };
+    let roles: BTreeSet<&String> = rbac.roles.iter().filter(|(_, rules)| lets_in(rules)).map(|(name, _)| name).collect();
+    rbac.bindings.iter().filter(|(role, _)| roles.contains(role)).flat_map(|(_, subjects)| subjects.clone()).collect()
+}
+
+/// The two objects that a member gets. Quiet when they stand; nothing for a cluster without impersonation.
+#[must_use]
+pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Write> {
+    let mut plan = Plan::default();
+    let cluster = seen.cluster;
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let name = text(&cluster.metadata.name);
+    let (Some(secret), None) = (&cluster.spec.impersonator_secret_ref, &cluster.metadata.deletion_timestamp) else {
+        return plan;
+    };
+    let cluster_name = ClusterName::from(name.as_str());
+    let owner = OwnerReference {
+        api_version: "cluster.karmada.io/v1alpha1".into(),
+        kind: "Cluster".into(),
+        name: name.clone(),
+        uid: text(&cluster.metadata.uid),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    for manifest in [role(&subjects(&name, seen.rbac)), binding(&secret.namespace)] {
+        let kind = manifest["kind"].as_str().unwrap_or_default();
+        let key = owned::key(&cluster_name, kind, "", NAME);
+        let standing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
+        let wanted = Wanted {
+            cluster: &cluster_name,
+            manifest,
+            labels: StringMap::new(),
+            owner: Some(owner.clone()),
+            // The name is the control plane's own: whatever stands there is from another life of it.
+            conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,
+        };
+        if let Some(write) = owned::write(wanted, standing, &mut uid) {
+            plan.push(write, Reason::PlacedOn { cluster: cluster_name.clone() }.into());
+        }
+    }
+    plan
+}
+
+fn role(subjects: &BTreeSet<Subject>) -> Value {
+    let mut users: BTreeSet<String> = BTreeSet::new();
+    let (mut accounts, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for subject in subjects {
+        match subject.kind.as_str() {
+            "User" => drop(users.insert(subject.name.clone())),
+            "Group" => drop(groups.insert(subject.name.clone())),
+            "ServiceAccount" => {
+                accounts.insert(subject.name.clone());
+                // Kubernetes knows it by this name only: with it the right one is meant, and not its namesakes.
+                users.insert(format!("system:serviceaccount:{}:{}", subject.namespace, subject.name));
+            }
+            _ => {}
+        }
+    }
+    let rule = |resource: &str, names: BTreeSet<String>| {
+        (!names.is_empty()).then(|| {
+            json!({"verbs": ["impersonate"], "apiGroups": [""], "resources": [resource], "resourceNames": names})
+        })
+    };
+    let rules: Vec<Value> = [rule("users", users), rule("serviceaccounts", accounts), rule("groups", groups)]
+        .into_iter()
+        .flatten()
+        .collect();
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": NAME, "labels": {labels::SYSTEM: labels::TRUE}},
+        "rules": rules,
+    })
+}
+
+fn binding(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": NAME, "labels": {labels::SYSTEM: labels::TRUE}},
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": NAME}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{cluster, ids, patched};
+
+    fn rule(group: &str, resource: &str, names: &[&str]) -> Rule {
+        Rule {
+            groups: vec![group.into()],
+            resources: vec![resource.into()],
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn subject(kind: &str, name: &str) -> Subject {
+        Subject { kind: kind.into(), namespace: "ops".into(), name: name.into() }
+    }
+
+    fn rbac(rule: Rule, subjects: &[Subject]) -> Rbac {
+        Rbac { roles: [("r".to_owned(), vec![rule])].into(), bindings: vec![("r".into(), subjects.to_vec())] }
+    }
+
+    #[test]
+    fn who_gets_in() {
+        let ada = [subject("User", "ada")];
+        for (name, rule, want) in [
+            ("all clusters", rule("cluster.karmada.io", "clusters/proxy", &[]), true),
+            ("this one by name", rule("cluster.karmada.io", "clusters/proxy", &["m1"]), true),
+            ("another one", rule("cluster.karmada.io", "clusters/proxy", &["m2"]), false),
+            ("everything", rule("*", "*", &[]), true),
+            ("clusters, but not the proxy", rule("cluster.karmada.io", "clusters", &[]), false),
+            ("by way of search", rule("search.karmada.io", "proxying/proxy", &["global"]), true),
+            ("of another group", rule("apps", "clusters/proxy", &[]), false),
+        ] {
+            assert_eq!(!subjects("m1", &rbac(rule.clone(), &ada)).is_empty(), want, "{name}");
+            assert_eq!(concerns(&[rule]), want || name == "another one", "{name}");
+        }
+        let other = Rbac { bindings: vec![("s".into(), ada.to_vec())], ..rbac(rule("*", "*", &[]), &[]) };
+        assert!(subjects("m1", &other).is_empty(), "bound to another role");
+    }
+
+    #[test]
+    fn what_a_member_gets() {
+        let joined = patched(
+            &cluster("m1", "True"),
+            &json!({"metadata": {"uid": "u"}, "spec": {"impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"}}}),
+        );
+        let all = rbac(
+            rule("cluster.karmada.io", "clusters/proxy", &[]),
+            &[subject("User", "bob"), subject("User", "ada"), subject("Group", "dev"), subject("ServiceAccount", "bot")],
+        );
+        let plan = decide(&Seen { cluster: &joined, rbac: &all, works: &[] }, ids("id"));
+        let works: Vec<Arc<Work>> = plan
+            .effects
+            .iter()
+            .map(|write| if let Write::Create(work) = write { Arc::new((**work).clone()) } else { panic!("{write:?}") })
+            .collect();
+        let manifest = |at: usize| &works[at].spec.workload.manifests[0];
+        assert_eq!(
+            manifest(0)["rules"],
+            json!([
+                {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["ada", "bob", "system:serviceaccount:ops:bot"]},
+                {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["bot"]},
+                {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["groups"], "resourceNames": ["dev"]},
+            ])
+        );
+        assert_eq!(
+            manifest(1)["subjects"],
+            json!([{"kind": "ServiceAccount", "namespace": "karmada-cluster", "name": "karmada-impersonator"}])
+        );
+        assert_eq!(works[0].metadata.owner_references.as_ref().unwrap()[0].kind, "Cluster");
+        assert_eq!(works.iter().filter_map(|work| key_of(work)).collect::<Vec<_>>(), keys(&"m1".into()));
+        assert!(decide(&Seen { cluster: &joined, rbac: &all, works: &works }, ids("x")).is_quiet(), "they stand");
+
+        let nobody = Rbac::default();
+        let plan = decide(&Seen { cluster: &joined, rbac: &nobody, works: &works }, ids("x"));
+        let [Write::Patch { patch, .. }] = plan.effects.as_slice() else { panic!("{plan:?}") };
+        assert_eq!(patch.pointer("/spec/workload/manifests/0/rules"), Some(&json!([])), "a role without rules");
+
+        let plain = cluster("m1", "True");
+        assert!(decide(&Seen { cluster: &plain, rbac: &all, works: &[] }, ids("x")).is_quiet(), "no impersonation");
+    }
+}

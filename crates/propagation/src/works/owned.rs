@@ -1,0 +1,121 @@
+//! Works that the control plane makes for objects of its own, without a binding: impersonation (23), quotas (25).
+
+use std::sync::Arc;
+
+use ironclad_api::{
+    OwnerReference, StringMap, annotations, finalizers, labels, names,
+    work::{Work, WorkSpec, WorkloadTemplate},
+};
+use ironclad_fleet::{ClusterName, WorkKey, merge_patch_between};
+use serde_json::{Value, json};
+
+use super::{
+    key_of,
+    manifest::{self, Marks},
+};
+use crate::template::Identity;
+
+/// What is to stand in one cluster.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// Where.
+    pub cluster: &'a ClusterName,
+    /// The object, as it is to be in the member.
+    pub manifest: Value,
+    /// Labels of the Work besides its id.
+    pub labels: StringMap,
+    /// Whose garbage collection takes the Work along, if anybody's.
+    pub owner: Option<OwnerReference>,
+    /// `work.karmada.io/conflict-resolution` of the Work.
+    pub conflict_resolution: &'static str,
+}
+
+/// What makes it so.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// A new Work.
+    Create(Box<Work>),
+    /// Merge patch of the one that stands, without resourceVersion.
+    Patch {
+        /// Which one.
+        key: WorkKey,
+        /// The patch.
+        patch: Value,
+    },
+    /// Delete one that is not wanted any more.
+    Delete {
+        /// Which one.
+        key: WorkKey,
+        /// Its uid.
+        uid: String,
+    },
+}
+
+/// The key of the Work of an object in a cluster.
+#[must_use]
+pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> WorkKey {
+    WorkKey { cluster: cluster.clone(), name: names::work_name(kind, namespace, name).into() }
+}
+
+/// Makes the Work what is wanted. `None` if it is, or while the one of before is being deleted: its end brings the next pass.
+#[must_use]
+pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, uid: impl FnOnce() -> String) -> Option<Write> {
+    if standing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
+        return None;
+    }
+    let mut work = standing.cloned().unwrap_or_else(|| {
+        let identity = Identity::of(&wanted.manifest);
+        let name = names::work_name(identity.kind, identity.namespace, identity.name);
+        let mut work = Work::new(&name, WorkSpec::default());
+        work.metadata.namespace = Some(names::execution_namespace(&wanted.cluster.0));
+        work
+    });
+    if let Some(owner) = wanted.owner {
+        work.metadata.owner_references = Some(vec![owner]);
+    }
+    let list = work.metadata.finalizers.get_or_insert_default();
+    if !list.iter().any(|f| f == finalizers::EXECUTION_CONTROLLER) {
+        list.push(finalizers::EXECUTION_CONTROLLER.into());
+    }
+    let label_map = work.metadata.labels.get_or_insert_default();
+    label_map.extend(wanted.labels);
+    let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(uid).clone();
+    let annotation_map = work.metadata.annotations.get_or_insert_default();
+    annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), wanted.conflict_resolution.into());
+    let mut manifest = wanted.manifest;
+    let marks = Marks {
+        work_namespace: work.metadata.namespace.as_deref().unwrap_or_default(),
+        work_name: work.metadata.name.as_deref().unwrap_or_default(),
+        work_id: &work_id,
+        conflict_resolution: wanted.conflict_resolution,
+    };
+    manifest::finish(&mut manifest, &marks);
+    work.spec.workload = WorkloadTemplate { manifests: vec![manifest] };
+    match standing {
+        None => Some(Write::Create(Box::new(work))),
+        Some(standing) => {
+            let patch = merge_patch_between(&written(standing), &written(&work))?;
+            Some(Write::Patch { key: key_of(standing)?, patch })
+        }
+    }
+}
+
+/// Deletes a Work, unless that was asked for already.
+#[must_use]
+pub fn delete(work: &Arc<Work>) -> Option<Write> {
+    let uid = work.metadata.uid.clone().unwrap_or_default();
+    work.metadata.deletion_timestamp.is_none().then_some(())?;
+    Some(Write::Delete { key: key_of(work)?, uid })
+}
+
+fn written(work: &Work) -> Value {
+    json!({
+        "metadata": {
+            "labels": work.metadata.labels,
+            "annotations": work.metadata.annotations,
+            "finalizers": work.metadata.finalizers,
+            "ownerReferences": work.metadata.owner_references,
+        },
+        "spec": work.spec,
+    })
+}

@@ -197,13 +197,13 @@ pub(super) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
         nodes.synced().await;
         pods.synced().await;
         loop {
-            sums.changed.notified().await;
             let Some(cx) = weak.upgrade() else { return };
-            if !publish(&cx, &name.0, &sums) {
-                // Not ready, so nothing is told now: looked at again.
-                sums.changed.notify_one();
-            }
+            let told = publish(&cx, &name.0, &sums);
             drop(cx);
+            // Not ready, so nothing was told: looked at again.
+            if told {
+                sums.changed.notified().await;
+            }
             clock.sleep(EVERY).await;
         }
     });

@@ -354,3 +354,25 @@ fn namespaces_are_shared() {
     let leaving = Scene { work: deleting(&made.work), ..made };
     assert_eq!(words(&leaving.plan()), ["delete uid-new", r#"release ["other"]"#], "one that we made goes");
 }
+
+#[test]
+fn what_comes_into_a_namespace_waits_for_it() {
+    let sent = |status: Value, extra: Value| -> Work {
+        let base = json!({"metadata": {"namespace": "karmada-es-m1", "name": "shop-x", "generation": 1}, "spec": {"workload": {"manifests": []}}, "status": status});
+        with(&work_of(base), extra)
+    };
+    let told = |status: &str| json!({"conditions": [{"type": "Applied", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let scene = Scene::of(web());
+    for (name, namespace, waits) in [
+        ("none was sent", None, false),
+        ("on its way", Some(sent(json!({}), json!({}))), true),
+        ("it is there", Some(sent(told("True"), json!({}))), false),
+        ("it was refused: the object says so, too", Some(sent(told("False"), json!({}))), false),
+        ("it is suspended", Some(sent(json!({}), json!({"spec": {"suspendDispatching": true}}))), false),
+        ("it goes", Some(sent(json!({}), json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))), false),
+    ] {
+        let interpreter = Interpreter::default();
+        let seen = Seen { namespace: namespace.as_ref(), ..scene.seen(&interpreter) };
+        assert_eq!(decide(&seen, now()).effects == [Effect::Retry], waits, "{name}");
+    }
+}

@@ -63,10 +63,7 @@ pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -
 /// The class with `globalDefault`: of several the one with the smallest value, then the first by name; else nothing.
 fn default(classes: &[Class]) -> ResolvedPriority {
     let least = classes.iter().filter(|class| class.is_default).max_by_key(|class| Reverse((class.value, &class.name)));
-    least.map_or_else(
-        || ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) },
-        of_class,
-    )
+    least.map_or_else(|| ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) }, of_class)
 }
 
 fn of_class(class: &Class) -> ResolvedPriority {
@@ -99,11 +96,20 @@ mod tests {
         let gentle = || class("gentle", 50, false, Some("Never"));
         let base = || class("base", 7, true, Some("Never"));
         let (preempts, never) = (PreemptionPolicy::PreemptLowerPriority, PreemptionPolicy::Never);
-        let pod = |name: &str| json!({"kind": "Deployment", "spec": {"template": {"spec": {"priorityClassName": name}}}});
+        let pod =
+            |name: &str| json!({"kind": "Deployment", "spec": {"template": {"spec": {"priorityClassName": name}}}});
         let none = || json!({"kind": "Deployment", "spec": {}});
         use PriorityClassSource::{FederatedPriorityClass, KubePriorityClass, PodPriorityClass};
         for (name, source, class_name, template, classes, want, warns) in [
-            ("a class that sets no policy preempts", KubePriorityClass, "high", none(), vec![high()], (100, preempts), false),
+            (
+                "a class that sets no policy preempts",
+                KubePriorityClass,
+                "high",
+                none(),
+                vec![high()],
+                (100, preempts),
+                false,
+            ),
             ("a class that says Never", KubePriorityClass, "gentle", none(), vec![gentle()], (50, never), false),
             ("missing: the default", KubePriorityClass, "gone", none(), vec![high(), base()], (7, never), true),
             ("missing, and no default", KubePriorityClass, "gone", none(), vec![high()], (0, never), true),

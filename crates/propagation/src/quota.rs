@@ -210,7 +210,8 @@ mod tests {
         let told = patched(&both, &json!({"status": {"overall": {"cpu": "20"}}}));
         assert_eq!(run(Some(&told), &works), [], "quiet once they stand");
 
-        let one = patched(&told, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));
+        let one =
+            patched(&told, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));
         let effects = run(Some(&one), &works);
         let [Effect::Work(Write::Patch { .. }), Effect::Work(Write::Delete { key, .. })] = effects.as_slice() else {
             panic!("{effects:?}")
@@ -231,9 +232,12 @@ mod tests {
         let both = quota(&[("m1", "5"), ("m2", "7")]);
         let works = made(&run(Some(&both), &[]));
         let reports = |work: &Arc<Work>, applied: &str, used: &str| {
-            Arc::new(patched(&**work, &json!({"status": {
+            Arc::new(patched(
+                &**work,
+                &json!({"status": {
                 "conditions": [{"type": "Applied", "status": applied, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-                "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""}, "status": {"hard": {"cpu": "5"}, "used": {"cpu": used}}}]}})))
+                "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""}, "status": {"hard": {"cpu": "5"}, "used": {"cpu": used}}}]}}),
+            ))
         };
         let told = [reports(&works[1], "True", "1500m"), reports(&works[0], "True", "500m")];
         let effects = run(Some(&both), &told);

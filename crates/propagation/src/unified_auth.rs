@@ -86,7 +86,8 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
     let lets_in = |rules: &Vec<Rule>| {
         rules.iter().filter_map(reach).any(|names| names.is_none_or(|names| names.contains(cluster)))
     };
-    let roles: BTreeSet<&String> = rbac.roles.iter().filter(|(_, rules)| lets_in(rules)).map(|(name, _)| name).collect();
+    let roles: BTreeSet<&String> =
+        rbac.roles.iter().filter(|(_, rules)| lets_in(rules)).map(|(name, _)| name).collect();
     rbac.bindings.iter().filter(|(role, _)| roles.contains(role)).flat_map(|(_, subjects)| subjects.clone()).collect()
 }
 
@@ -144,9 +145,9 @@ fn role(subjects: &BTreeSet<Subject>) -> Value {
         }
     }
     let rule = |resource: &str, names: BTreeSet<String>| {
-        (!names.is_empty()).then(|| {
-            json!({"verbs": ["impersonate"], "apiGroups": [""], "resources": [resource], "resourceNames": names})
-        })
+        (!names.is_empty()).then(
+            || json!({"verbs": ["impersonate"], "apiGroups": [""], "resources": [resource], "resourceNames": names}),
+        )
     };
     let rules: Vec<Value> = [rule("users", users), rule("serviceaccounts", accounts), rule("groups", groups)]
         .into_iter()
@@ -216,7 +217,12 @@ mod tests {
         );
         let all = rbac(
             rule("cluster.karmada.io", "clusters/proxy", &[]),
-            &[subject("User", "bob"), subject("User", "ada"), subject("Group", "dev"), subject("ServiceAccount", "bot")],
+            &[
+                subject("User", "bob"),
+                subject("User", "ada"),
+                subject("Group", "dev"),
+                subject("ServiceAccount", "bot"),
+            ],
         );
         let plan = decide(&Seen { cluster: &joined, rbac: &all, works: &[] }, ids("id"));
         let works: Vec<Arc<Work>> = plan

@@ -1,11 +1,11 @@
 //! One Work per target cluster of a binding (propagation.md 9).
 
 mod completions;
-mod turn;
 pub mod manifest;
 pub mod owned;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -122,7 +122,8 @@ impl Ledger {
             total_num: count(self.nodes.len()),
             ready_num: count(self.nodes.values().filter(|node| node.is_ready).count()),
         };
-        let modelings = models.iter().zip(grades).map(|(model, count)| AllocatableModeling { grade: model.grade, count });
+        let modelings =
+            models.iter().zip(grades).map(|(model, count)| AllocatableModeling { grade: model.grade, count });
         let resources = ResourceSummary {
             allocatable: list(allocatable),
             allocating: list(waiting),

@@ -51,7 +51,11 @@ fn changed(cx: &Context, old: Option<Policy<'_>>, new: Option<Policy<'_>>) {
         && cx.settings.gates.enabled(Gate::PropagationPolicyPreemption)
     {
         // Whoever may preempt what this one holds by now, the strongest first.
-        let all = if policy.key().namespace.is_empty() { cx.all_cluster_policies() } else { cx.policies_in(&policy.key().namespace) };
+        let all = if policy.key().namespace.is_empty() {
+            cx.all_cluster_policies()
+        } else {
+            cx.policies_in(&policy.key().namespace)
+        };
         let views: Vec<Policy<'_>> = all.iter().map(AnyPolicy::view).collect();
         for key in policy::who_gains(&views, old, new) {
             cx.queues.policy.add(queue_key(&key));
@@ -64,7 +68,8 @@ pub(crate) fn wake_for_kinds(cx: &Context) {
     let all = cx.policies.list().into_iter().map(AnyPolicy::Namespaced).chain(cx.all_cluster_policies());
     for policy in all {
         let selectors = &policy.view().spec().resource_selectors;
-        let watched = |s: &ResourceSelector| cx.templates.watched(&Gvk::from_manifest(&s.api_version, &s.kind)).is_some();
+        let watched =
+            |s: &ResourceSelector| cx.templates.watched(&Gvk::from_manifest(&s.api_version, &s.kind)).is_some();
         if !selectors.iter().all(watched) {
             cx.queues.policy.add_replay(queue_key(&policy.view().key()));
         }

@@ -129,7 +129,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     } else {
         cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect()
     };
-        let preempts = cx.settings.gates.enabled(Gate::PropagationPolicyPreemption);
+    let preempts = cx.settings.gates.enabled(Gate::PropagationPolicyPreemption);
     let preemption = preempts.then(|| preemption(cx, &policy)).transpose()?;
     Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
 }

@@ -344,7 +344,9 @@ impl fmt::Display for Reason {
             Self::MayNotPreempt { policy, from } => write!(f, "{policy} may not take the template from {from}"),
             Self::BindingDeleted { binding } => write!(f, "binding {binding} is being deleted"),
             Self::NotATarget { work } => write!(f, "{} is no target any more", work.cluster),
-            Self::AwaitsScheduler { binding } => write!(f, "the replicas of {binding} changed, the scheduler shares them out first"),
+            Self::AwaitsScheduler { binding } => {
+                write!(f, "the replicas of {binding} changed, the scheduler shares them out first")
+            }
             Self::OldCopyRemains { cluster } => write!(f, "the copy in cluster {cluster} must be gone first"),
             Self::PlacedOn { cluster } => write!(f, "the binding places a copy on cluster {cluster}"),
             Self::ClusterMissing { cluster } => write!(f, "there is no cluster {cluster}"),

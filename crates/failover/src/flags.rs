@@ -45,6 +45,42 @@ impl Flags {
         warnings.extend(self.eviction.warnings());
         warnings
     }
+
+    /// What an operator has to see at a glance when the process starts (section 10): whether anything migrates, because
+    /// of what, how fast, and what ends it. One line each.
+    #[must_use]
+    pub fn at_start(&self, gate: FailoverGate) -> Vec<String> {
+        let queue = &self.eviction;
+        let migrates = match gate {
+            FailoverGate::On => "on: taints move workloads",
+            FailoverGate::Off => "off: no taint of any kind moves anything",
+        };
+        let no_execute = if queue.enable_no_execute_taint_eviction {
+            format!("evict what does not tolerate them, {} by default", queue.no_execute_taint_eviction_purge_mode)
+        } else {
+            "evict nothing (--enable-no-execute-taint-eviction=false)".to_owned()
+        };
+        vec![
+            format!("feature gate Failover is {migrates}"),
+            format!("NoExecute taints {no_execute}"),
+            format!(
+                "evictions per second: {}, or {} while too many clusters are unhealthy",
+                queue.primary(),
+                queue.secondary()
+            ),
+            format!("evictions end by: {}", self.evict_plugins.names().join(", ")),
+            format!("pre-scheduling check: {}", queue.pre_scheduling_check),
+        ]
+    }
+}
+
+/// Whether feature gate `Failover` is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailoverGate {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
 }
 
 /// Whether a ClusterTaintPolicy may add taints with effect NoExecute (IR-6).
@@ -199,6 +235,25 @@ mod tests {
         let flags = Flags::default();
         assert_eq!((flags.errors(), flags.warnings()), (vec![], vec![]));
         assert_eq!(flags.health.lease_renew_interval(), S(10));
+    }
+
+    #[test]
+    fn what_is_said_at_the_start() {
+        let said = |gate, flags: Flags| flags.at_start(gate);
+        assert_eq!(
+            said(FailoverGate::Off, Flags::default()),
+            [
+                "feature gate Failover is off: no taint of any kind moves anything",
+                "NoExecute taints evict what does not tolerate them, Gracefully by default",
+                "evictions per second: 0.5, or 0.1 while too many clusters are unhealthy",
+                "evictions end by: ResourceHealth, ClusterInScheduleResult",
+                "pre-scheduling check: strict",
+            ]
+        );
+        let eviction = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
+        let off = said(FailoverGate::On, Flags { eviction, ..Flags::default() });
+        assert_eq!(off[0], "feature gate Failover is on: taints move workloads");
+        assert_eq!(off[1], "NoExecute taints evict nothing (--enable-no-execute-taint-eviction=false)");
     }
 
     #[test]

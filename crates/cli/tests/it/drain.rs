@@ -8,7 +8,8 @@ use ironclad_api::{
     work::{ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_cli::{
-    drain::{Stuck, Survey, Wanted, abort, command::whole, draining_since, find},
+    cordon::{Cordon, cordon},
+    drain::{Stuck, Survey, Wanted, abort, begin, command::whole, draining_since, find},
     report::render,
 };
 use ironclad_failover::drain::Health;
@@ -237,6 +238,10 @@ async fn it_waits_until_the_old_copies_are_gone() {
     abort(&world.plane.client, &"m1".into()).await.unwrap();
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
     assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 1), "it stays cordoned");
+    begin(&world.plane.client, &"m1".into(), world.seam.clock.wall_seconds()).await.unwrap();
+    cordon(&world.plane.client, "m1", Cordon::Open).await.unwrap();
+    let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
+    assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain, too");
     let gone = find(&world.plane.client, &"m9".into()).await.unwrap_err();
     assert!(render(&gone.into()).starts_with("error: no cluster object m9 found"));
 }

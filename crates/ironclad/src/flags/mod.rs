@@ -10,8 +10,8 @@ mod scheduler;
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
-use ironclad_failover::Flags;
-use ironclad_fleet::gates::Gates;
+use ironclad_failover::{Flags, flags::FailoverGate};
+use ironclad_fleet::gates::{Gate, Gates};
 
 /// Which controllers and features run.
 #[derive(clap::Args, Debug)]
@@ -56,6 +56,10 @@ impl ControllerFlags {
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
+        }
+        let gate = if gates.enabled(Gate::Failover) { FailoverGate::On } else { FailoverGate::Off };
+        for line in failover.at_start(gate) {
+            tracing::info!("{line}");
         }
         for warning in told.into_iter().chain(failover.warnings()) {
             tracing::warn!("{warning}");

@@ -72,7 +72,7 @@ fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
     if let Some(old) = old {
         for (key, amount) in usage(&old)? {
             let entry = delta.entry(key).or_insert(Amount::ZERO);
-            *entry = *entry - amount;
+            *entry -= amount;
         }
     }
     delta.retain(|_, amount| !amount.is_zero());
@@ -86,7 +86,7 @@ fn usage(spec: &ResourceBindingSpec) -> Result<Amounts, Denial> {
         for (key, quantity) in request {
             let amount = Amount::try_from(quantity).map_err(|e| Denial::undecodable(e.to_string()))?;
             let entry = total.entry(key.clone()).or_insert(Amount::ZERO);
-            *entry = *entry + amount * times;
+            *entry += amount * times;
         }
         Ok(())
     };

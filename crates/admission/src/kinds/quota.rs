@@ -63,7 +63,7 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
             }
             let amount = Amount::try_from(quantity).unwrap_or(Amount::ZERO);
             let sum = assigned.entry(key).or_insert(Amount::ZERO);
-            *sum = *sum + amount;
+            *sum += amount;
         }
     }
     for (key, quantity) in &quota.spec.overall {

@@ -1,4 +1,6 @@
 //! Admission at work.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on says where")]
+
 mod in_process;
 mod support;

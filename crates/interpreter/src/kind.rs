@@ -218,3 +218,64 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sections 14, 17, 18, 19 and 8.3, and row 25 of 31: who has what. R replicas, V revision, T retention, H health,
+    /// A aggregation, D dependencies; the status of every kind is reflected, and none has components.
+    #[test]
+    fn native_operations() {
+        for (api_version, kind, want) in [
+            ("apps/v1", "Deployment", "RVTHAD"),
+            ("apps/v1", "ReplicaSet", "RVTHAD"),
+            ("apps/v1", "StatefulSet", "RVTHAD"),
+            ("apps/v1", "DaemonSet", "HAD"),
+            ("batch/v1", "Job", "RVTAD"),
+            ("batch/v1", "CronJob", "AD"),
+            ("v1", "Pod", "RTHAD"),
+            ("v1", "Service", "THA"),
+            ("v1", "ServiceAccount", "T"),
+            ("v1", "Secret", "T"),
+            ("v1", "PersistentVolume", "TA"),
+            ("v1", "PersistentVolumeClaim", "THA"),
+            ("networking.k8s.io/v1", "Ingress", "HAD"),
+            ("policy/v1", "PodDisruptionBudget", "HA"),
+            ("autoscaling/v2", "HorizontalPodAutoscaler", "A"),
+            ("multicluster.x-k8s.io/v1alpha1", "ServiceImport", "D"),
+            ("v1", "ReplicationController", ""),
+            ("v1", "Namespace", ""),
+            ("v1", "ResourceQuota", ""),
+            ("networking.k8s.io/v1", "NetworkPolicy", ""),
+            ("v1", "ConfigMap", ""),
+            ("apps/v1beta1", "Deployment", ""),
+            ("example.io/v1", "Job", ""),
+        ] {
+            let gvk = Gvk::from_manifest(api_version, kind);
+            let has = |operation| Kind::of_gvk(&gvk).is_some_and(|kind| kind.implements(operation));
+            let letters = [
+                ('R', Operation::InterpretReplica),
+                ('V', Operation::ReviseReplica),
+                ('T', Operation::Retain),
+                ('H', Operation::InterpretHealth),
+                ('A', Operation::AggregateStatus),
+                ('D', Operation::InterpretDependency),
+            ];
+            let got: String = letters.into_iter().filter(|(_, o)| has(*o)).map(|(letter, _)| letter).collect();
+            assert_eq!(got, want, "{api_version} {kind}");
+            assert!(!has(Operation::InterpretComponent), "{kind}");
+            assert!(crate::Interpreter::default().implements(&gvk, Operation::InterpretStatus), "{kind}");
+        }
+    }
+
+    #[test]
+    fn operations_go_by_their_names() {
+        for operation in Operation::ALL {
+            assert_eq!(Operation::parse(operation.name()), Some(operation));
+            assert_eq!(Operation::parse(&operation.name().to_lowercase()), Some(operation));
+        }
+        assert_eq!(Operation::parse("Prune"), None, "it is declared and not used");
+        assert_eq!(Operation::parse("*"), None);
+    }
+}

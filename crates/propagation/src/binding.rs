@@ -147,6 +147,8 @@ pub struct Options {
     pub workload_affinity: bool,
     /// Gate `ResourceQuotaEstimate`.
     pub resource_quota_estimate: bool,
+    /// Gate `MultiplePodTemplatesScheduling`.
+    pub multiple_pod_templates: bool,
 }
 
 /// What the binding is made of.
@@ -378,9 +380,15 @@ impl Draft {
         });
     }
 
+    /// Components, or replicas and needs, or neither: then it is no workload (7.4).
     fn write_replicas(&mut self, seen: &Seen<'_>, identity: &Identity<'_>) -> Result<(), InterpretError> {
-        if !seen.interpreter.implements(&identity.gvk(), Operation::InterpretReplica) {
-            (self.spec.replicas, self.spec.replica_requirements) = (0, None);
+        let gvk = identity.gvk();
+        (self.spec.replicas, self.spec.replica_requirements, self.spec.components) = (0, None, Vec::new());
+        if seen.options.multiple_pod_templates && seen.interpreter.implements(&gvk, Operation::InterpretComponent) {
+            self.spec.components = seen.interpreter.components(seen.template)?;
+            return Ok(());
+        }
+        if !seen.interpreter.implements(&gvk, Operation::InterpretReplica) {
             return Ok(());
         }
         let found = seen.interpreter.replicas(seen.template)?;
@@ -388,12 +396,24 @@ impl Draft {
         self.spec.replica_requirements = found.requirements;
         if let Some(requirements) = &mut self.spec.replica_requirements
             && seen.options.resource_quota_estimate
-            && requirements.namespace.is_empty()
         {
-            requirements.namespace = identity.namespace.into();
+            if requirements.namespace.is_empty() {
+                requirements.namespace = identity.namespace.into();
+            }
+            if requirements.priority_class_name.is_empty() {
+                requirements.priority_class_name = priority_class(seen.template).into();
+            }
         }
         Ok(())
     }
+}
+
+/// The priority class of a template's pods, where they stand as in a Pod or a workload of Kubernetes (7.5).
+fn priority_class(template: &Value) -> &str {
+    ["/spec/template/spec/priorityClassName", "/spec/priorityClassName"]
+        .iter()
+        .find_map(|pointer| template.pointer(pointer)?.as_str())
+        .unwrap_or("")
 }
 
 /// Policy's part replaced, the scheduling part kept (7.3).

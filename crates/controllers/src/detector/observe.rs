@@ -139,6 +139,7 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
         options: Options {
             workload_affinity: cx.settings.gates.enabled(Gate::WorkloadAffinity),
             resource_quota_estimate: cx.settings.gates.enabled(Gate::ResourceQuotaEstimate),
+            multiple_pod_templates: cx.settings.gates.enabled(Gate::MultiplePodTemplatesScheduling),
         },
         priority_classes: cx.settings.gates.enabled(Gate::PriorityBasedScheduling).then(|| priority_classes(cx)),
     }))

@@ -1,4 +1,5 @@
 use ironclad_api::policy::PropagationPolicy;
+use ironclad_interpreter::{Answer, Question, Replicas, Reply, Source};
 use proptest::prelude::*;
 
 use super::*;
@@ -279,13 +280,80 @@ fn gates() {
         json!({"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "nope"}}),
     )
     .unwrap();
-    let on = Options { workload_affinity: true, resource_quota_estimate: true };
-    let binding = created(&deployment(), &grouped, &on);
+    let on = Options { workload_affinity: true, resource_quota_estimate: true, multiple_pod_templates: true };
+    let mut urgent = deployment();
+    urgent["spec"]["template"]["spec"]["priorityClassName"] = json!("urgent");
+    let binding = created(&urgent, &grouped, &on);
     assert_eq!(json!(binding.spec.workload_affinity_groups), json!({"affinityGroup": "app=web"}));
-    assert_eq!(binding.spec.replica_requirements.unwrap().namespace, "shop");
-    let binding = created(&deployment(), &grouped, &Options::default());
+    let needs = binding.spec.replica_requirements.unwrap();
+    assert_eq!((needs.namespace.as_str(), needs.priority_class_name.as_str()), ("shop", "urgent"));
+    assert_eq!((binding.spec.replicas, binding.spec.components), (3, Vec::new()), "no native kind has components");
+    let binding = created(&urgent, &grouped, &Options::default());
     assert_eq!(binding.spec.workload_affinity_groups, None);
-    assert_eq!(binding.spec.replica_requirements.unwrap().namespace, "");
+    let needs = binding.spec.replica_requirements.unwrap();
+    assert_eq!((needs.namespace.as_str(), needs.priority_class_name.as_str()), ("", ""));
+}
+
+/// Something that has components and replicas of every kind.
+#[derive(Debug)]
+struct Parts;
+
+impl Source for Parts {
+    fn implements(&self, _: &str, _: &str, operation: Operation) -> bool {
+        matches!(operation, Operation::InterpretComponent | Operation::InterpretReplica)
+    }
+
+    fn answer(&self, question: &Question<'_>) -> Result<Answer, InterpretError> {
+        Ok(Answer::Is(match question {
+            Question::Components { .. } => {
+                let part = |name: &str| json!({"name": name, "replicas": 1});
+                Reply::Components(serde_json::from_value(json!([part("head"), part("worker")])).unwrap())
+            }
+            _ => Reply::Replicas(Replicas { replicas: 9, requirements: None }),
+        }))
+    }
+}
+
+#[test]
+fn components_or_replicas() {
+    let (template, policy, interpreter) =
+        (deployment(), policy("p", json!({})), Interpreter::new(vec![std::sync::Arc::new(Parts)]));
+    let spec = |multiple_pod_templates, binding: Option<&ResourceBinding>| {
+        let plan = decide(
+            &Seen {
+                template: &template,
+                policy: Policy::Namespaced(&policy),
+                claim: &claim(),
+                binding: binding.map(Binding::from),
+                named: binding.map(Binding::from),
+                schedule_priority: None,
+                interpreter: &interpreter,
+                options: &Options { multiple_pod_templates, ..Options::default() },
+            },
+            ids("new"),
+        )
+        .unwrap();
+        match plan.effects.into_iter().next() {
+            Some(Effect::Create(made)) => {
+                patched(&*made, &json!({"metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}}))
+            }
+            Some(Effect::Patch { patch, .. }) => patched(binding.unwrap(), &patch),
+            other => panic!("{other:?}"),
+        }
+    };
+    let told = |binding: &ResourceBinding| {
+        let names: Vec<&str> = binding.spec.components.iter().map(|c| c.name.as_str()).collect();
+        (binding.spec.replicas, names.join(","))
+    };
+    let with = spec(true, None);
+    assert_eq!(told(&with), (0, "head,worker".to_owned()), "components leave replicas empty");
+    let without = spec(false, Some(&with));
+    assert_eq!(
+        told(&without),
+        (9, String::new()),
+        "without the gate it is replicas, and nothing is left of the components"
+    );
+    assert_eq!(told(&spec(true, Some(&without))), (0, "head,worker".to_owned()), "and back");
 }
 
 proptest! {

@@ -6,6 +6,7 @@ mod evictions_sim;
 mod failover_scenarios;
 mod flows;
 mod flows_up;
+mod crds_real;
 mod kill_loop;
 mod real_env;
 mod road;

@@ -185,7 +185,8 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
                 Some(needs @ LuaValue::Table(_)) => match to_json(needs, &none)? {
                     Value::Object(map) if map.is_empty() => None,
                     needs => Some(
-                        serde_json::from_value(needs).map_err(|error| format!("its replica requirements: {error}"))?,
+                        serde_json::from_value(with_quantities(needs))
+                            .map_err(|error| format!("its replica requirements: {error}"))?,
                     ),
                 },
                 Some(other) => {
@@ -199,7 +200,10 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
         }
         Question::Components { .. } => {
             let mut components: Vec<Component> = Vec::new();
-            for (i, value) in listed(first, function)?.into_iter().enumerate() {
+            for (i, mut value) in listed(first, function)?.into_iter().enumerate() {
+                if let Some(needs) = value.get_mut("replicaRequirements") {
+                    *needs = with_quantities(needs.take());
+                }
                 let component: Component =
                     serde_json::from_value(value).map_err(|error| format!("component {}: {error}", i + 1))?;
                 if component.replicas < 0 {
@@ -236,6 +240,18 @@ fn object(first: &LuaValue, question: &Question<'_>, references: &[&Value]) -> R
     let object = to_json(first, &Empties::of(references))?;
     checked_object(question.object(), &object)?;
     Ok(Reply::Object(object))
+}
+
+/// Requirements whose quantities are texts: in templates of others `cpu: 1` stands as a number.
+fn with_quantities(mut needs: Value) -> Value {
+    for quantity in
+        needs.get_mut("resourceRequest").and_then(Value::as_object_mut).into_iter().flatten().map(|(_, q)| q)
+    {
+        if quantity.is_number() {
+            *quantity = Value::String(quantity.to_string());
+        }
+    }
+    needs
 }
 
 /// A list, where nil and an empty table are an empty one.

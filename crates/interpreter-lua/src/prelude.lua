@@ -119,8 +119,20 @@ local function bounded(call)
     end
 end
 
+-- What is no text and no number is written as tostring does, where the library would refuse it.
+local function written(template, ...)
+    local values, count = { ... }, select("#", ...)
+    for i = 1, count do
+        local kind = type(values[i])
+        if kind ~= "string" and kind ~= "number" then
+            values[i] = tostring(values[i])
+        end
+    end
+    return format(template, unpack(values, 1, count))
+end
+
 local strings = {
-    byte = bounded(string.byte), char = string.char, find = host.find, format = bounded(format), gmatch = host.gmatch,
+    byte = bounded(string.byte), char = string.char, find = host.find, format = bounded(written), gmatch = host.gmatch,
     len = string.len, lower = bounded(string.lower), match = host.match, reverse = bounded(string.reverse),
     sub = bounded(string.sub), upper = bounded(string.upper),
     dump = unsupported("string.dump"), gsub = unsupported("string.gsub"), rep = unsupported("string.rep"),

@@ -88,6 +88,12 @@ fn each_operation_answers() {
             Ok(json!([3, {"resourceRequest": {"cpu": "100m"}}])),
         ),
         (
+            "a quantity may be a number",
+            "function GetReplicas(o) return 1, {resourceRequest = {cpu = 1.5, memory = '1Gi'}} end",
+            Question::Replicas { template: &farm },
+            Ok(json!([1, {"resourceRequest": {"cpu": "1.5", "memory": "1Gi"}}])),
+        ),
+        (
             "replicas alone",
             "function GetReplicas(o) return 2 end",
             Question::Replicas { template: &farm },

@@ -1,5 +1,7 @@
 //! What scripts can't do, can't exceed, and what the library gives them.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -102,6 +104,7 @@ fn nothing_leaks_from_one_call_to_the_next() {
 fn the_library() {
     for (expression, want) in [
         ("string.format('%s-%d', 'a', 3)", json!("a-3")),
+        ("string.format('%s %s %s|%5.1f', nil, true, {}, 2)", json!("nil true table|  2.0")),
         ("('Hello'):lower() .. ('x'):upper()", json!("helloX")),
         ("('hello'):sub(2, 3)", json!("el")),
         ("#'four'", json!(4)),
@@ -198,6 +201,56 @@ fn module_kube() {
         );
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever a script says, checking it ends, and says what is wrong in one line without a place of ours.
+    #[test]
+    fn any_text_is_checked(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24), soup in "\\PC{0,24}") {
+        let text = format!("{}\n{soup}", words.join(" "));
+        if let Err(error) = check_script(Operation::InterpretHealth, &text) {
+            let told = error.to_string();
+            prop_assert!(!told.contains("prelude") && !told.contains(".rs") && !told.contains("traceback"), "{told}");
+        }
+    }
+}
+
+const WORDS: &[&str] = &[
+    "function",
+    "InterpretHealth",
+    "(",
+    ")",
+    "o",
+    "end",
+    "return",
+    "true",
+    "local",
+    "x",
+    "=",
+    "while",
+    "do",
+    "for",
+    "k",
+    "in",
+    "pairs",
+    "{",
+    "}",
+    "1e9",
+    "..",
+    "'a'",
+    ":",
+    "find",
+    "pcall",
+    "error",
+    "require",
+    "\"kube\"",
+    ",",
+    ".",
+    "#",
+    "nil",
+    "string",
+];
 
 #[test]
 fn texts_given_to_the_library_are_bounded() {

@@ -1,13 +1,17 @@
 //! A real kube-apiserver takes all our CRDs, keeps every word of them, and serves the kinds.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
     product::ironclad,
-    real::{Config, RealEnv},
+    real::{Config, RealEnv, until},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_real_kube_apiserver_takes_all_crds() -> anyhow::Result<()> {
@@ -15,7 +19,13 @@ async fn a_real_kube_apiserver_takes_all_crds() -> anyhow::Result<()> {
     let kubeconfig = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
     let api: Api<CustomResourceDefinition> = Api::all(env.plane().client().await?);
-    let stored = api.list(&ListParams::default()).await?.items;
+    until("all are established and have all their words", DEADLINE, async || {
+        compared(&api.list(&ListParams::default()).await?.items)
+    })
+    .await
+}
+
+fn compared(stored: &[CustomResourceDefinition]) -> anyhow::Result<()> {
     let ours = ironclad_api::crds::crds();
     ensure!(stored.len() == ours.len(), "{} of {} are stored", stored.len(), ours.len());
     for crd in &ours {

@@ -2,11 +2,11 @@
 
 mod admission_real;
 mod bad_input;
+mod crds_real;
 mod evictions_sim;
 mod failover_scenarios;
 mod flows;
 mod flows_up;
-mod crds_real;
 mod kill_loop;
 mod real_env;
 mod road;

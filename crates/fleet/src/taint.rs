@@ -4,6 +4,7 @@ use ironclad_api::{
     Taint, Toleration,
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
+use jiff::{SignedDuration, Timestamp};
 
 /// Whether one toleration tolerates one taint, as Kubernetes has it; the numeric operators are off.
 #[must_use]
@@ -30,8 +31,28 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 /// helps against it (failover.md IR-7).
 #[must_use]
 pub fn repelling<'a>(taints: &'a [Taint], tolerations: &[Toleration], failover: Failover) -> Option<&'a Taint> {
+    repelling_at(taints, tolerations, failover, Timestamp::MIN)
+}
+
+/// The same at this time: a NoExecute taint that is tolerated for some seconds only keeps new placements away once these
+/// have passed. Who was just evicted by it would be placed straight back, and evicted again (failover.md 13, invariant 21).
+#[must_use]
+pub fn repelling_at<'a>(
+    taints: &'a [Taint],
+    tolerations: &[Toleration],
+    failover: Failover,
+    now: Timestamp,
+) -> Option<&'a Taint> {
+    let lasts = |toleration: &Toleration, taint: &Taint| match (toleration.toleration_seconds, &taint.time_added) {
+        (Some(seconds), Some(added)) if taint.effect == NO_EXECUTE => {
+            added.0.saturating_add(SignedDuration::from_secs(seconds)).is_ok_and(|until| now < until)
+        }
+        _ => true,
+    };
     let repels = |taint: &&Taint| match taint.effect.as_str() {
-        NO_SCHEDULE | NO_EXECUTE => !tolerations.iter().any(|toleration| tolerates(toleration, taint)),
+        NO_SCHEDULE | NO_EXECUTE => {
+            !tolerations.iter().any(|toleration| tolerates(toleration, taint) && lasts(toleration, taint))
+        }
         PREFER_NO_EXECUTE => failover == Failover::OptedIn,
         _ => false,
     };
@@ -58,6 +79,8 @@ pub fn text(taint: &Taint) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ironclad_api::Time;
+
     use super::*;
 
     fn taint(key: &str, value: &str, effect: &str) -> Taint {
@@ -116,5 +139,22 @@ mod tests {
             assert_eq!(got.as_deref(), want, "{name}");
         }
         assert_eq!(text(&taint("k", "", NO_SCHEDULE)), "k:NoSchedule", "an empty value is left out");
+    }
+
+    #[test]
+    fn a_toleration_of_some_seconds_ends_for_new_placements_too() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let thirty = Toleration { toleration_seconds: Some(30), ..toleration("k", "Exists", "", "NoExecute") };
+        let for_ever = toleration("k", "Exists", "", "NoExecute");
+        let added = |effect| Taint { time_added: Some(Time(at(100))), ..taint("k", "v", effect) };
+        for (name, effect, tolerations, now, want) in [
+            ("a second before its end", NO_EXECUTE, vec![thirty.clone()], 129, false),
+            ("at its end", NO_EXECUTE, vec![thirty.clone()], 130, true),
+            ("another one lasts", NO_EXECUTE, vec![thirty.clone(), for_ever], 130, false),
+            ("NoSchedule knows no seconds", NO_SCHEDULE, vec![Toleration { effect: None, ..thirty }], 130, false),
+        ] {
+            let taints = [added(effect)];
+            assert_eq!(repelling_at(&taints, &tolerations, Failover::Stays, at(now)).is_some(), want, "{name}");
+        }
     }
 }

@@ -122,7 +122,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    match pass::search(seen, &BTreeSet::new(), &mut decision.plan.because, &mut failed) {
+    match pass::search(seen, &BTreeSet::new(), now, &mut decision.plan.because, &mut failed) {
         Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
         Err(failure) => {
             decision.next = fail(seen, &failure, &reason, &failed, now, &mut decision.plan);

@@ -16,6 +16,7 @@ use ironclad_fleet::{
     because::schedule::Refusal,
     taint::{self, Failover},
 };
+use jiff::Timestamp;
 
 use crate::{Clusters, Plugins};
 
@@ -35,6 +36,8 @@ pub struct Filter<'a> {
     pub group: Option<&'a ClusterAffinityTerm>,
     /// Which filters and scores run.
     pub plugins: Plugins,
+    /// By when tolerations of some seconds are measured.
+    pub now: Timestamp,
 }
 
 /// A cluster that passed.
@@ -68,7 +71,10 @@ impl Filter<'_> {
             Failover::Stays
         };
         if target == Standing::New {
-            let repelling = taint::repelling(&cluster.spec.taints, &self.placement.cluster_tolerations, failover);
+            let repelling = {
+                let tolerations = &self.placement.cluster_tolerations;
+                taint::repelling_at(&cluster.spec.taints, tolerations, failover, self.now)
+            };
             if let Some(taint) = repelling.filter(|_| self.plugins.taint_toleration) {
                 return Err(Refusal::Taint { taint: taint::text(taint) });
             }
@@ -210,8 +216,13 @@ mod tests {
             let placement = Placement { cluster_tolerations: tolerations, ..Placement::default() };
             let mut cluster = cluster("m1");
             cluster.spec.taints = taints;
-            let filter =
-                Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &placement,
+                group: None,
+                plugins: Plugins::default(),
+                now: Timestamp::MIN,
+            };
             assert_eq!(filter.test(&cluster, standing), want, "{name}");
         }
     }
@@ -233,6 +244,7 @@ mod tests {
                 placement: &Placement::default(),
                 group: None,
                 plugins: Plugins::default(),
+                now: Timestamp::MIN,
             };
             assert_eq!(filter.test(&cluster("m1"), Standing::New), want, "{reason}");
         }
@@ -242,7 +254,13 @@ mod tests {
     fn affinity_spares_nobody_and_api_spares_targets() {
         let binding = binding("web", 1, &[]);
         let placement = Placement { cluster_affinity: Some(affinity(&["m2"])), ..Placement::default() };
-        let filter = Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
+        let filter = Filter {
+            spec: &binding.spec,
+            placement: &placement,
+            group: None,
+            plugins: Plugins::default(),
+            now: Timestamp::MIN,
+        };
         assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(Refusal::Affinity));
         let mut bare = cluster("m2");
         bare.status = None;
@@ -258,8 +276,13 @@ mod tests {
         let placement = Placement { cluster_affinities: vec![group.clone()], ..Placement::default() };
         let tiers = |replicas| {
             let binding = binding("web", replicas, &[]);
-            let filter =
-                Filter { spec: &binding.spec, placement: &placement, group: Some(&group), plugins: Plugins::default() };
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &placement,
+                group: Some(&group),
+                plugins: Plugins::default(),
+                now: Timestamp::MIN,
+            };
             ["m1", "m2", "m3", "m4"].map(|name| filter.test(&cluster(name), Standing::New).ok().map(|fit| fit.tier))
         };
         assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
@@ -275,8 +298,13 @@ mod tests {
             (SpreadByField::Zone, Refusal::NoZones),
         ] {
             let placement = Placement { spread_constraints: vec![spread(field, 1, 1)], ..Placement::default() };
-            let filter =
-                Filter { spec: &binding.spec, placement: &placement, group: None, plugins: Plugins::default() };
+            let filter = Filter {
+                spec: &binding.spec,
+                placement: &placement,
+                group: None,
+                plugins: Plugins::default(),
+                now: Timestamp::MIN,
+            };
             assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
             let mut placed = cluster("m1");
             placed.spec.provider = "p".into();

@@ -11,6 +11,7 @@ use ironclad_api::{
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
 use ironclad_fleet::{Because, ClusterName, affinity, because::schedule::Reason};
+use jiff::Timestamp;
 
 use crate::{
     BindingKind, Candidate, Options, Seen,
@@ -85,13 +86,14 @@ pub struct Found {
 }
 
 /// Where the binding would go if these clusters did not exist, and why every other cluster is or isn't chosen: what the
-/// check before an eviction, `why`, `plan`, `drain` and preemption ask (5.5).
+/// check before an eviction, `why`, `plan`, `drain` and preemption ask (5.5). Tolerations of some seconds count as if they had
+/// just begun.
 ///
 /// # Errors
 /// If it would go nowhere.
 pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
     let mut because = Vec::new();
-    let found = search(seen, without, &mut because, &mut Vec::new());
+    let found = search(seen, without, Timestamp::MIN, &mut because, &mut Vec::new());
     (found, because)
 }
 
@@ -103,6 +105,7 @@ pub(crate) type GroupFailure = (usize, Failure);
 pub(crate) fn search(
     seen: &Seen<'_>,
     without: &BTreeSet<ClusterName>,
+    now: Timestamp,
     because: &mut Vec<Because>,
     failed: &mut Vec<GroupFailure>,
 ) -> Result<Found, Failure> {
@@ -110,14 +113,14 @@ pub(crate) fn search(
     let Some(placement) = &binding.spec.placement else { return Err(no_placement(seen)) };
     let groups = &placement.cluster_affinities;
     if placement.cluster_affinity.is_some() || groups.is_empty() {
-        let targets = pass(seen, placement, None, without, because)?;
+        let targets = pass(seen, placement, None, without, now, because)?;
         return Ok(Found { targets, group: None });
     }
     let start = if binding.reschedule_required() { Start::First } else { Start::Observed };
     let end = if seen.options.wrap_around_groups { AtTheEnd::WrapAround } else { AtTheEnd::Stop };
     for index in attempts(groups, binding.observed_group, start, end) {
         let group = &groups[index];
-        match pass(seen, placement, Some(group), without, because) {
+        match pass(seen, placement, Some(group), without, now, because) {
             Ok(targets) => return Ok(Found { targets, group: Some(group.affinity_name.clone()) }),
             Err(failure) => {
                 let (group, error) = (group.affinity_name.clone(), failure.to_string());
@@ -142,12 +145,18 @@ fn pass(
     placement: &Placement,
     group: Option<&ClusterAffinityTerm>,
     without: &BTreeSet<ClusterName>,
+    now: Timestamp,
     because: &mut Vec<Because>,
 ) -> Result<Vec<TargetCluster>, Failure> {
     let spec = seen.binding.spec;
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
-    let mut candidates =
-        feasible(seen, Filter { spec, placement, group, plugins: seen.options.plugins }, &before, without, because)?;
+    let mut candidates = feasible(
+        seen,
+        Filter { spec, placement, group, plugins: seen.options.plugins, now },
+        &before,
+        without,
+        because,
+    )?;
     Candidate::sort(&mut candidates);
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);

@@ -104,6 +104,13 @@ impl FaultPlan {
         self.0.planned.lock().event_faults.insert(number, fault);
     }
 
+    /// Does this to the n-th event from now on, 1 being the next.
+    pub fn on_coming_event(&self, number: u64, fault: EventFault) {
+        let mut planned = self.0.planned.lock();
+        let number = planned.events + number;
+        planned.event_faults.insert(number, fault);
+    }
+
     /// No watch delivers anything until then: caches are that stale.
     pub fn freeze_watches(&self, until: Instant) {
         self.0.planned.lock().frozen_until = Some(until);

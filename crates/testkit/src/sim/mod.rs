@@ -10,6 +10,7 @@ mod process;
 pub mod programme;
 pub mod road;
 pub mod sometimes;
+pub mod stage;
 mod state;
 pub mod truth;
 mod watch;

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{
+    annotations,
     cluster::Cluster,
     names,
     policy::{ClusterPropagationPolicy, PropagationPolicy},
@@ -65,6 +66,8 @@ pub enum Changed {
         before: bool,
         /// Whether it is there.
         after: bool,
+        /// The uid of the template that it was a copy of.
+        template: String,
     },
 }
 
@@ -179,7 +182,9 @@ impl Truth {
                 Some(new) => drop(copies.insert(object.clone(), Arc::new(manifest(&**new, "apps/v1", "Deployment")))),
             }
             let (before, after) = (change.old.is_some(), change.new.is_some());
-            Some(Changed::Copy { cluster: cluster.clone(), object, before, after })
+            let template = any(change).and_then(|copy| copy.annotations().get(annotations::TEMPLATE_UID).cloned());
+            let template = template.unwrap_or_default();
+            Some(Changed::Copy { cluster: cluster.clone(), object, before, after, template })
         })
         .await;
     }
@@ -230,6 +235,12 @@ impl Truth {
     pub fn tell(&self, tell: impl FnOnce(&mut Judge, Duration)) {
         let at = self.0.clock.mono() - self.0.began;
         tell(&mut self.0.state.lock().judge, at);
+    }
+
+    /// A moment as the judge counts it.
+    #[must_use]
+    pub fn since_beginning(&self, at: tokio::time::Instant) -> Duration {
+        at.saturating_duration_since(self.0.began)
     }
 
     /// Asks the judge.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ironclad_api::{labels, policy::PurgeMode, work::Work};
 use ironclad_fleet::{ClusterName, ObjectKey, WorkKey, World as Fleet};
 
+use serde_json::Value;
+
 use super::{Rules, clusters::Clusters};
 
 /// A Work came: with Directly the one in a cluster that is Ready must be gone before.
@@ -40,9 +42,17 @@ pub(super) fn work(
 }
 
 /// A copy went: unless somebody asked for that, another one must be there.
-pub(super) fn gone(cluster: &ClusterName, object: &ObjectKey, fleet: &Fleet, rules: &Rules, broken: &mut Vec<String>) {
+pub(super) fn gone(
+    cluster: &ClusterName,
+    object: &ObjectKey,
+    of: &str,
+    fleet: &Fleet,
+    rules: &Rules,
+    broken: &mut Vec<String>,
+) {
     let Some(template) = fleet.templates.get(object) else { return };
-    if template.pointer("/metadata/deletionTimestamp").is_some() {
+    let is_former = template.pointer("/metadata/uid").and_then(Value::as_str) != Some(of);
+    if is_former || template.pointer("/metadata/deletionTimestamp").is_some() {
         return;
     }
     let binding = fleet.bindings.values().find(|binding| {

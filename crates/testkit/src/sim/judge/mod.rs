@@ -156,9 +156,9 @@ impl Judge {
                 let (old, new) = (old.as_deref(), new.as_deref());
                 copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
             }
-            Changed::Copy { cluster, object, before, after } => {
+            Changed::Copy { cluster, object, before, after, template } => {
                 if *before && !after {
-                    copies::gone(cluster, object, fleet, &self.rules, &mut broken);
+                    copies::gone(cluster, object, template, fleet, &self.rules, &mut broken);
                 }
             }
         }

@@ -2,8 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use ironclad_api::{Taint, cluster::Cluster, policy::PropagationPolicy};
+use ironclad_api::{Taint, Time, cluster::Cluster, policy::PropagationPolicy};
 use ironclad_simcluster::{Faults, Flap};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client,
@@ -89,7 +90,9 @@ impl Action {
             Self::Stall(process, time) => world.faults_of(*process).stall(now + *time),
             Self::Crash(process, back_after) => world.crash(*process, *back_after),
             Self::Skew(process, ms) => world.skew(*process, *ms),
-            Self::Taint(member, effect) => taint(&world.user(), &name(*member), HAND_KEY, effect).await?,
+            Self::Taint(member, effect) => {
+                taint(&world.user(), &name(*member), HAND_KEY, effect, world.clock().wall_seconds()).await?
+            }
             Self::Untaint(member, effect) => untaint(&world.user(), &name(*member), HAND_KEY, effect).await?,
             Self::Failover(app, failover) => {
                 let Some(app) = apps.get_mut(*app) else { return Ok(()) };
@@ -138,14 +141,15 @@ fn set(world: &World, members: &[usize], faults: &Faults) {
     }
 }
 
-/// Adds a taint as a person does.
+/// Adds a taint as a person does with `ironclad taint`, which says since when.
 ///
 /// # Errors
 /// If the cluster is not there.
-pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
+pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: Timestamp) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| {
         if !taints.iter().any(|t| t.key == key && t.effect == effect) {
-            taints.push(Taint { key: key.into(), effect: effect.into(), value: None, time_added: None });
+            let time_added = Some(Time(now));
+            taints.push(Taint { key: key.into(), effect: effect.into(), value: None, time_added });
         }
     })
     .await

@@ -18,18 +18,20 @@ pub(super) fn programme(seed: u64) -> Programme {
     let gate = draws.chance(0.85);
     let taint_policy = (gate && draws.chance(0.6)).then(|| TaintPolicy {
         effect: [NO_EXECUTE, PREFER_NO_EXECUTE][draws.below(2) as usize],
-        add_after: 5 + draws.below(40) as i64,
-        remove_after: 5 + draws.below(40) as i64,
+        add_after: 1 + draws.below(25) as i64,
+        remove_after: 1 + draws.below(25) as i64,
     });
     let standby = draws.chance(0.3);
     let rate = [0.5, 2.0, 10.0][draws.below(3) as usize];
     let check = ["strict", "relaxed", "off"][draws.below(3) as usize];
-    let mut on: Vec<bool> = (0..KINDS).map(|_| draws.chance(0.45)).collect();
+    let mut on: Vec<bool> = (0..KINDS).map(|_| draws.chance(0.5)).collect();
     // Something has to fail.
     on[draws.below(5) as usize] = true;
-    let kinds: Vec<usize> = (0..KINDS as usize).filter(|kind| on[*kind]).collect();
+    // What makes clusters faulty, and what loses or doubles writes, comes twice as often as the rest.
+    let often = [0, 1, 2, 7];
+    let kinds: Vec<usize> = (0..KINDS as usize).chain(often).filter(|kind| on[*kind]).collect();
     let mut steps: Vec<Step> = Vec::new();
-    for _ in 0..3 + draws.below(14) {
+    for _ in 0..4 + draws.below(14) {
         let kind = kinds[draws.below(kinds.len() as u64) as usize];
         let after = Duration::from_millis(draws.below(if draws.chance(0.3) { 2_000 } else { 60_000 }));
         let mut action = action(&draws, kind, members, apps.len(), standby);

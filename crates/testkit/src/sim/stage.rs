@@ -1,0 +1,281 @@
+//! A small fleet with workloads at rest, on which a scenario of failover plays: what a test does, and what it waits for.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{
+    cluster::Cluster,
+    labels,
+    policy::{ClusterTaintPolicy, PropagationPolicy},
+    work::{GracefulEvictionTask, ResourceBinding, Work},
+};
+use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_simcluster::{Faults, Shape};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+use serde_json::Value;
+
+use super::{
+    Setup, World,
+    judge::{Eviction, Rates, Rules},
+    knobs,
+    programme::{App, HAND_KEY, TaintPolicy, taint, untaint},
+};
+
+/// Gate `Failover` on, this many members of one node each, this rate, and the strict check.
+#[must_use]
+pub fn setup(members: usize, rate: f64) -> Setup {
+    let rules = Rules {
+        gate: true,
+        rates: Rates { primary: rate, ..Rates::default() },
+        asked_taints: [HAND_KEY, super::programme::POLICY_KEY].map(|key| (key.into(), "NoExecute".into())).into(),
+        ..Rules::default()
+    };
+    Setup {
+        seed: 0xfa11,
+        members,
+        spares: 0,
+        nodes: 1,
+        elected: false,
+        settings: knobs::settings(true, rate, "strict"),
+        rules,
+    }
+}
+
+/// A world with its controllers.
+pub struct Stage {
+    /// The world.
+    pub world: World,
+    began: tokio::time::Instant,
+}
+
+impl Stage {
+    /// All clusters are Ready and the leader's warm-up is over; then `seed` more is done to the world before it rests.
+    ///
+    /// # Errors
+    /// If it does not come about.
+    pub async fn new(setup: Setup) -> anyhow::Result<Self> {
+        let mut world = World::start(setup).await?;
+        world.start_process(0);
+        let clusters: Api<Cluster> = Api::all(world.user());
+        world
+            .until("all clusters are Ready", async || {
+                let all = clusters.list(&ListParams::default()).await?;
+                Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+            })
+            .await?;
+        let began = world.clock().mono();
+        Ok(Self { world, began })
+    }
+
+    /// Makes workloads, and waits until all is at rest.
+    ///
+    /// # Errors
+    /// If it does not come about.
+    pub async fn settle(&mut self, apps: &[App]) -> anyhow::Result<()> {
+        for app in apps {
+            self.add(app, |_| {}).await?;
+        }
+        self.world.until_quiet().await?;
+        // The warm-up of the leader is over.
+        self.world.pass(Duration::from_secs(10)).await?;
+        self.began = self.world.clock().mono();
+        Ok(())
+    }
+
+    /// Makes a workload, with its policy changed in this way.
+    ///
+    /// # Errors
+    /// If the API server refuses it.
+    pub async fn add(&self, app: &App, change: impl FnOnce(&mut Value)) -> anyhow::Result<()> {
+        let user = self.world.user();
+        let mut policy = serde_json::to_value(app.policy()?)?;
+        change(&mut policy);
+        let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "default");
+        policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+        let deployments: Api<Deployment> = Api::namespaced(user, "default");
+        deployments.create(&PostParams::default(), &app.deployment()?).await?;
+        Ok(())
+    }
+
+    /// Makes the policy that taints what is not Ready.
+    ///
+    /// # Errors
+    /// If the API server refuses it.
+    pub async fn taint_policy(&self, policy: &TaintPolicy) -> anyhow::Result<()> {
+        let policies: Api<ClusterTaintPolicy> = Api::all(self.world.user());
+        policies.create(&PostParams::default(), &policy.object()?).await?;
+        Ok(())
+    }
+
+    /// A person taints members, all at once; from then on [`Stage::elapsed`] counts.
+    ///
+    /// # Errors
+    /// If a member is not there.
+    pub async fn taint(&mut self, members: &[&str], effect: &str) -> anyhow::Result<()> {
+        self.began = self.world.clock().mono();
+        for member in members {
+            taint(&self.world.user(), member, HAND_KEY, effect, self.world.clock().wall_seconds()).await?;
+        }
+        Ok(())
+    }
+
+    /// A person takes that back.
+    ///
+    /// # Errors
+    /// If a member is not there.
+    pub async fn untaint(&mut self, members: &[&str], effect: &str) -> anyhow::Result<()> {
+        for member in members {
+            untaint(&self.world.user(), member, HAND_KEY, effect).await?;
+        }
+        Ok(())
+    }
+
+    /// A member suffers from this.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn fault(&mut self, member: &str, faults: Faults) -> anyhow::Result<()> {
+        self.began = self.world.clock().mono();
+        self.world.member(member)?.set_faults(faults);
+        Ok(())
+    }
+
+    /// A member has no node any more: what is placed there never becomes ready.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn without_room(&self, member: &str) -> anyhow::Result<()> {
+        self.world.member(member)?.reshape(Shape { nodes: 0, ..Shape::default() });
+        Ok(())
+    }
+
+    /// A member has one node again.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn with_room(&self, member: &str) -> anyhow::Result<()> {
+        self.world.member(member)?.reshape(Shape { nodes: 1, ..Shape::default() });
+        Ok(())
+    }
+
+    /// Virtual time since the last taint or fault.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.world.clock().mono() - self.began
+    }
+
+    /// Lets virtual time pass until so long after the last taint or fault.
+    ///
+    /// # Errors
+    /// If an invariant breaks.
+    pub async fn at(&mut self, seconds: f64) -> anyhow::Result<()> {
+        let left = Duration::from_secs_f64(seconds).saturating_sub(self.elapsed());
+        self.world.pass(left).await
+    }
+
+    /// The binding of a workload.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn binding(&self, app: &str) -> anyhow::Result<Arc<ResourceBinding>> {
+        let key = BindingKey { namespace: "default".into(), name: format!("{app}-deployment").as_str().into() };
+        self.world.truth.look(|fleet| fleet.bindings.get(&key).cloned()).with_context(|| format!("no binding of {app}"))
+    }
+
+    /// Where a workload is placed, as `member1:2`, by name.
+    ///
+    /// # Errors
+    /// If it has no binding.
+    pub fn placed(&self, app: &str) -> anyhow::Result<Vec<String>> {
+        let mut all: Vec<String> =
+            self.binding(app)?.spec.clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    /// The tasks of a workload.
+    ///
+    /// # Errors
+    /// If it has no binding.
+    pub fn tasks(&self, app: &str) -> anyhow::Result<Vec<GracefulEvictionTask>> {
+        Ok(self.binding(app)?.spec.graceful_eviction_tasks.clone())
+    }
+
+    /// The members that really hold a copy.
+    #[must_use]
+    pub fn copies(&self, app: &str) -> Vec<String> {
+        self.world.truth.look(|fleet| {
+            let has = |(_, objects): &(&ClusterName, &std::collections::BTreeMap<_, _>)| {
+                objects.keys().any(|key: &ironclad_fleet::ObjectKey| *key.name == *app)
+            };
+            fleet.members.iter().filter(has).map(|(name, _)| name.to_string()).collect()
+        })
+    }
+
+    /// A copy as it stands in a member.
+    #[must_use]
+    pub fn copy(&self, app: &str, member: &str) -> Option<Value> {
+        self.world.truth.look(|fleet| {
+            let objects = fleet.members.get(&ClusterName::from(member))?;
+            objects.iter().find(|(key, _)| *key.name == *app).map(|(_, object)| (**object).clone())
+        })
+    }
+
+    /// The clusters with a Work of a workload, those that are going among them.
+    ///
+    /// # Errors
+    /// If it has no binding.
+    pub fn works(&self, app: &str) -> anyhow::Result<Vec<(String, Arc<Work>)>> {
+        let binding = self.binding(app)?;
+        let id = |labels: &Option<std::collections::BTreeMap<String, String>>| {
+            labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)).cloned()
+        };
+        let of = id(&binding.metadata.labels);
+        Ok(self.world.truth.look(|fleet| {
+            let ours = fleet.works.iter().filter(|(_, work)| of.is_some() && id(&work.metadata.labels) == of);
+            ours.map(|(key, work)| (key.cluster.to_string(), work.clone())).collect()
+        }))
+    }
+
+    /// All evictions so far.
+    #[must_use]
+    pub fn evictions(&self) -> Vec<Eviction> {
+        self.world.truth.ask(|judge| judge.evictions().to_vec())
+    }
+
+    /// When evictions were made, after the last taint or fault, seconds.
+    #[must_use]
+    pub fn eviction_times(&self) -> Vec<f64> {
+        let since = self.world.truth.since_beginning(self.began);
+        self.evictions().iter().map(|e| e.at.as_secs_f64() - since.as_secs_f64()).collect()
+    }
+
+    /// Waits until something holds that is read without a request.
+    ///
+    /// # Errors
+    /// If it does not hold in time, or an invariant breaks.
+    pub async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        let begin = self.world.clock().mono();
+        while !holds(self)? {
+            let waited = self.world.clock().mono() - begin;
+            ensure!(waited < Duration::from_secs(900), "{what}: not so after {waited:?}");
+            self.world.pass(Duration::from_millis(250)).await.with_context(|| format!("waiting for {what}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a workload is placed so, as [`Stage::placed`] tells it, and nothing is left of a migration.
+    ///
+    /// # Errors
+    /// If it does not come about.
+    pub async fn until_settled(&mut self, app: &str, placed: &[&str]) -> anyhow::Result<()> {
+        self.until(&format!("{app} is settled on {placed:?}"), |stage| {
+            Ok(stage.placed(app)? == placed && stage.tasks(app)?.is_empty() && stage.copies(app).len() == placed.len())
+        })
+        .await
+    }
+}

@@ -1,0 +1,65 @@
+//! Fleets drawn from seeds: fifty that are always the same and fifty fresh ones, whose root is printed. A failing one is
+//! shrunk and says how to run it again.
+
+use anyhow::bail;
+use ironclad_seam::Rng;
+use ironclad_testkit::sim::{
+    programme::{self, Programme},
+    sometimes,
+};
+
+/// Runs of one test; there are two of each kind, so that they share the processors.
+const SEEDS: u64 = 25;
+
+fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    let (mut evictions, mut failed) = (0, Vec::new());
+    for seed in seeds {
+        let programme = Programme::from_seed(seed);
+        match programme::run(&programme) {
+            Ok(outcome) => evictions += outcome.evictions,
+            Err(error) => {
+                let shrunk = programme::shrink(&programme, error);
+                println!("{:#}\nagain: {}\n", shrunk.error, shrunk.programme.again());
+                failed.push(format!("{}: {}", shrunk.programme.again(), shrunk.error.root_cause()));
+            }
+        }
+    }
+    println!("{evictions} evictions; {:?}", sometimes::counts());
+    if failed.is_empty() { Ok(()) } else { bail!("{} seeds failed:\n{}", failed.len(), failed.join("\n")) }
+}
+
+fn fresh() -> anyhow::Result<()> {
+    let root = Rng::from_system();
+    println!("fresh seeds from root {:#x}: cargo xtask sim --root {:#x} --seeds {SEEDS}", root.seed(), root.seed());
+    let draws = root.stream("seeds");
+    run((0..SEEDS).map(|_| draws.u64()))
+}
+
+#[test]
+fn fixed_seeds_one() -> anyhow::Result<()> {
+    run(0..SEEDS)
+}
+
+#[test]
+fn fixed_seeds_two() -> anyhow::Result<()> {
+    run(SEEDS..2 * SEEDS)
+}
+
+#[test]
+fn fresh_seeds_one() -> anyhow::Result<()> {
+    fresh()
+}
+
+#[test]
+fn fresh_seeds_two() -> anyhow::Result<()> {
+    fresh()
+}
+
+#[test]
+fn one_programme_has_one_history() -> anyhow::Result<()> {
+    for seed in [3, 5] {
+        let programme = Programme::from_seed(seed);
+        assert_eq!(programme::run(&programme)?.digest, programme::run(&programme)?.digest, "seed {seed}");
+    }
+    Ok(())
+}

@@ -62,7 +62,6 @@ pub fn of_work(work: &Work) -> Vec<String> {
 }
 
 /// Gives each assigned cluster its share and takes it from the others; then adds up what they report.
-#[must_use]
 pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
     let mut plan = Plan::default();
     let quota = seen.quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());

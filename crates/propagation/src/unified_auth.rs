@@ -92,7 +92,6 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
 }
 
 /// The two objects that a member gets. Quiet when they stand; nothing for a cluster without impersonation.
-#[must_use]
 pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Write> {
     let mut plan = Plan::default();
     let cluster = seen.cluster;

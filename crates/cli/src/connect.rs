@@ -9,24 +9,24 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-/// The control plane. The flags of Karmada are understood too.
+/// The control plane. The flags of Karmada are understood too, before and after the name of a verb of a verb (`sim down`).
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Control plane")]
 pub struct Plane {
     /// Kubeconfig of the control plane [default: $KUBECONFIG, then ~/.kube/config]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context in that kubeconfig [default: its current context]
-    #[arg(long, alias = "karmada-context", value_name = "NAME")]
+    #[arg(long, global = true, alias = "karmada-context", value_name = "NAME")]
     pub context: Option<String>,
     /// Act as this user
-    #[arg(long = "as", alias = "karmada-as", value_name = "USER")]
+    #[arg(long = "as", global = true, alias = "karmada-as", value_name = "USER")]
     pub as_user: Option<String>,
     /// Act as a member of this group (repeatable)
-    #[arg(long = "as-group", alias = "karmada-as-group", value_name = "GROUP", requires = "as_user")]
+    #[arg(long = "as-group", global = true, alias = "karmada-as-group", value_name = "GROUP", requires = "as_user")]
     pub as_groups: Vec<String>,
     /// Act as this uid
-    #[arg(long = "as-uid", alias = "karmada-as-uid", value_name = "UID", requires = "as_user")]
+    #[arg(long = "as-uid", global = true, alias = "karmada-as-uid", value_name = "UID", requires = "as_user")]
     pub as_uid: Option<String>,
 }
 

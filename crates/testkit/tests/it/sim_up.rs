@@ -9,7 +9,8 @@ use ironclad_testkit::{
 };
 use serde_json::Value;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+/// A dead member is told so only after the threshold of its health, 30 s.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 struct Up {
     product: Product,

@@ -167,7 +167,7 @@ fn line(item: &Item<'_>) -> Value {
 /// What the function returned, as an answer to the question.
 fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
     let function = question.operation().function();
-    let first = values.get(0).unwrap_or(&LuaValue::Nil);
+    let first = values.front().unwrap_or(&LuaValue::Nil);
     let wanted = |what: &str| Err(format!("{function} must return {what}, it returned {}", first.type_name()));
     let none = Empties::none();
     match question {

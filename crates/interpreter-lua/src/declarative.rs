@@ -10,8 +10,11 @@ use crate::Customization;
 #[derive(Debug, Default)]
 pub struct Declarative {
     /// By kind, then apiVersion; in the order of their names.
-    by_kind: BTreeMap<String, BTreeMap<String, Vec<(String, Arc<Customization>)>>>,
+    by_kind: BTreeMap<String, BTreeMap<String, Named>>,
 }
+
+/// Customizations of one kind in one apiVersion, with their names.
+type Named = Vec<(String, Arc<Customization>)>;
 
 /// A script that is never asked, because a customization before it has one for the same operation on the same kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +31,7 @@ impl Declarative {
     /// Of these customizations with their names, in any order.
     #[must_use]
     pub fn new(all: impl IntoIterator<Item = (String, Arc<Customization>)>) -> Self {
-        let mut by_kind: BTreeMap<String, BTreeMap<String, Vec<_>>> = BTreeMap::new();
+        let mut by_kind: BTreeMap<String, BTreeMap<String, Named>> = BTreeMap::new();
         for (name, customization) in all {
             let (api_version, kind) = customization.target();
             let (api_version, kind) = (api_version.to_owned(), kind.to_owned());

@@ -295,7 +295,7 @@ fn kube(lua: &Lua) -> Result<Table> {
 }
 
 fn template(arguments: &MultiValue, most: usize, function: &str) -> Result<serde_json::Value> {
-    match arguments.get(0) {
+    match arguments.front() {
         Some(table @ Value::Table(_)) if arguments.len() <= most => {
             convert::to_json(table, &Empties::none()).map_err(|e| fail(format!("{function}: {e}")))
         }

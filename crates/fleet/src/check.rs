@@ -2,6 +2,7 @@
 //! `ironclad doctor`.
 
 mod bindings;
+mod failover;
 mod members;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,5 +23,6 @@ pub fn check(world: &World) -> Vec<Violation> {
     bindings::bindings(world, &mut found);
     works::works(world, &mut found);
     members::members(world, &mut found);
+    failover::failover(world, &mut found);
     found
 }

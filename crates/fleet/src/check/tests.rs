@@ -103,6 +103,82 @@ fn set_work(world: &mut World, patch: Value) {
     world.insert_work(changed(work("m1", 2), patch));
 }
 
+fn set_cluster(world: &mut World, patch: Value) {
+    let base = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Push"}, "status": {"conditions":
+        [{"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    world.insert_cluster(changed(base, patch));
+}
+
+/// A task for leaving a cluster.
+fn task(from: &str) -> Value {
+    json!({"fromCluster": from, "reason": "TaintUntolerated", "producer": "TaintManager", "purgeMode": "Gracefully"})
+}
+
+#[test]
+fn what_can_be_wrong_with_taints_health_and_tasks() {
+    let unknown = json!([{"type": "Ready", "status": "Unknown", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let taint = |effect: &str| json!({"key": "k", "effect": effect});
+    let suppressed = json!({"fromCluster": "m1", "reason": "R", "producer": "P", "suppressDeletion": true});
+    let spread = |groups: i64| {
+        json!({"spec": {"replicas": 3, "clusters": [{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 3}],
+        "placement": {"replicaScheduling": null, "spreadConstraints": [{"spreadByField": "cluster", "minGroups": groups, "maxGroups": groups}]}}})
+    };
+    type Change = Box<dyn Fn(&mut World)>;
+    let on_cluster = |patch: Value| -> Change { Box::new(move |w| set_cluster(w, patch.clone())) };
+    let with_tasks = |tasks: Value| -> Change {
+        Box::new(move |w| set_binding(w, json!({"spec": {"gracefulEvictionTasks": tasks.clone()}})))
+    };
+    let rows: [(&str, Change, &[&str]); 8] = [
+        (
+            "a taint twice",
+            on_cluster(json!({"spec": {"taints": [taint("NoExecute"), taint("NoExecute")]}})),
+            &["cluster m1 has taint k:NoExecute twice"],
+        ),
+        ("of two effects", on_cluster(json!({"spec": {"taints": [taint("NoExecute"), taint("NoSchedule")]}})), &[]),
+        (
+            "a Push cluster that is unknown",
+            on_cluster(json!({"status": {"conditions": unknown.clone()}})),
+            &["cluster m1 is a Push cluster and its Ready condition is Unknown"],
+        ),
+        (
+            "a Pull cluster that is",
+            on_cluster(json!({"spec": {"syncMode": "Pull"}, "status": {"conditions": unknown}})),
+            &[],
+        ),
+        (
+            "a task of a target",
+            with_tasks(json!([task("m1")])),
+            &["binding shop/web-deployment has a task for leaving cluster m1, which is its target"],
+        ),
+        ("which a person keeps", with_tasks(json!([suppressed])), &[]),
+        (
+            "two tasks",
+            with_tasks(json!([task("m3"), task("m3")])),
+            &["binding shop/web-deployment has two tasks for leaving cluster m3"],
+        ),
+        ("a spread that holds", Box::new(move |w| set_binding(w, spread(2))), &[]),
+    ];
+    for (name, change, want) in rows {
+        let mut world = world();
+        change(&mut world);
+        let got = told(&world);
+        let got: Vec<&str> = got
+            .iter()
+            .map(String::as_str)
+            .filter(|line| !line.contains("Work karmada-es"))
+            .filter(|line| !line.contains(" Work "))
+            .collect();
+        let of_failover: Vec<&str> =
+            got.into_iter().filter(|line| !line.contains("differs from its binding")).collect();
+        assert_eq!(of_failover, want, "{name}");
+    }
+    let mut world = world();
+    set_binding(&mut world, spread(3));
+    let told = told(&world);
+    let line = "binding shop/web-deployment is scheduled on 2 clusters, and its spread asks for 3";
+    assert!(told.iter().any(|one| one == line), "{told:?}");
+}
+
 const ROWS: [Row; 29] = [
     (
         "two claims",

@@ -173,6 +173,41 @@ pub enum Violation {
         /// The object.
         object: ObjectKey,
     },
+    /// A cluster has two taints of one key and effect.
+    TaintTwice {
+        /// The cluster.
+        cluster: ClusterName,
+        /// Key and effect.
+        taint: String,
+    },
+    /// A Push cluster is said to be unknown, although the control plane itself looks at it.
+    PushUnknown {
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A binding has two tasks for leaving one cluster.
+    TaskTwice {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A binding has a task for leaving a cluster that is its target.
+    TaskOfTarget {
+        /// The binding.
+        binding: BindingKey,
+        /// The cluster.
+        cluster: ClusterName,
+    },
+    /// A binding is said to be scheduled on fewer clusters than its spread constraint asks for.
+    SpreadTooSmall {
+        /// The binding.
+        binding: BindingKey,
+        /// Clusters that are asked for.
+        wanted: i64,
+        /// Clusters that it has.
+        placed: usize,
+    },
 }
 
 impl Violation {
@@ -189,7 +224,10 @@ impl Violation {
             | Self::WorkWithoutBinding { .. }
             | Self::ManifestCount { .. }
             | Self::ManifestUnmarked { .. }
-            | Self::ObjectWithoutWork { .. } => false,
+            | Self::ObjectWithoutWork { .. }
+            | Self::TaintTwice { .. }
+            | Self::PushUnknown { .. }
+            | Self::TaskTwice { .. } => false,
             Self::ClaimantMissing { .. }
             | Self::ClaimsDiffer { .. }
             | Self::TargetMissing { .. }
@@ -200,7 +238,9 @@ impl Violation {
             | Self::WorkDiffers { .. }
             | Self::WorkWithoutNamespace { .. }
             | Self::ObjectOfAnotherWork { .. }
-            | Self::ObjectMissing { .. } => true,
+            | Self::ObjectMissing { .. }
+            | Self::TaskOfTarget { .. }
+            | Self::SpreadTooSmall { .. } => true,
         }
     }
 }
@@ -262,6 +302,19 @@ impl fmt::Display for Violation {
             }
             Self::ObjectMissing { work, object } => {
                 write!(f, "Work {work} is applied, but the member has no {object}")
+            }
+            Self::TaintTwice { cluster, taint } => write!(f, "cluster {cluster} has taint {taint} twice"),
+            Self::PushUnknown { cluster } => {
+                write!(f, "cluster {cluster} is a Push cluster and its Ready condition is Unknown")
+            }
+            Self::TaskTwice { binding, cluster } => {
+                write!(f, "binding {binding} has two tasks for leaving cluster {cluster}")
+            }
+            Self::TaskOfTarget { binding, cluster } => {
+                write!(f, "binding {binding} has a task for leaving cluster {cluster}, which is its target")
+            }
+            Self::SpreadTooSmall { binding, wanted, placed } => {
+                write!(f, "binding {binding} is scheduled on {placed} clusters, and its spread asks for {wanted}")
             }
         }
     }

@@ -101,6 +101,9 @@ impl Collector for Queue {
         let mut gauge = |name: &str, help: &str, samples: Samples<'_>| -> Result<(), fmt::Error> {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (labels, value) in samples {
+                if labels.is_empty() {
+                    return ConstGauge::new(value).encode(family);
+                }
                 ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
             }
             Ok(())
@@ -200,6 +203,90 @@ fn number(count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Three clusters, of which one is faulty and has a workload that waits.
+    fn metrics() -> String {
+        let mut registry = Registry::default();
+        let metrics = EvictionMetrics::register(&mut registry);
+        let mut flags = ironclad_failover::Flags::default();
+        flags.eviction.eviction_warm_up = Some(std::time::Duration::ZERO);
+        let clock = ironclad_seam::Clock::system();
+        let now = ironclad_failover::Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
+        let mut evictions = ironclad_failover::Evictions::new(flags, now);
+        let cluster = |name: &str, status: &str, taints: serde_json::Value| -> ironclad_api::cluster::Cluster {
+            let ready = serde_json::json!({
+                "type": "Ready", "status": status, "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            serde_json::from_value(serde_json::json!({
+                "metadata": { "name": name },
+                "spec": { "syncMode": "Push", "taints": taints },
+                "status": { "conditions": [ready] },
+            }))
+            .unwrap()
+        };
+        let broken = serde_json::json!([{ "key": "k", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z" }]);
+        let fleet =
+            [("m1", "False", broken), ("m2", "True", serde_json::json!([])), ("m3", "True", serde_json::json!([]))];
+        for (name, status, taints) in fleet {
+            evictions.cluster(&name.into(), Some(&cluster(name, status, taints)), false.into(), now);
+        }
+        let binding: ironclad_api::work::ResourceBinding = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
+            "spec": {
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
+                "clusters": [{ "name": "m1" }],
+                "placement": {},
+            },
+        }))
+        .unwrap();
+        let binding = ironclad_failover::Bound::from(std::sync::Arc::new(binding));
+        evictions.binding(&binding.key(), Some(&binding), now);
+        *metrics.source.lock() = Some(crate::taint_manager::Running::new(evictions, clock));
+        metrics.waited(vec![Waited {
+            cluster: "m1".into(),
+            queue: QueueName::ResourceBinding,
+            wait: std::time::Duration::from_secs(45),
+            succeeded: true,
+        }]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn every_name_of_both_seeds_and_of_upstream_is_shown() {
+        let text = metrics();
+        for line in [
+            "evict_total{cluster_name=\"m1\"} 1.0",
+            "eviction_total{queue_name=\"resource-binding\"} 1.0",
+            "eviction_total{queue_name=\"cluster-resource-binding\"} 0.0",
+            "eviction_queue_depth{name=\"binding-eviction\"} 1.0",
+            "evict_kind_total{cluster_name=\"m1\",resource_kind=\"apps/v1/Deployment\"} 1.0",
+            "eviction_kind_total{member_cluster=\"m1\",resource_kind=\"ResourceBinding\"} 1.0",
+            "evict_rate{cluster_name=\"m1\"} 0.0",
+            "cluster_fault_num 1.0",
+            "eviction_allowed_rate 0.5",
+            "eviction_rate_state{state=\"normal\"} 1.0",
+            "eviction_rate_state{state=\"held\"} 0.0",
+            "eviction_processing_total{queue_name=\"resource-binding\",name=\"binding-eviction\",result=\"success\"} 0",
+            "eviction_processing_total{queue_name=\"cluster-resource-binding\",name=\"cluster-binding-eviction\",result=\"error\"} 0",
+            "evict_processing_latency_seconds_bucket{le=\"60.0\",cluster_name=\"m1\"} 1",
+            "eviction_processing_latency_seconds_count{queue_name=\"resource-binding\",name=\"binding-eviction\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        // Aliases are equal (invariant 38).
+        let value = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            line.split_once(' ').unwrap().1.to_owned()
+        };
+        assert_eq!(value("cluster_fault_rate"), value("cluster_failure_rate"));
+        assert!(value("cluster_fault_rate").starts_with("0.333"));
+        for name in ["eviction_oldest_age_seconds", "eviction_abandoned", "evict_success_rate"] {
+            assert!(text.contains(&format!("# TYPE {name} ")), "{name} is not in\n{text}");
+        }
+    }
 
     #[test]
     fn buckets_reach_from_milliseconds_to_hours() {

@@ -40,6 +40,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Decisions whose monotonic time begins now.
+    pub(crate) fn new(evictions: Evictions, clock: Clock) -> Self {
+        Self { evictions, began: clock.mono(), clock }
+    }
+
     pub(crate) fn now(&self) -> Now {
         Now { wall: self.clock.wall(), mono: self.clock.mono() - self.began }
     }
@@ -81,13 +86,10 @@ fn runs(cx: &Context) -> bool {
 /// Fills the queue from the caches, which are complete, and starts the loop.
 pub(crate) async fn start(cx: &Arc<Context>) {
     if !runs(cx) {
-        tracing::info!(
-            "cluster failover is off: taints move nothing (--feature-gates=Failover=true, --controllers=taint-manager)"
-        );
         return;
     }
     let flags = observe::flags(cx);
-    tell_flags(&flags);
+    warn_of_no_execute(&flags);
     observe::watch_pause(cx).await;
     let clock = cx.seam.clock.clone();
     let began = clock.mono();
@@ -102,14 +104,9 @@ pub(crate) async fn start(cx: &Arc<Context>) {
     report::start(cx);
 }
 
-/// Administrators see at a glance whether and how workloads move (seed 004, story 1).
-fn tell_flags(flags: &Flags) {
-    let eviction = &flags.eviction;
-    let (rate, secondary) = (eviction.primary(), eviction.secondary());
-    let (check, mode) = (&eviction.pre_scheduling_check, &eviction.failover_mode);
-    let no_execute = eviction.enable_no_execute_taint_eviction;
-    tracing::info!(rate, secondary, %check, %mode, no_execute, "cluster failover is on");
-    if no_execute && flags.no_execute_policy == NoExecutePolicy::Allowed {
+/// People who come from Karmada expect a fence around NoExecute that is open here (IR-12).
+fn warn_of_no_execute(flags: &Flags) {
+    if flags.eviction.enable_no_execute_taint_eviction && flags.no_execute_policy == NoExecutePolicy::Allowed {
         tracing::warn!(
             "NoExecute taints evict every workload that does not tolerate them, and ClusterTaintPolicies may add them: \
              --enable-no-execute-taint-eviction=false or --allow-no-execute-taint-policy=false is the fence that Karmada has"

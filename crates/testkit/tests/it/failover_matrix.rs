@@ -226,6 +226,7 @@ fn matrix(disturbances: impl Fn(&Played) -> Vec<Disturbance>) -> anyhow::Result<
     let only = std::env::var("IRONCLAD_SCENARIO").unwrap_or_default();
     for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&only)) {
         let undisturbed = play(scenario, Disturbance::None).context(scenario.name)?;
+        println!("{}: {} writes, {} events", scenario.name, undisturbed.writes, undisturbed.events);
         for disturbance in disturbances(&undisturbed) {
             runs += 1;
             let found = match play(scenario, disturbance) {
@@ -238,6 +239,9 @@ fn matrix(disturbances: impl Fn(&Played) -> Vec<Disturbance>) -> anyhow::Result<
                         .then(|| format!("it ends differently, first here: {differs:#?}"))
                 }
             };
+            if let Some(found) = &found {
+                println!("{}, {disturbance:?}: {found}", scenario.name);
+            }
             wrong.extend(found.map(|found| format!("{}, {disturbance:?}: {found}", scenario.name)));
         }
     }
@@ -247,44 +251,50 @@ fn matrix(disturbances: impl Fn(&Played) -> Vec<Disturbance>) -> anyhow::Result<
     Ok(())
 }
 
-fn every_write(fault: Fault) -> anyhow::Result<()> {
-    matrix(|undisturbed| (1..=undisturbed.writes).map(|number| Disturbance::Write(number, fault)).collect())
+/// Which of so many are taken: every so many, from `first` on. `IRONCLAD_MATRIX` says otherwise: `full`, or another step.
+fn taken(count: u64, first: u64, every: u64) -> impl Iterator<Item = u64> {
+    let (first, every) = match std::env::var("IRONCLAD_MATRIX").as_deref() {
+        Ok("full") => (1, 1),
+        Ok(step) => (first, step.parse().unwrap_or(every)),
+        Err(_) => (first, every),
+    };
+    (first..=count).step_by(usize::try_from(every.max(1)).unwrap_or(usize::MAX))
 }
 
-/// Every so many events; `IRONCLAD_MATRIX=full` takes all of them.
-fn events(fault: EventFault, every: usize) -> anyhow::Result<()> {
-    let every = if std::env::var("IRONCLAD_MATRIX").is_ok_and(|value| value == "full") { 1 } else { every };
-    matrix(|undisturbed| {
-        (1..=undisturbed.events).step_by(every).map(|number| Disturbance::Event(number, fault)).collect()
-    })
+fn writes(fault: Fault, first: u64, every: u64) -> anyhow::Result<()> {
+    matrix(|undisturbed| taken(undisturbed.writes, first, every).map(|n| Disturbance::Write(n, fault)).collect())
+}
+
+fn events(fault: EventFault, every: u64) -> anyhow::Result<()> {
+    matrix(|undisturbed| taken(undisturbed.events, 1, every).map(|n| Disturbance::Event(n, fault)).collect())
 }
 
 #[test]
 fn a_conflict_at_any_write() -> anyhow::Result<()> {
-    every_write(Fault::Conflict)
+    writes(Fault::Conflict, 1, 3)
 }
 
 #[test]
 fn a_crash_after_the_answer_to_any_write() -> anyhow::Result<()> {
-    every_write(Fault::KillAfterAnswer)
+    writes(Fault::KillAfterAnswer, 1, 2)
 }
 
 #[test]
 fn a_crash_before_the_answer_to_any_write() -> anyhow::Result<()> {
-    every_write(Fault::KillBeforeAnswer)
+    writes(Fault::KillBeforeAnswer, 2, 2)
 }
 
 #[test]
 fn a_lost_answer_to_any_write() -> anyhow::Result<()> {
-    every_write(Fault::LoseAnswer)
+    writes(Fault::LoseAnswer, 1, 2)
 }
 
 #[test]
 fn an_event_lost_with_a_list_in_its_place() -> anyhow::Result<()> {
-    events(EventFault::Expire, 5)
+    events(EventFault::Expire, 10)
 }
 
 #[test]
 fn an_event_that_comes_late() -> anyhow::Result<()> {
-    events(EventFault::Hold(Duration::from_secs(7)), 5)
+    events(EventFault::Hold(Duration::from_secs(7)), 10)
 }

@@ -215,6 +215,12 @@ impl World {
         client_of(&self.plane)
     }
 
+    /// A client of the controllers' own user, whose writes under a field manager `ironclad-…` are not reviewed.
+    #[must_use]
+    pub fn ours(&self) -> Client {
+        in_process_client(self.plane.in_process(Identity::admin(CONTROLLERS_USER)), Arc::new(Traffic::default()))
+    }
+
     /// Virtual time, and the true time of day.
     #[must_use]
     pub fn clock(&self) -> &Clock {

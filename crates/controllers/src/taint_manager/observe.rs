@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use ironclad_api::{cluster::Cluster, namespaces};
+use ironclad_api::{
+    cluster::Cluster,
+    conditions::{self, binding::EVICTION_PENDING},
+    namespaces,
+};
 use ironclad_failover::{Bound, Evictions, Flags, Now, eviction::PAUSE_CONFIG_MAP, guards, taint_policy};
 use ironclad_fleet::{BindingKey, ClusterName, gates::Gate};
 use ironclad_runtime::{Key, WatchScope};
@@ -28,6 +32,12 @@ pub(super) fn fill(cx: &Context, evictions: &mut Evictions, now: Now) {
     }
     let found: Vec<_> = faulty.iter().flat_map(|name| on(cx, name)).collect();
     evictions.evaluate(found, now);
+    // What a process before this one showed, and did not live to take back.
+    for bound in cx.all_bindings().into_iter().map(Bound::from) {
+        if bound.status().is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING)) {
+            evictions.binding(&bound.key(), Some(&bound), now);
+        }
+    }
 }
 
 /// One cluster as it is now, and the bindings on it if they are to be evaluated.

@@ -72,9 +72,9 @@ fn spread(
     }
     for constraint in &placement.spread_constraints {
         let (wanted, placed) = (constraint.min_groups, spec.clusters.len());
-        let too_few = i64::try_from(placed).is_ok_and(|placed| placed < i64::from(wanted));
+        let too_few = i64::try_from(placed).is_ok_and(|placed| placed < wanted);
         if constraint.spread_by_field == Some(SpreadByField::Cluster) && too_few {
-            found.push(Violation::SpreadTooSmall { binding: key.clone(), wanted: i64::from(wanted), placed });
+            found.push(Violation::SpreadTooSmall { binding: key.clone(), wanted, placed });
         }
     }
 }

@@ -265,11 +265,10 @@ mod tests {
         (Arc::new(pod), sample)
     }
 
-    fn propose(
-        target: &MetricTarget,
-        current: i32,
-        pods: Vec<(Arc<Pod>, Option<(String, Sample)>)>,
-    ) -> Result<Proposal, String> {
+    /// A Pod, and what was measured of it.
+    type Measured = (Arc<Pod>, Option<(String, Sample)>);
+
+    fn propose(target: &MetricTarget, current: i32, pods: Vec<Measured>) -> Result<Proposal, String> {
         let (pods, samples): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
         let metric = Metric { resource: "cpu", container: None, target };
         metric.propose(&pods, &samples.into_iter().flatten().collect(), current, at(NOW))

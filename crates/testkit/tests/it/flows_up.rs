@@ -32,7 +32,16 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let product = Product::start(["run", "--kubeconfig", &plane, "--metrics-bind-address", "0"]).await?;
+    let product = Product::start([
+        "run",
+        "--kubeconfig",
+        &plane,
+        "--metrics-bind-address",
+        "0",
+        "--webhook-bind-address",
+        "127.0.0.1:0",
+    ])
+    .await?;
     for (n, member) in env.members().iter().enumerate() {
         let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
         ironclad(["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?.success()?;

@@ -26,9 +26,8 @@ pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result
             $({
                 let flow = Flow { plane, members, namespace: stringify!($name).replace('_', "-") };
                 let _ = plane.run(["create", "namespace", &flow.namespace]).await?;
-                let began = std::time::Instant::now();
                 Box::pin($module::$name(&flow)).await.context(concat!("flow ", stringify!($name)))?;
-                println!("flow {} took {} ms", stringify!($name), began.elapsed().as_millis());
+                println!("flow {}: passed", stringify!($name));
                 plane.run(["delete", "namespace", &flow.namespace, "--wait=false"]).await?;
             })+
         };

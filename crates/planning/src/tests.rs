@@ -133,7 +133,8 @@ fn rows() {
         options
     };
     let everyday = Options::default;
-    let rows: [(&str, &Value, Value, Script, Options, &[Fate]); 9] = [
+    type Row<'a> = (&'a str, &'a Value, Value, Script, Options, &'a [Fate]);
+    let rows: [Row<'_>; 9] = [
         ("gate off (B1)", &free, Value::Null, tainted("m1", "NoExecute", None), off(), &[]),
         ("NoSchedule moves nothing", &free, Value::Null, tainted("m1", "NoSchedule", None), everyday(), &[]),
         ("not opted in (B14)", &free, Value::Null, tainted("m1", "PreferNoExecute", None), everyday(), &[]),

@@ -140,7 +140,8 @@ async fn a_webhook_that_hangs_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_answer_is_an_error() {
-    let rows: [(fn(Value) -> Reply, &str); 5] = [
+    type Answer = fn(Value) -> Reply;
+    let rows: [(Answer, &str); 5] = [
         (
             |_| Reply::Says(StatusCode::INTERNAL_SERVER_ERROR, b"out of rain\n".to_vec()),
             "it answered 500 Internal Server Error: out of rain",

@@ -41,6 +41,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Decisions whose monotonic time begins now.
+    #[cfg(test)]
     pub(crate) fn new(evictions: Evictions, clock: Clock) -> Self {
         Self { evictions, began: clock.mono(), clock }
     }

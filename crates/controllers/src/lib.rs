@@ -110,7 +110,7 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.works, binding::on_work, execution::on_work, binding_status::on_work);
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
     on!(cx.clusters, metrics::clusters::on_cluster);
-    on!(cx.clusters, graceful_eviction::on_cluster);
+    on!(cx.clusters, graceful_eviction::on_cluster, binding_status::on_cluster);
     on!(cx.bindings, application_failover::on_binding);
     on!(cx.cluster_bindings, application_failover::on_cluster_binding);
     on!(cx.leases, cluster::monitor::on_lease);

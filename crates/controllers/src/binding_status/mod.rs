@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
-    annotations, conditions,
+    annotations,
+    cluster::Cluster,
+    conditions,
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
 use ironclad_fleet::{ClusterName, ObjectKey};
@@ -14,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     Context,
-    context::{BY_BINDING, BY_TEMPLATE, cluster_of, template_name},
+    context::{BY_BINDING, BY_TARGET, BY_TEMPLATE, LEAVING, cluster_of, template_name},
 };
 
 /// Bindings, and templates, added up at once.
@@ -129,6 +131,18 @@ fn changed<K: Resource>(cx: &Context, new: Option<&K>, moved: bool, told: bool, 
         cx.queues.binding_status.add(Key::of(new));
     } else if told {
         cx.queues.template_status.add(template(new));
+    }
+}
+
+/// What is reported from a cluster counts only while it is Ready, so whoever has a copy there looks again when it is so anew:
+/// the Works themselves need not change.
+pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
+    let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().is_some_and(|c| c.ready() == Some(conditions::TRUE));
+    let Some(cluster) = change.new.as_ref().filter(|_| ready(&change.new) && !ready(&change.old)) else { return };
+    let name = cluster.name_any();
+    for binding in cx.bindings_by(BY_TARGET, &name).into_iter().chain(cx.bindings_by(LEAVING, &name)) {
+        let key = binding.view().key();
+        cx.queues.binding_status.add(Key::new(&key.namespace, &key.name));
     }
 }
 

@@ -16,7 +16,10 @@ use ironclad_failover::graceful;
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::ResourceExt as _;
 
-use crate::{Context, context::LEAVING};
+use crate::{
+    AnyBinding, Context,
+    context::{BY_TARGET, LEAVING},
+};
 
 /// Its name in `--controllers`.
 const NAME: &str = "gracefulEviction";
@@ -77,14 +80,18 @@ fn changed(cx: &Context, old: Option<Parts<'_>>, new: Option<Parts<'_>>) {
     }
 }
 
-/// What a cluster says counts only while it is ready, so the bindings that wait on it look again when that changes.
+/// What a cluster says counts only while it is ready, so the bindings that wait on it look again when that changes: those that
+/// leave it, and those that leave another one for it.
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().and_then(|c| c.ready().map(str::to_owned));
     let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
     if ready(&change.old) == ready(&change.new) {
         return;
     }
-    for binding in cx.bindings_by(LEAVING, &cluster.name_any()) {
+    let name = cluster.name_any();
+    let moving = |binding: &AnyBinding| !binding.spec().graceful_eviction_tasks.is_empty();
+    let arriving = cx.bindings_by(BY_TARGET, &name).into_iter().filter(moving);
+    for binding in cx.bindings_by(LEAVING, &name).into_iter().chain(arriving) {
         let key = binding.view().key();
         cx.queues.graceful_eviction.add(Key::new(&key.namespace, &key.name));
     }

@@ -55,6 +55,14 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
+/// Seeds that found something (docs/simulation.md).
+const FOUND: [u64; 1] = [14_497_215_014_844_890_239];
+
+#[test]
+fn seeds_that_found_something() -> anyhow::Result<()> {
+    run(FOUND.into_iter())
+}
+
 #[test]
 fn one_programme_has_one_history() -> anyhow::Result<()> {
     for seed in [3, 5] {

@@ -183,7 +183,6 @@ async fn settle(world: &mut World, programme: &Programme, apps: &[App]) -> anyho
 fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::Result<()> {
     let spec = &binding.spec;
     let status = binding.status.clone().unwrap_or_default();
-    ensure!(spec.graceful_eviction_tasks.is_empty(), "there are tasks: {:?}", spec.graceful_eviction_tasks);
     let placed: i32 = spec.clusters.iter().map(|target| target.replicas).sum();
     let (groups, replicas) = (spec.clusters.len(), app.replicas);
     match app.spread {
@@ -208,6 +207,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
             target.name
         );
     }
+    ensure!(spec.graceful_eviction_tasks.is_empty(), "there are tasks: {:?}", spec.graceful_eviction_tasks);
     Ok(())
 }
 

@@ -133,15 +133,20 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
         .await?;
     let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
     for app in &apps {
-        world
+        let name = format!("{}-deployment", app.name);
+        let waited = world
             .until(&format!("{} is where it should be", app.name), async || {
-                let Some(binding) = bindings.get_opt(&format!("{}-deployment", app.name)).await? else {
-                    return Ok(false);
-                };
+                let Some(binding) = bindings.get_opt(&name).await? else { return Ok(false) };
                 Ok(is_settled(app, &binding, programme.members).is_ok())
             })
-            .await
-            .with_context(|| format!("{app}"))?;
+            .await;
+        if let Err(error) = waited {
+            let standing = match bindings.get_opt(&name).await? {
+                Some(binding) => is_settled(app, &binding, programme.members).err(),
+                None => Some(anyhow::anyhow!("there is no binding")),
+            };
+            return Err(error.context(format!("{app}: {}", standing.map(|e| e.to_string()).unwrap_or_default())));
+        }
     }
     world.until_quiet().await?;
     for app in &apps {

@@ -1,6 +1,6 @@
 //! `ironclad run`: the controllers against an existing kube-apiserver.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
@@ -11,7 +11,7 @@ use ironclad_runtime::{
     Traffic, client_from_kubeconfig, kubeconfig_client_config,
     leader::{Fence, fenced},
 };
-use ironclad_seam::Seam;
+use ironclad_seam::{Clock, Seam};
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Secret};
 use kube::{Api, Client, api::ListParams, discovery};
 
@@ -21,6 +21,9 @@ use crate::{
     ops::Ops,
     signals::Stop,
 };
+
+/// How long a kube-apiserver may take to list what it serves already.
+const DISCOVERY_LAG: Duration = Duration::from_secs(5);
 
 /// Run the controllers against an existing kube-apiserver.
 ///
@@ -65,7 +68,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let config = kubeconfig_client_config(&args.kubeconfig, args.context.as_deref()).await?;
     let server = config.cluster_url.to_string();
     let client = client_from_kubeconfig(config, plane.clone())?;
-    require_crds(&client, &server).await?;
+    wait_for_crds(&client, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
     if let Some(webhooks) = webhooks {
         // Every replica answers, whoever leads; what the leader writes is exempt.
@@ -157,6 +160,17 @@ impl Connector for FencedConnector {
             Some(fence) => fenced(client, fence.clone()),
             None => client,
         })
+    }
+}
+
+/// A kube-apiserver lists a group some moments after it serves its first kind: whoever has just installed them need not wait.
+async fn wait_for_crds(client: &Client, server: &str, clock: &Clock) -> anyhow::Result<()> {
+    let deadline = clock.mono() + DISCOVERY_LAG;
+    loop {
+        match require_crds(client, server).await {
+            Err(_) if clock.mono() < deadline => clock.sleep(Duration::from_millis(250)).await,
+            done => return done,
+        }
     }
 }
 

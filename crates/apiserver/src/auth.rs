@@ -1,9 +1,10 @@
-//! Who may do what (apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant, everybody health and
-//! version.
+//! Who may do what (apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant.
 
 mod bearer;
+mod bootstrap;
+pub(crate) mod escalation;
 mod impersonate;
-mod rbac;
+pub(crate) mod rbac;
 mod review;
 
 use http::Method;
@@ -31,18 +32,19 @@ pub(crate) struct Attributes<'a> {
     pub(crate) path: &'a str,
 }
 
-const PUBLIC: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-const DISCOVERY: [&str; 4] = ["/api", "/apis", "/openapi", "/"];
-
 /// Paths that name no resource.
-pub(crate) fn authorize_path(identity: &Identity, path: &str, method: &Method) -> Result<(), ApiError> {
-    let under = |roots: &[&str]| {
-        roots.iter().any(|r| path == *r || (r.len() > 1 && path.starts_with(r) && path[r.len()..].starts_with('/')))
-    };
-    if identity.is_master() || under(&PUBLIC) || (identity.in_group(crate::AUTHENTICATED) && under(&DISCOVERY)) {
+pub(crate) fn authorize_path(
+    server: &Server,
+    identity: &Identity,
+    path: &str,
+    method: &Method,
+) -> Result<(), ApiError> {
+    let verb = method.as_str().to_lowercase();
+    let attributes =
+        Attributes { verb: &verb, group: "", resource: "", subresource: "", namespace: "", name: "", path };
+    if rbac::allowed(server, identity, &attributes).is_some() {
         return Ok(());
     }
-    let verb = method.as_str().to_lowercase();
     Err(ApiError::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user)))
 }
 
@@ -69,15 +71,7 @@ pub(crate) fn authorize(
     let subresource = path.subresource.as_deref().unwrap_or_default();
     let attributes =
         Attributes { verb, group: &path.group, resource: &path.resource, subresource, namespace, name, path: "" };
-    // Everybody who is known may ask about himself, as the role system:basic-user says in every cluster.
-    let about_self = identity.in_group(crate::AUTHENTICATED)
-        && verb == "create"
-        && matches!(
-            (path.group.as_str(), path.resource.as_str()),
-            ("authentication.k8s.io", "selfsubjectreviews")
-                | ("authorization.k8s.io", "selfsubjectaccessreviews" | "selfsubjectrulesreviews")
-        );
-    if about_self || rbac::allowed(server, identity, &attributes).is_some() {
+    if rbac::allowed(server, identity, &attributes).is_some() {
         return Ok(());
     }
     let resource =

@@ -4,7 +4,7 @@
 use ironclad_store::{Compare, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
-use crate::{Server, context::Cx, crd, meta, object, status::ApiError, verbs::delete};
+use crate::{Server, auth::rbac, context::Cx, crd, meta, object, status::ApiError, verbs::delete};
 
 /// Namespaces that can't be deleted.
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -69,6 +69,9 @@ pub(crate) fn on_mark(cx: &Cx, object: &mut Value) {
 
 /// After a write is durable. `old` is absent after a create, `new` after a removal.
 pub(crate) async fn after_write(cx: &Cx, old: Option<&Value>, new: Option<&Value>) -> Result<(), ApiError> {
+    if cx.resource.builtin().is_some() && cx.resource.group == rbac::GROUP {
+        cx.server.rbac.changed();
+    }
     if is_crd(cx) {
         cx.server.refresh_registry()?;
         if new.is_some_and(object::terminating) && !old.is_some_and(object::terminating) {

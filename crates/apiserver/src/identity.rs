@@ -57,3 +57,8 @@ impl Identity {
         self.groups.iter().any(|g| g == group)
     }
 }
+
+/// Namespace and name of the ServiceAccount whose user name this is.
+pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix("system:serviceaccount:")?.split_once(':')
+}

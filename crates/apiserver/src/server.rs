@@ -48,7 +48,7 @@ pub struct Options {
     pub service_account_admission: bool,
     /// Bearer tokens and whose they are.
     pub tokens: Vec<Token>,
-    /// Make the namespaces that every cluster has.
+    /// Make the namespaces, roles and bindings that every cluster has.
     pub bootstrap: bool,
     /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
     /// the server's side are tracked: cheaper, for servers that nobody inspects.
@@ -117,6 +117,7 @@ pub struct Server {
     pub(crate) registry_changed: Arc<Notify>,
     /// Held while the registry is made anew.
     pub(crate) refreshing: Mutex<()>,
+    pub(crate) rbac: auth::rbac::Cache,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
     pub(crate) routes: RwLock<Vec<Arc<dyn Route>>>,
@@ -130,7 +131,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Opens a server on a store: reads the CRDs, makes the first namespaces, goes on with unfinished deletions.
+    /// Opens a server on a store: reads the CRDs, makes the first objects, goes on with unfinished deletions.
     ///
     /// # Errors
     /// A store that takes no writes or holds what can't be read.
@@ -142,6 +143,7 @@ impl Server {
             registry: Registry::default(),
             registry_changed: Arc::new(Notify::new()),
             refreshing: Mutex::new(()),
+            rbac: auth::rbac::Cache::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
             routes: RwLock::default(),
@@ -175,7 +177,7 @@ impl Server {
             let put = Op::put(key.as_str(), object::encode(&namespace));
             self.store.txn(vec![Compare::absent(key)], vec![put]).await?;
         }
-        Ok(())
+        self.bootstrap_rbac().await
     }
 
     /// Deletes what has expired, each minute.
@@ -343,7 +345,7 @@ impl Server {
         let path = parts.uri.path();
         let route = self.route_of(path);
         let Some(address) = request::parse_path(path) else {
-            auth::authorize_path(&identity, path, &parts.method)?;
+            auth::authorize_path(self, &identity, path, &parts.method)?;
             if let Some(route) = route {
                 return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
             }

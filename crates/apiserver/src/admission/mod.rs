@@ -12,7 +12,7 @@ use ironclad_store::{Compare, Op, Revision};
 use serde_json::Value;
 
 pub use self::objects::Objects;
-use crate::{Identity, Server, context::Cx, convert, object, status::ApiError};
+use crate::{Identity, Server, auth::escalation, context::Cx, convert, object, status::ApiError};
 
 /// What is done with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,11 +99,13 @@ pub(crate) const OWN_USER: &str = "system:apiserver";
 /// Before a new object is defaulted.
 pub(crate) fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     builtin::create(cx, value)?;
+    escalation::check(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)
 }
 
 /// Before a changed object is defaulted.
 pub(crate) fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+    escalation::check(cx, Some(old), new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)
 }
 

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use crate::{AUTHENTICATED, Identity, Server, UNAUTHENTICATED, status::ApiError};
 
 use super::{Attributes, rbac};
+use crate::identity::service_account;
 
 const EXTRA: &str = "impersonate-extra-";
 
@@ -46,41 +47,34 @@ pub(crate) fn impersonated(server: &Server, asking: Identity, headers: &HeaderMa
     Ok(out)
 }
 
-/// Namespace and name of a ServiceAccount's user name.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    user.strip_prefix("system:serviceaccount:")?.split_once(':')
-}
-
 /// Whoever acts as another needs the verb `impersonate` on all that he takes on.
 fn may(server: &Server, asking: &Identity, wanted: &Identity, groups: &[String]) -> Result<(), ApiError> {
     if asking.is_master() {
         return Ok(());
     }
     const AUTHENTICATION: &str = "authentication.k8s.io";
-    let mut needed: Vec<(&str, &str, &str, &str)> = Vec::new();
+    let mut needed: Vec<(&str, &str, &str, &str, &str)> = Vec::new();
     match service_account(&wanted.user) {
-        Some((namespace, name)) => needed.push(("", "serviceaccounts", namespace, name)),
-        None => needed.push(("", "users", "", &wanted.user)),
+        Some((namespace, name)) => needed.push(("", "serviceaccounts", "", namespace, name)),
+        None => needed.push(("", "users", "", "", &wanted.user)),
     }
-    needed.extend(groups.iter().map(|g| ("", "groups", "", g.as_str())));
+    needed.extend(groups.iter().map(|g| ("", "groups", "", "", g.as_str())));
     if !wanted.uid.is_empty() {
-        needed.push((AUTHENTICATION, "uids", "", &wanted.uid));
+        needed.push((AUTHENTICATION, "uids", "", "", &wanted.uid));
     }
-    let extras = wanted.extra.values().flatten();
-    needed.extend(extras.map(|value| (AUTHENTICATION, "userextras", "", value.as_str())));
-    for (group, resource, namespace, name) in needed {
-        let attributes =
-            Attributes { verb: "impersonate", group, resource, subresource: "", namespace, name, path: "" };
+    let extras = wanted.extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
+    needed.extend(extras.map(|(key, value)| (AUTHENTICATION, "userextras", key.as_str(), "", value.as_str())));
+    for (group, resource, subresource, namespace, name) in needed {
+        let attributes = Attributes { verb: "impersonate", group, resource, subresource, namespace, name, path: "" };
         if rbac::allowed(server, asking, &attributes).is_none() {
             let scope = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
                 format!("in the namespace {namespace:?}")
             };
-            let why = format!(
-                "User {:?} cannot impersonate resource {resource:?} in API group {group:?} {scope}",
-                asking.user
-            );
+            let whole = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
+            let why =
+                format!("User {:?} cannot impersonate resource {whole:?} in API group {group:?} {scope}", asking.user);
             return Err(ApiError::forbidden(resource, group, name, &why));
         }
     }

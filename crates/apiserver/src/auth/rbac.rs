@@ -1,94 +1,178 @@
 //! RBAC: the union of the rules of all bindings of a user (apiserver.md 20).
 
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
 use ironclad_store::Query;
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use crate::{Identity, Server, object, registry::Registry};
 
 use super::Attributes;
 
-const GROUP: &str = "rbac.authorization.k8s.io";
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// All bindings with the rules that they give, as they were at one time.
+#[derive(Debug, Default)]
+struct Bindings {
+    cluster: Vec<Bound>,
+    namespaces: BTreeMap<String, Vec<Bound>>,
+}
+
+/// A binding and the rules of its role.
+#[derive(Debug)]
+struct Bound {
+    binding: Value,
+    rules: Arc<[Value]>,
+}
+
+/// The bindings, read from the store when they are first needed after a change.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    changes: AtomicU64,
+    read: RwLock<Option<(u64, Arc<Bindings>)>>,
+}
+
+impl Cache {
+    /// A role or binding was written.
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn get(&self, server: &Server) -> Arc<Bindings> {
+        // What is read after this is at least as new as the change that it counts.
+        let at = self.changes.load(Ordering::Acquire);
+        if let Some((read, bindings)) = &*self.read.read()
+            && *read == at
+        {
+            return bindings.clone();
+        }
+        let bindings = Arc::new(Bindings::read(server));
+        *self.read.write() = Some((at, bindings.clone()));
+        bindings
+    }
+}
+
+impl Bindings {
+    fn read(server: &Server) -> Self {
+        let mut roles: BTreeMap<(String, String), Arc<[Value]>> = BTreeMap::new();
+        for plural in ["clusterroles", "roles"] {
+            for mut role in all(server, plural) {
+                let rules = match role["rules"].take() {
+                    Value::Array(rules) => rules,
+                    _ => vec![],
+                };
+                let at = (object::meta_str(&role, "namespace").to_owned(), object::meta_str(&role, "name").to_owned());
+                roles.insert(at, rules.into());
+            }
+        }
+        let mut out = Self::default();
+        for binding in ["clusterrolebindings", "rolebindings"].into_iter().flat_map(|plural| all(server, plural)) {
+            let namespace = object::meta_str(&binding, "namespace").to_owned();
+            let role = &binding["roleRef"];
+            let of = if role["kind"] == "Role" { namespace.clone() } else { String::new() };
+            let name = role["name"].as_str().unwrap_or_default().to_owned();
+            let Some(rules) = roles.get(&(of, name)).cloned() else { continue };
+            let bound = Bound { binding, rules };
+            if namespace.is_empty() {
+                out.cluster.push(bound);
+            } else {
+                out.namespaces.entry(namespace).or_default().push(bound);
+            }
+        }
+        out
+    }
+}
+
+fn all(server: &Server, plural: &str) -> Vec<Value> {
+    let Some(resource) = Registry::builtin(GROUP, plural) else { return vec![] };
+    let Ok(range) = server.store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
+    range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok()).collect()
+}
 
 /// Why a request is allowed; `None` when it isn't.
 pub(crate) fn allowed(server: &Server, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {
     if identity.is_master() {
         return Some(String::new());
     }
-    let mut found = None;
-    for_each_rule(server, identity, attributes.namespace, |binding, rule| {
-        if found.is_none() && covers(rule, attributes) {
-            found = Some(reason(binding, identity));
-        }
-    });
-    found
+    let bindings = server.rbac.get(server);
+    let (binding, subject, _) =
+        bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes))?;
+    Some(reason(binding, subject))
 }
 
-fn reason(binding: &Value, identity: &Identity) -> String {
-    let kind = binding["kind"].as_str().unwrap_or_default();
-    let name = match object::meta_str(binding, "namespace") {
+fn reason(binding: &Value, subject: &Value) -> String {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let own = object::meta_str(binding, "namespace");
+    let name = match own {
         "" => object::meta_str(binding, "name").to_owned(),
         namespace => format!("{}/{namespace}", object::meta_str(binding, "name")),
     };
-    let role = &binding["roleRef"];
+    let who = match (text(subject, "kind").as_str(), text(subject, "namespace")) {
+        ("ServiceAccount", namespace) if namespace.is_empty() => format!("{}/{own}", text(subject, "name")),
+        ("ServiceAccount", namespace) => format!("{}/{namespace}", text(subject, "name")),
+        _ => text(subject, "name"),
+    };
+    let (kind, role) = (text(binding, "kind"), &binding["roleRef"]);
     format!(
-        "RBAC: allowed by {kind} {name:?} of {} {:?} to User {:?}",
-        role["kind"].as_str().unwrap_or_default(),
-        role["name"].as_str().unwrap_or_default(),
-        identity.user
+        "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {who:?}",
+        text(role, "kind"),
+        text(role, "name"),
+        text(subject, "kind")
     )
 }
 
-/// Calls back with each rule that applies to a user: of cluster bindings, then of the namespace's.
+impl Bindings {
+    /// The rules that apply to a user, with binding and subject: of cluster bindings, then of the namespace's.
+    fn rules<'a>(
+        &'a self,
+        identity: &'a Identity,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'a Value, &'a Value, &'a Value)> {
+        let here = self.namespaces.get(namespace).into_iter().flatten();
+        self.cluster.iter().chain(here).flat_map(|bound| {
+            let subject = subject_of(&bound.binding, identity);
+            subject.into_iter().flat_map(move |s| bound.rules.iter().map(move |rule| (&bound.binding, s, rule)))
+        })
+    }
+}
+
+/// Calls back with each rule that applies to a user, and the binding and subject that make it so: of cluster bindings,
+/// then of the namespace's.
 pub(crate) fn for_each_rule(
     server: &Server,
     identity: &Identity,
     namespace: &str,
-    mut each: impl FnMut(&Value, &Value),
+    mut each: impl FnMut(&Value, &Value, &Value),
 ) {
-    for (plural, namespace) in
-        [("clusterrolebindings", None), ("rolebindings", Some(namespace).filter(|n| !n.is_empty()))]
-    {
-        let Some(resource) = Registry::builtin(GROUP, plural) else { continue };
-        if resource.namespaced && namespace.is_none() {
-            continue;
-        }
-        let prefix = resource.prefix_of(namespace);
-        let Ok(range) = server.store.range(&Query::prefix(&prefix)) else { continue };
-        for (_, entry) in range.entries {
-            let Ok(binding) = object::decode(&entry.value, entry.modified) else { continue };
-            if !binds(&binding, identity) {
-                continue;
-            }
-            let role = &binding["roleRef"];
-            let name = role["name"].as_str().unwrap_or_default();
-            let role = match role["kind"].as_str() {
-                Some("ClusterRole") => server.builtin_object(GROUP, "clusterroles", "", name),
-                Some("Role") => server.builtin_object(GROUP, "roles", namespace.unwrap_or_default(), name),
-                _ => None,
-            };
-            let rules = role.as_ref().and_then(|r| r["rules"].as_array());
-            rules.into_iter().flatten().for_each(|rule| each(&binding, rule));
-        }
-    }
+    let bindings = server.rbac.get(server);
+    bindings.rules(identity, namespace).for_each(|(binding, subject, rule)| each(binding, subject, rule));
 }
 
-fn binds(binding: &Value, identity: &Identity) -> bool {
+/// Which of a binding's subjects the user is.
+fn subject_of<'a>(binding: &'a Value, identity: &Identity) -> Option<&'a Value> {
     let own = object::meta_str(binding, "namespace");
-    binding["subjects"].as_array().into_iter().flatten().any(|subject| {
+    binding["subjects"].as_array().into_iter().flatten().find(|subject| {
         let name = subject["name"].as_str().unwrap_or_default();
         match subject["kind"].as_str() {
             Some("User") => name == identity.user,
             Some("Group") => identity.in_group(name),
             Some("ServiceAccount") => {
                 let namespace = subject["namespace"].as_str().filter(|n| !n.is_empty()).unwrap_or(own);
-                identity.user == format!("system:serviceaccount:{namespace}:{name}")
+                crate::identity::service_account(&identity.user) == Some((namespace, name))
             }
             _ => false,
         }
     })
 }
 
-fn strings<'a>(rule: &'a Value, key: &str) -> Vec<&'a str> {
+pub(super) fn strings<'a>(rule: &'a Value, key: &str) -> Vec<&'a str> {
     rule[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 

@@ -98,11 +98,12 @@ fn rules(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
         return Err(ApiError::bad_request("no namespace on request"));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    if cx.identity.is_master() {
+    // Whoever made the server without the first roles still is told what members of the group may do.
+    if cx.identity.is_master() && !cx.server.options.bootstrap {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    rbac::for_each_rule(&cx.server, &cx.identity, namespace, |_, rule| {
+    rbac::for_each_rule(&cx.server, &cx.identity, namespace, |_, _, rule| {
         if rule["resources"].as_array().is_some_and(|r| !r.is_empty()) {
             resources.push(rule.clone());
         }

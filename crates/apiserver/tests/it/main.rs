@@ -4,6 +4,7 @@
 
 mod support;
 
+mod access;
 mod crud;
 mod custom;
 mod determinism;

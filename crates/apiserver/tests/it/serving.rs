@@ -179,8 +179,8 @@ async fn health_and_version_are_public_and_nothing_else() {
         ("/healthz", 200),
         ("/livez?verbose", 200),
         ("/readyz", 200),
-        ("/livez/etcd", 200),
-        ("/livez/nope", 404),
+        ("/version/", 200),
+        ("/livez/etcd", 403),
         ("/api", 403),
         ("/openapi/v3", 403),
         (MAPS, 403),
@@ -208,7 +208,7 @@ async fn rbac_grants_what_bindings_say() {
     let review = world.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review).await.expect(201);
     assert_eq!(
         review.at("/status/reason"),
-        "RBAC: allowed by RoleBinding \"b/default\" of Role \"r\" to User \"alice\""
+        "RBAC: allowed by RoleBinding \"b/default\" of Role \"r\" to Group \"devs\""
     );
 }
 

@@ -79,7 +79,11 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
     let roles = world.env.member(0).kubectl().run(["get", "clusterroles", "-o", "name"]).await?;
     assert!(!roles.contains("karmada"), "the member is clean: {roles}");
     let gone = world.plane(&["unjoin", "member1", "--yes"]).await?;
-    assert!(gone.stderr.starts_with("error: no cluster object member1 found in karmada control Plane"), "{}", gone.stderr);
+    assert!(
+        gone.stderr.starts_with("error: no cluster object member1 found in karmada control Plane"),
+        "{}",
+        gone.stderr
+    );
     Ok(())
 }
 

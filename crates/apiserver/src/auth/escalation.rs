@@ -1,0 +1,257 @@
+//! Nobody gives away what he doesn't have: roles and bindings that go beyond the rights of who writes them (apiserver.md 20).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::{Identity, Server, context::Cx, object, status::ApiError};
+
+use super::{
+    Attributes,
+    rbac::{self, GROUP, strings},
+};
+
+/// Refuses a role or binding that grants more than its writer has. `old` is absent for a new one.
+pub(crate) fn check(cx: &Cx, old: Option<&Value>, new: &Value) -> Result<(), ApiError> {
+    if cx.resource.builtin().is_none() || cx.resource.group != GROUP || cx.identity.is_master() {
+        return Ok(());
+    }
+    let same = |keys: &[&str]| old.is_some_and(|old| keys.iter().all(|key| old[*key] == new[*key]));
+    match cx.resource.plural.as_str() {
+        "roles" | "clusterroles" if !same(&["rules", "aggregationRule"]) => role(cx, new),
+        "rolebindings" | "clusterrolebindings" if !same(&["roleRef", "subjects"]) => binding(cx, new),
+        _ => Ok(()),
+    }
+}
+
+fn rules(value: &Value) -> Vec<Value> {
+    value["rules"].as_array().cloned().unwrap_or_default()
+}
+
+fn may(cx: &Cx, verb: &str, resource: &str, name: &str) -> bool {
+    let namespace = cx.namespace().unwrap_or_default();
+    let attributes = Attributes { verb, group: GROUP, resource, subresource: "", namespace, name, path: "" };
+    rbac::allowed(&cx.server, &cx.identity, &attributes).is_some()
+}
+
+fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
+    let name = object::meta_str(new, "name");
+    if may(cx, "escalate", &cx.resource.plural, name) {
+        return Ok(());
+    }
+    let refused = |why: &str| ApiError::forbidden(&cx.resource.plural, GROUP, name, why);
+    if let Some(why) = beyond(&cx.server, &cx.identity, cx.namespace().unwrap_or_default(), &rules(new)) {
+        return Err(refused(&why));
+    }
+    // Whatever somebody labels later becomes part of it.
+    let all = [
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+        json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+    ];
+    if !new["aggregationRule"].is_null() && beyond(&cx.server, &cx.identity, "", &all).is_some() {
+        return Err(refused("must have cluster-admin privileges to use the aggregationRule"));
+    }
+    Ok(())
+}
+
+fn binding(cx: &Cx, new: &Value) -> Result<(), ApiError> {
+    let name = object::meta_str(new, "name");
+    let text = |key: &str| new["roleRef"][key].as_str().unwrap_or_default();
+    let plural = if text("kind") == "Role" { "roles" } else { "clusterroles" };
+    if may(cx, "bind", plural, text("name")) {
+        return Ok(());
+    }
+    let namespace = cx.namespace().unwrap_or_default();
+    let of = if plural == "roles" { namespace } else { "" };
+    let Some(role) = cx.server.builtin_object(GROUP, plural, of, text("name")) else {
+        return Err(ApiError::not_found(&cx.resource.plural, GROUP, text("name")));
+    };
+    match beyond(&cx.server, &cx.identity, namespace, &rules(&role)) {
+        Some(why) => Err(ApiError::forbidden(&cx.resource.plural, GROUP, name, &why)),
+        None => Ok(()),
+    }
+}
+
+/// What of these rules a user doesn't have in a namespace (empty: everywhere), as a message; `None` if he has all of it.
+fn beyond(server: &Server, identity: &Identity, namespace: &str, wanted: &[Value]) -> Option<String> {
+    let mut own = Vec::new();
+    rbac::for_each_rule(server, identity, namespace, |_, _, rule| own.push(rule.clone()));
+    let missing = uncovered(&own, wanted);
+    if missing.is_empty() {
+        return None;
+    }
+    let texts: BTreeSet<String> = compact(missing).iter().map(shown).collect();
+    let texts: Vec<String> = texts.into_iter().collect();
+    Some(format!(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        identity.user,
+        quoted(&identity.groups),
+        texts.join("\n")
+    ))
+}
+
+/// The single rights of `wanted` that no rule of `own` covers.
+pub(super) fn uncovered(own: &[Value], wanted: &[Value]) -> Vec<Value> {
+    wanted.iter().flat_map(single).filter(|one| !own.iter().any(|rule| covers(rule, one))).collect()
+}
+
+/// A rule as rules of one verb on one resource or path each.
+fn single(rule: &Value) -> Vec<Value> {
+    let verbs = strings(rule, "verbs");
+    let mut out = Vec::new();
+    for group in strings(rule, "apiGroups") {
+        for resource in strings(rule, "resources") {
+            for verb in &verbs {
+                let one = json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+                match strings(rule, "resourceNames").as_slice() {
+                    [] => out.push(one),
+                    names => out.extend(names.iter().map(|name| {
+                        let mut named = one.clone();
+                        named["resourceNames"] = json!([name]);
+                        named
+                    })),
+                }
+            }
+        }
+    }
+    for path in strings(rule, "nonResourceURLs") {
+        out.extend(verbs.iter().map(|verb| json!({"nonResourceURLs": [path], "verbs": [verb]})));
+    }
+    out
+}
+
+/// True when a rule allows all that a single one allows.
+fn covers(rule: &Value, one: &Value) -> bool {
+    let all = |key: &str, fits: &dyn Fn(&str, &str) -> bool| {
+        strings(one, key).iter().all(|wanted| strings(rule, key).iter().any(|has| *has == "*" || fits(has, wanted)))
+    };
+    let same = |has: &str, wanted: &str| has == wanted;
+    let resource = |has: &str, wanted: &str| {
+        has == wanted
+            || wanted.split_once('/').is_some_and(|(_, sub)| has.strip_prefix("*/").is_some_and(|of| of == sub))
+    };
+    let path =
+        |has: &str, wanted: &str| has == wanted || has.strip_suffix('*').is_some_and(|of| wanted.starts_with(of));
+    let names = strings(rule, "resourceNames");
+    let wanted = strings(one, "resourceNames");
+    let named = names.is_empty() || (!wanted.is_empty() && wanted.iter().all(|name| names.contains(name)));
+    all("verbs", &same)
+        && all("apiGroups", &same)
+        && all("resources", &resource)
+        && all("nonResourceURLs", &path)
+        && named
+}
+
+/// Single rules about the same thing as one rule with all their verbs.
+fn compact(rules: Vec<Value>) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::new();
+    let mut at: BTreeMap<String, usize> = BTreeMap::new();
+    for rule in rules {
+        if !strings(&rule, "nonResourceURLs").is_empty() {
+            out.push(rule);
+            continue;
+        }
+        let about = format!("{} {} {}", rule["apiGroups"], rule["resources"], rule["resourceNames"]);
+        match at.get(&about) {
+            Some(at) => {
+                let verbs = rule["verbs"].as_array().cloned().unwrap_or_default();
+                if let Some(list) = out[*at]["verbs"].as_array_mut() {
+                    list.extend(verbs);
+                }
+            }
+            None => {
+                at.insert(about, out.len());
+                out.push(rule);
+            }
+        }
+    }
+    out
+}
+
+fn quoted(list: &[impl AsRef<str>]) -> String {
+    let quoted: Vec<String> = list.iter().map(|text| format!("{:?}", text.as_ref())).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+/// A rule as Kubernetes prints it: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
+fn shown(rule: &Value) -> String {
+    let fields = [
+        ("APIGroups", "apiGroups"),
+        ("Resources", "resources"),
+        ("NonResourceURLs", "nonResourceURLs"),
+        ("ResourceNames", "resourceNames"),
+        ("Verbs", "verbs"),
+    ];
+    let parts: Vec<String> = fields
+        .iter()
+        .map(|(name, key)| (name, strings(rule, key)))
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(name, list)| format!("{name}:{}", quoted(&list)))
+        .collect();
+    format!("{{{}}}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(groups: &[&str], resources: &[&str], names: &[&str], verbs: &[&str]) -> Value {
+        json!({"apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs})
+    }
+
+    #[test]
+    fn what_is_beyond() {
+        let path = |path: &str| json!({"nonResourceURLs": [path], "verbs": ["get"]});
+        for (name, own, wanted, want) in [
+            ("the same", vec![rule(&[""], &["pods"], &[], &["get"])], rule(&[""], &["pods"], &[], &["get"]), ""),
+            (
+                "one verb more",
+                vec![rule(&[""], &["pods"], &[], &["get"])],
+                rule(&[""], &["pods"], &[], &["get", "list", "watch"]),
+                r#"{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}"#,
+            ),
+            (
+                "two rules together",
+                vec![rule(&[""], &["pods"], &[], &["get"]), rule(&[""], &["pods"], &[], &["list"])],
+                rule(&[""], &["pods"], &[], &["get", "list"]),
+                "",
+            ),
+            ("everything", vec![rule(&["*"], &["*"], &[], &["*"])], rule(&["a"], &["b/c"], &["d"], &["e"]), ""),
+            (
+                "a subresource of all",
+                vec![rule(&[""], &["*/scale"], &[], &["get"])],
+                rule(&[""], &["b/scale"], &[], &["get"]),
+                "",
+            ),
+            (
+                "a resource is not its subresource",
+                vec![rule(&[""], &["pods"], &[], &["get"])],
+                rule(&[""], &["pods/log"], &[], &["get"]),
+                r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#,
+            ),
+            (
+                "one name is not all",
+                vec![rule(&[""], &["pods"], &["a"], &["get"])],
+                rule(&[""], &["pods"], &[], &["get"]),
+                r#"{APIGroups:[""], Resources:["pods"], Verbs:["get"]}"#,
+            ),
+            (
+                "another name",
+                vec![rule(&[""], &["pods"], &["a"], &["get"])],
+                rule(&[""], &["pods"], &["a", "b"], &["get"]),
+                r#"{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}"#,
+            ),
+            (
+                "all names hold one",
+                vec![rule(&[""], &["pods"], &[], &["get"])],
+                rule(&[""], &["pods"], &["a"], &["get"]),
+                "",
+            ),
+            ("a path", vec![path("/a/*")], path("/a/b"), ""),
+            ("another path", vec![path("/a/*")], path("/b"), r#"{NonResourceURLs:["/b"], Verbs:["get"]}"#),
+        ] {
+            let texts: Vec<String> = compact(uncovered(&own, &[wanted])).iter().map(shown).collect();
+            assert_eq!(texts.join("; "), want, "{name}");
+        }
+    }
+}

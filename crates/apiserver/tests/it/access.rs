@@ -1,0 +1,177 @@
+//! Who may do what, with the roles that every cluster has (apiserver.md 19, 20).
+
+use http::Method;
+use ironclad_apiserver::{Identity, Options};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, World, config_map};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+fn cluster_role(name: &str, rules: &[Value]) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(name: &str, role: &str, subject: Value) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+           "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": [subject]})
+}
+
+fn user(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
+}
+
+impl World {
+    async fn asks(&self, who: &Identity, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let bytes = body.map(|b| b.to_string()).unwrap_or_default();
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        self.send_as(who.clone(), method, path, &[("content-type", kind)], bytes).await
+    }
+}
+
+#[tokio::test]
+async fn the_first_roles_say_what_everybody_may() {
+    let world = World::new().await;
+    let (alice, nobody) = (Identity::user("alice", &["devs"]), Identity::anonymous());
+    for (who, path, code) in [
+        (&nobody, "/healthz", 200),
+        (&nobody, "/livez", 200),
+        (&nobody, "/readyz", 200),
+        (&nobody, "/version", 200),
+        (&nobody, "/api", 403),
+        (&nobody, "/apis/apps/v1", 403),
+        (&nobody, "/openapi/v3", 403),
+        (&nobody, "/api/v1/namespaces", 403),
+        (&alice, "/version", 200),
+        (&alice, "/api", 200),
+        (&alice, "/apis/apps/v1", 200),
+        (&alice, "/openapi/v3", 200),
+        (&alice, "/metrics", 403),
+        (&alice, "/api/v1/namespaces", 403),
+    ] {
+        assert_eq!(world.asks(who, Method::GET, path, None).await.code, code, "{} {path}", who.user);
+    }
+    let own = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                     "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = world.asks(&alice, Method::POST, path, Some(own.clone())).await.expect(201);
+    assert_eq!(answer.at("/status"), &json!({"allowed": false}));
+    world.asks(&nobody, Method::POST, path, Some(own)).await.expect(403);
+    let view = world.get(&format!("{RBAC}/clusterroles/view")).await.expect(200);
+    assert_eq!(view.at("/rules"), &Value::Null, "a controller fills it in");
+    assert_eq!(view.at("/metadata/labels/kubernetes.io~1bootstrapping"), "rbac-defaults");
+    world.seam.tasks.kill();
+}
+
+#[tokio::test]
+async fn a_change_of_a_binding_counts_at_once() {
+    let world = World::new().await;
+    let alice = Identity::user("alice", &["devs"]);
+    let list = || world.asks(&alice, Method::GET, "/api/v1/namespaces/default/configmaps", None);
+    list().await.expect(403);
+    world.post(&format!("{RBAC}/clusterroles"), cluster_role("r", &[rule(&[""], &["configmaps"], &["list"])])).await;
+    list().await.expect(403);
+    world.post(&format!("{RBAC}/clusterrolebindings"), binding("b", "r", user("alice"))).await.expect(201);
+    list().await.expect(200);
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+        "user": "alice", "resourceAttributes": {"verb": "list", "resource": "configmaps"}}});
+    let answer = world.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review).await.expect(201);
+    let reason = "RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"r\" to User \"alice\"";
+    assert_eq!(answer.at("/status"), &json!({"allowed": true, "reason": reason}));
+    let narrowed = json!({"rules": [rule(&[""], &["secrets"], &["list"])]});
+    world.call(Method::PATCH, &format!("{RBAC}/clusterroles/r"), narrowed).await.expect(200);
+    list().await.expect(403);
+    let widened = json!({"rules": [rule(&[""], &["*"], &["list"])]});
+    world.call(Method::PATCH, &format!("{RBAC}/clusterroles/r"), widened).await.expect(200);
+    list().await.expect(200);
+    world.delete(&format!("{RBAC}/clusterrolebindings/b")).await.expect(200);
+    list().await.expect(403);
+    world.seam.tasks.kill();
+}
+
+#[tokio::test]
+async fn nobody_gives_what_he_has_not() {
+    let world = World::new().await;
+    let alice = Identity::user("alice", &[]);
+    let rules = [
+        rule(&["rbac.authorization.k8s.io"], &["*"], &["create", "update", "patch", "get"]),
+        rule(&[""], &["pods"], &["get"]),
+    ];
+    world.post(&format!("{RBAC}/clusterroles"), cluster_role("own", &rules)).await.expect(201);
+    world.post(&format!("{RBAC}/clusterrolebindings"), binding("own", "own", user("alice"))).await.expect(201);
+    let roles = format!("{RBAC}/clusterroles");
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    let post = |path: &str, body: Value| {
+        let (world, alice, path) = (world.clone(), alice.clone(), path.to_owned());
+        async move { world.asks(&alice, Method::POST, &path, Some(body)).await }
+    };
+    post(&roles, cluster_role("pods", &[rule(&[""], &["pods"], &["get"])])).await.expect(201);
+    let refused = post(&roles, cluster_role("r12", &[rule(&[""], &["secrets"], &["get"])])).await.expect(403);
+    assert_eq!(
+        refused.message(),
+        "clusterroles.rbac.authorization.k8s.io \"r12\" is forbidden: user \"alice\" (groups=[\"system:authenticated\"]) is \
+         attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}"
+    );
+    let more = json!({"rules": [rule(&[""], &["pods"], &["get", "delete"])]});
+    let refused = world.asks(&alice, Method::PATCH, &format!("{roles}/pods"), Some(more.clone())).await.expect(403);
+    assert!(
+        refused.message().ends_with("{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"delete\"]}"),
+        "{}",
+        refused.message()
+    );
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    world.asks(&alice, Method::PATCH, &format!("{roles}/cluster-admin"), Some(labelled)).await.expect(200);
+    let mut aggregated = cluster_role("agg", &[]);
+    aggregated["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    let refused = post(&roles, aggregated).await.expect(403);
+    assert!(
+        refused.message().ends_with("must have cluster-admin privileges to use the aggregationRule"),
+        "{}",
+        refused.message()
+    );
+
+    post(&bindings, binding("mine", "pods", user("bob"))).await.expect(201);
+    let refused = post(&bindings, binding("all", "cluster-admin", user("alice"))).await.expect(403);
+    assert!(refused.message().contains("{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"), "{}", refused.message());
+    let missing = post(&bindings, binding("none", "doesnotexist", user("alice"))).await.expect(404);
+    assert_eq!(missing.message(), "clusterrolebindings.rbac.authorization.k8s.io \"doesnotexist\" not found");
+    let may = rule(&["rbac.authorization.k8s.io"], &["clusterroles"], &["bind", "escalate"]);
+    world.post(&roles, cluster_role("may", &[may])).await.expect(201);
+    world.post(&bindings, binding("may", "may", user("alice"))).await.expect(201);
+    post(&bindings, binding("all", "cluster-admin", user("alice"))).await.expect(201);
+    world.asks(&alice, Method::PATCH, &format!("{roles}/pods"), Some(more)).await.expect(200);
+    world.seam.tasks.kill();
+}
+
+#[tokio::test]
+async fn extras_are_impersonated_by_their_key() {
+    let world = World::new().await;
+    let rules = [
+        rule(&[""], &["users"], &["impersonate"]),
+        rule(&["authentication.k8s.io"], &["userextras/scopes"], &["impersonate"]),
+    ];
+    world.post(&format!("{RBAC}/clusterroles"), cluster_role("imp", &rules)).await.expect(201);
+    world.post(&format!("{RBAC}/clusterrolebindings"), binding("imp", "imp", user("alice"))).await.expect(201);
+    for (extra, code) in [("impersonate-extra-scopes", 403), ("impersonate-extra-other", 403)] {
+        let headers = [("impersonate-user", "bob"), (extra, "x")];
+        let path = "/api/v1/namespaces/default/configmaps/none";
+        let answer = world.send_as(Identity::user("alice", &[]), Method::GET, path, &headers, "").await.expect(code);
+        let as_bob = answer.message().contains("User \"bob\" cannot get");
+        assert_eq!(as_bob, extra.ends_with("scopes"), "{}", answer.message());
+    }
+    world.seam.tasks.kill();
+}
+
+#[tokio::test]
+async fn a_server_without_first_objects_has_none() {
+    let world = World::seeded(1, Options { bootstrap: false, ..Options::default() }).await;
+    let roles = world.get(&format!("{RBAC}/clusterroles")).await.expect(200);
+    assert_eq!(roles.at("/items"), &json!([]));
+    world.asks(&Identity::anonymous(), Method::GET, "/version", None).await.expect(403);
+    world.post("/api/v1/namespaces/default/configmaps", config_map("a", json!({}))).await.expect(404);
+    world.seam.tasks.kill();
+}

@@ -4,6 +4,8 @@ mod bearer;
 mod bootstrap;
 pub(crate) mod escalation;
 mod impersonate;
+pub(crate) mod jwt;
+mod oidc;
 pub(crate) mod rbac;
 mod review;
 
@@ -17,6 +19,8 @@ use crate::{
 
 pub(crate) use bearer::authenticate_token;
 pub(crate) use impersonate::impersonated;
+pub use jwt::TokenKey;
+pub(crate) use oidc::openid;
 pub(crate) use review::review;
 
 /// What is to be allowed.

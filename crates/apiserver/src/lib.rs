@@ -38,6 +38,7 @@ mod table;
 mod verbs;
 
 pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
+pub use auth::TokenKey;
 pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use inprocess::{InProcess, Unreachable};
 pub use respond::ResponseBody;

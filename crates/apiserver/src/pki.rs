@@ -20,7 +20,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 
-use crate::MASTERS;
+use crate::{MASTERS, TokenKey};
 
 /// How long a CA is good for.
 const CA_DAYS: i64 = 3_650;
@@ -73,13 +73,14 @@ pub struct Pki {
     ca: Pair,
     server: Pair,
     admin: Pair,
+    token_key: TokenKey,
 }
 
 impl Pki {
     /// Reads the certificates in a directory, or makes what is missing, unreadable or about to end.
     ///
-    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`,
-    /// all 0600. A CA that ends is replaced with everything that it signed.
+    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`, and
+    /// `sa.key`, which signs the tokens of ServiceAccounts; all 0600. A CA that ends is replaced with everything that it signed.
     ///
     /// # Errors
     /// A directory that can't be written to.
@@ -96,13 +97,20 @@ impl Pki {
         };
         let server = leaf("server", Profile::Server)?;
         let admin = leaf("admin", Profile::Client { user: "ironclad-admin", group: MASTERS })?;
-        Ok(Self { dir: dir.into(), ca, server, admin })
+        let token_key = token_key(&dir.join("sa.key"))?;
+        Ok(Self { dir: dir.into(), ca, server, admin, token_key })
     }
 
     /// The CA's certificate, PEM.
     #[must_use]
     pub fn ca(&self) -> &str {
         &self.ca.certificate
+    }
+
+    /// What signs the tokens of ServiceAccounts.
+    #[must_use]
+    pub fn token_key(&self) -> &TokenKey {
+        &self.token_key
     }
 
     /// The administrator's certificate, in `system:masters`.
@@ -217,6 +225,21 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     let mut file = options.open(&temporary).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     fs::rename(&temporary, path).map_err(failed)
+}
+
+/// The key in this file, made if there is none. One that can't be read is not replaced: tokens that it signed are in use.
+fn token_key(path: &Path) -> Result<TokenKey, PkiError> {
+    let unusable = |detail: String| PkiError::Certificate { path: path.into(), detail };
+    let pem = match fs::read_to_string(path) {
+        Ok(pem) => pem,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let pem = KeyPair::generate().map_err(|e| unusable(e.to_string()))?.serialize_pem();
+            write_private(path, pem.as_bytes())?;
+            pem
+        }
+        Err(source) => return Err(PkiError::File { path: path.into(), source }),
+    };
+    TokenKey::from_pem(&pem).map_err(unusable)
 }
 
 fn read_pair(dir: &Path, file: &str, now: Timestamp) -> Option<Pair> {

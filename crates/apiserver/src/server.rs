@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    Identity,
+    Identity, TokenKey,
     admission::{Admission, OWN_USER},
     auth,
     context::Cx,
@@ -48,6 +48,8 @@ pub struct Options {
     pub service_account_admission: bool,
     /// Bearer tokens and whose they are.
     pub tokens: Vec<Token>,
+    /// What signs the tokens of ServiceAccounts; without it, a key of this process.
+    pub token_key: Option<TokenKey>,
     /// Make the namespaces, roles and bindings that every cluster has.
     pub bootstrap: bool,
     /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
@@ -63,6 +65,7 @@ impl Default for Options {
             name: "apiserver".into(),
             service_account_admission: false,
             tokens: vec![],
+            token_key: None,
             bootstrap: true,
             managed_fields: true,
             admission: None,
@@ -117,6 +120,7 @@ pub struct Server {
     pub(crate) registry_changed: Arc<Notify>,
     /// Held while the registry is made anew.
     pub(crate) refreshing: Mutex<()>,
+    pub(crate) token_key: TokenKey,
     pub(crate) rbac: auth::rbac::Cache,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
@@ -136,6 +140,11 @@ impl Server {
     /// # Errors
     /// A store that takes no writes or holds what can't be read.
     pub async fn open(options: Options, store: Store, seam: Seam) -> Result<Arc<Self>, OpenError> {
+        let token_key = options.token_key.clone().unwrap_or_else(|| {
+            let mut secret = [0; 32];
+            seam.rng.stream("token-key").fill(&mut secret);
+            TokenKey::secret(&secret)
+        });
         let server = Arc::new_cyclic(|me| Self {
             options,
             store,
@@ -143,6 +152,7 @@ impl Server {
             registry: Registry::default(),
             registry_changed: Arc::new(Notify::new()),
             refreshing: Mutex::new(()),
+            token_key,
             rbac: auth::rbac::Cache::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
@@ -409,6 +419,7 @@ impl Server {
             p if p.starts_with("/healthz/") || p.starts_with("/livez/") || p.starts_with("/readyz/") => {
                 health::single(p)
             }
+            "/.well-known/openid-configuration" | "/openid/v1/jwks" if get => auth::openid(self, parts),
             "/openapi/v3" if get => self.openapi.index(self, &parts.headers),
             p if get && p.starts_with("/openapi/v3/") => {
                 self.openapi.document(self, &p["/openapi/v3/".len()..], query, &parts.headers)

@@ -92,13 +92,14 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
     let admission = args.admission.config(&settings, Some(CONTROLLERS_USER.to_owned()));
+    let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
     let options = ServerOptions {
         name: "plane".to_owned(),
+        token_key: Some(credentials.token_key().clone()),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         ..ServerOptions::default()
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
-    let credentials = pki::Pki::load_or_create(&data_dir.join("pki").join("ironclad"), &plane_seam, "ironclad")?;
     let (server, tls) = (plane.clone(), credentials.server_config()?);
     plane_seam.tasks.spawn("serve", async move {
         if let Err(error) = server.serve(listener, tls).await {

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
     autoscaling::v2::HorizontalPodAutoscaler,
     batch::v1::{CronJob, Job},
     core::v1::{
-        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+        ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
         ServiceAccount,
     },
     discovery::v1::EndpointSlice,
@@ -52,6 +52,7 @@ struct Kinds {
     namespaces: Lazy<Namespace>,
     service_accounts: Lazy<ServiceAccount>,
     root_cas: Lazy<ConfigMap>,
+    token_secrets: Lazy<Secret>,
     replica_sets: Lazy<ReplicaSet>,
     deployments: Lazy<Deployment>,
     stateful_sets: Lazy<StatefulSet>,
@@ -86,7 +87,12 @@ where
 
     /// Only objects of this name.
     fn named(name: &'static str, object: &str) -> Self {
-        let scope = WatchScope { fields: Some(format!("metadata.name={object}")), labels: None };
+        Self::with_field(name, &format!("metadata.name={object}"))
+    }
+
+    /// Only objects with this field.
+    fn with_field(name: &'static str, field: &str) -> Self {
+        let scope = WatchScope { fields: Some(field.to_owned()), labels: None };
         Self { scope, ..Self::new(name, &[]) }
     }
 
@@ -119,6 +125,7 @@ impl Default for Caches {
             namespaces: Lazy::new("namespaces", &[]),
             service_accounts: Lazy::named("serviceaccounts", crate::namespace::DEFAULT_SERVICE_ACCOUNT),
             root_cas: Lazy::named("configmaps", crate::namespace::ROOT_CA),
+            token_secrets: Lazy::with_field("secrets", &format!("type={}", crate::token::SECRET_TYPE)),
             replica_sets: Lazy::new("replicasets", &[(BY_CONTROLLER, index_by_controller), (ORPHANS, index_orphans)]),
             deployments: Lazy::new("deployments", &[]),
             stateful_sets: Lazy::new("statefulsets", &[]),
@@ -172,6 +179,10 @@ impl Caches {
 
     pub(crate) fn root_cas(&self) -> Informer<ConfigMap> {
         self.0.root_cas.want()
+    }
+
+    pub(crate) fn token_secrets(&self) -> Informer<Secret> {
+        self.0.token_secrets.want()
     }
 
     pub(crate) fn replica_sets(&self) -> Informer<ReplicaSet> {
@@ -229,6 +240,7 @@ impl Caches {
         self.0.namespaces.start(client, seam);
         self.0.service_accounts.start(client, seam);
         self.0.root_cas.start(client, seam);
+        self.0.token_secrets.start(client, seam);
         self.0.replica_sets.start(client, seam);
         self.0.deployments.start(client, seam);
         self.0.stateful_sets.start(client, seam);

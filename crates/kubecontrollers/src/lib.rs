@@ -30,6 +30,7 @@ mod statefulset;
 mod template;
 #[cfg(test)]
 mod testkit;
+mod token;
 mod workload;
 
 use ironclad_seam::Seam;

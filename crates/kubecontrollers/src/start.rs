@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     Cluster, aggregation, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa, job, namespace,
-    protection, replicaset, statefulset,
+    protection, replicaset, statefulset, token,
 };
 
 /// A built-in controller.
@@ -16,6 +16,8 @@ pub enum Controller {
     Namespace,
     /// Keeps the ServiceAccount `default` in each namespace.
     ServiceAccount,
+    /// Fills Secrets with tokens of ServiceAccounts.
+    Token,
     /// Keeps the root certificate in each namespace.
     RootCertificate,
     /// Lets claims go that no pod uses.
@@ -46,10 +48,11 @@ pub enum Controller {
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
+        Self::Token,
         Self::RootCertificate,
         Self::ClaimProtection,
         Self::VolumeProtection,
@@ -66,10 +69,11 @@ impl Controller {
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
-    pub const PLANE: [Self; 7] = [
+    pub const PLANE: [Self; 8] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
+        Self::Token,
         Self::RootCertificate,
         Self::ClaimProtection,
         Self::VolumeProtection,
@@ -83,6 +87,7 @@ impl Controller {
             Self::GarbageCollector => "garbage-collector-controller",
             Self::Namespace => "namespace-controller",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::Token => "serviceaccount-token-controller",
             Self::RootCertificate => "root-ca-certificate-publisher-controller",
             Self::ClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::VolumeProtection => "persistentvolume-protection-controller",
@@ -111,7 +116,8 @@ impl fmt::Display for Controller {
 pub struct Options {
     /// Which ones run.
     pub controllers: Vec<Controller>,
-    /// The certificate (PEM) that [`Controller::RootCertificate`] publishes; without it, it does nothing.
+    /// The certificate (PEM) that [`Controller::RootCertificate`] publishes, and [`Controller::Token`] puts beside tokens; without
+    /// it, the first does nothing.
     pub root_certificate: Option<String>,
 }
 
@@ -123,6 +129,7 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::GarbageCollector => gc::start(&cluster.client, &cluster.seam),
             Controller::Namespace => namespace::start(cluster),
             Controller::ServiceAccount => namespace::start_service_account(cluster),
+            Controller::Token => token::start(cluster, options.root_certificate.as_deref()),
             Controller::RootCertificate => {
                 if let Some(certificate) = &options.root_certificate {
                     namespace::start_root_ca(cluster, certificate);

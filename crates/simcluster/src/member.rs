@@ -79,7 +79,12 @@ impl Member {
     pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
         // Half of what a write costs, for a note that hardly anybody reads here; what is applied from the server's side is
         // tracked all the same.
-        let server_options = Options { name: options.name.clone(), managed_fields: false, ..Options::default() };
+        let server_options = Options {
+            name: options.name.clone(),
+            managed_fields: false,
+            token_key: options.token_key.clone(),
+            ..Options::default()
+        };
         let server = Server::open(server_options, store, seam.clone()).await?;
         let link = Link::new(seam.clock.clone());
         let times = Arc::new(Mutex::new(options.times()));

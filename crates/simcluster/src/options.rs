@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use ironclad_apiserver::TokenKey;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::usage::UsageRule;
@@ -21,6 +22,8 @@ pub struct MemberOptions {
     pub run_time: Duration,
     /// The certificate (PEM) that is published in each namespace, if any.
     pub root_certificate: Option<String>,
+    /// What signs the tokens of its ServiceAccounts; without it, a key of this process.
+    pub token_key: Option<TokenKey>,
     /// What its metrics API says that pods use; the last rule that matches wins.
     pub usage: Vec<UsageRule>,
 }
@@ -34,6 +37,7 @@ impl Default for MemberOptions {
             termination_delay: Duration::ZERO,
             run_time: Duration::from_secs(5),
             root_certificate: None,
+            token_key: None,
             usage: Vec::new(),
         }
     }

@@ -1,6 +1,24 @@
-//! Bearer tokens.
+//! Bearer tokens: those that the server was opened with, and those of ServiceAccounts (apiserver.md 20).
 
-use crate::{Identity, Server, status::ApiError};
+use std::collections::BTreeMap;
+
+use crate::{AUTHENTICATED, Identity, Server, object, status::ApiError};
+
+use super::jwt::{About, Claims, ISSUER, Object};
+
+/// How far the clocks of two machines may differ.
+const LEEWAY_SECONDS: i64 = 10;
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// Whose a token is, and which of the audiences that were asked for it is for.
+#[derive(Debug)]
+pub(crate) struct Bearer {
+    pub(crate) identity: Identity,
+    pub(crate) audiences: Vec<String>,
+}
 
 /// The user of the Authorization header; anonymous without one. A token that nobody knows is refused everywhere.
 pub(crate) fn authenticate_token(server: &Server, header: Option<&str>) -> Result<Identity, ApiError> {
@@ -8,8 +26,86 @@ pub(crate) fn authenticate_token(server: &Server, header: Option<&str>) -> Resul
     let Some(given) = header.strip_prefix("Bearer ").map(str::trim).filter(|t| !t.is_empty()) else {
         return Ok(Identity::anonymous());
     };
-    let known = server.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes()));
-    known.map(|t| t.identity.clone()).ok_or_else(ApiError::unauthorized)
+    let bearer = server.bearer(given, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
+    Ok(bearer.identity)
+}
+
+impl Server {
+    /// Reads a token that is to be for one of these audiences.
+    ///
+    /// # Errors
+    /// What a TokenReview says of it.
+    pub(crate) fn bearer(&self, given: &str, audiences: &[String]) -> Result<Bearer, String> {
+        const INVALID: &str = "invalid bearer token";
+        let wrong = |of: &[String]| {
+            let quoted = |list: &[String]| {
+                let quoted: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
+                format!("[{}]", quoted.join(" "))
+            };
+            let (of, wanted) = (quoted(of), quoted(audiences));
+            format!("[{INVALID}, token audiences {of} is invalid for the target audiences {wanted}]")
+        };
+        if let Some(known) = self.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes())) {
+            let own = [ISSUER.to_owned()];
+            let audiences = shared(audiences, &own);
+            let identity = known.identity.clone();
+            return if audiences.is_empty() { Err(wrong(&own)) } else { Ok(Bearer { identity, audiences }) };
+        }
+        let Some(claims) = self.token_key.read(given).filter(|claims| claims.iss == ISSUER) else {
+            return Err(INVALID.to_owned());
+        };
+        let now = self.seam.clock.wall().as_second();
+        if now > claims.exp.saturating_add(LEEWAY_SECONDS) {
+            return Err(format!("[{INVALID}, service account token has expired]"));
+        }
+        if now.saturating_add(LEEWAY_SECONDS) < claims.nbf {
+            return Err(format!("[{INVALID}, service account token is not valid yet]"));
+        }
+        let audiences = shared(audiences, &claims.aud);
+        if audiences.is_empty() {
+            return Err(wrong(&claims.aud));
+        }
+        if !self.stands(&claims.about) {
+            return Err(format!("[{INVALID}, service account token has been invalidated]"));
+        }
+        Ok(Bearer { identity: identity_of(&claims), audiences })
+    }
+
+    /// True while the ServiceAccount of a token and what it is bound to are the objects that they were.
+    fn stands(&self, about: &About) -> bool {
+        let is = |plural: &str, namespace: &str, wanted: &Object| {
+            let object = self.builtin_object("", plural, namespace, &wanted.name);
+            object.is_some_and(|o| object::meta_str(&o, "uid") == wanted.uid)
+        };
+        let namespace = about.namespace.as_str();
+        let pod_gone = about.pod.as_ref().is_some_and(|pod| !is("pods", namespace, pod));
+        let secret_gone = about.secret.as_ref().is_some_and(|secret| !is("secrets", namespace, secret));
+        // A node that a pod's token names is a note; a token of its own dies with the node.
+        let node_gone = about.pod.is_none() && about.node.as_ref().is_some_and(|node| !is("nodes", "", node));
+        is("serviceaccounts", namespace, &about.serviceaccount) && !pod_gone && !secret_gone && !node_gone
+    }
+}
+
+fn shared(wanted: &[String], has: &[String]) -> Vec<String> {
+    wanted.iter().filter(|audience| has.contains(audience)).cloned().collect()
+}
+
+fn identity_of(claims: &Claims) -> Identity {
+    let about = &claims.about;
+    let mut extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("JTI={}", claims.jti)])]);
+    if let Some(pod) = &about.pod {
+        extra.insert(POD_NAME.to_owned(), vec![pod.name.clone()]);
+        extra.insert(POD_UID.to_owned(), vec![pod.uid.clone()]);
+    }
+    if let Some(node) = &about.node {
+        extra.insert(NODE_NAME.to_owned(), vec![node.name.clone()]);
+    }
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{}", about.namespace),
+        AUTHENTICATED.to_owned(),
+    ];
+    Identity { user: claims.sub.clone(), uid: about.serviceaccount.uid.clone(), groups: groups.into(), extra }
 }
 
 /// Compares without telling by its time where the first difference is.

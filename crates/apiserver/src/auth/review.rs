@@ -10,7 +10,7 @@ use crate::{
     verbs::{body, options::WriteOptions},
 };
 
-use super::{Attributes, rbac};
+use super::{Attributes, jwt::ISSUER, rbac};
 
 /// POST of a review of any kind.
 pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
@@ -60,9 +60,15 @@ fn token(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
-    Ok(match super::authenticate_token(&cx.server, Some(&format!("Bearer {token}"))) {
-        Ok(identity) => json!({"authenticated": true, "user": user_info(&identity)}),
-        Err(_) => json!({"user": {}, "error": "invalid bearer token"}),
+    let audiences = review.pointer("/spec/audiences").and_then(Value::as_array);
+    let audiences: Vec<String> =
+        audiences.into_iter().flatten().filter_map(|a| a.as_str().map(str::to_owned)).collect();
+    let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
+    Ok(match cx.server.bearer(token, &audiences) {
+        Ok(bearer) => {
+            json!({"authenticated": true, "user": user_info(&bearer.identity), "audiences": bearer.audiences})
+        }
+        Err(error) => json!({"user": {}, "error": error}),
     })
 }
 

@@ -9,5 +9,6 @@ pub(crate) mod options;
 pub(crate) mod patch;
 pub(crate) mod read;
 pub(crate) mod subresource;
+pub(crate) mod token;
 pub(crate) mod update;
 pub(crate) mod watch;

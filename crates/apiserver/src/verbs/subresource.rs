@@ -15,7 +15,7 @@ use super::{
     body, delete,
     modify::{Part, modify},
     options::WriteOptions,
-    patch, read, update,
+    patch, read, token, update,
 };
 
 /// A request about a subresource.
@@ -37,6 +37,7 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         ("scale", verb) => scale(cx, bytes, verb).await,
         ("binding", Verb::Create) => bind(cx, bytes).await,
         ("eviction", Verb::Create) => evict(cx, bytes).await,
+        ("token", Verb::Create) => token::request(cx, bytes),
         ("log", Verb::Get) => log(cx),
         ("exec" | "attach" | "portforward", _) => exec(cx),
         ("proxy", _) => {
@@ -48,7 +49,7 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 }
 
 /// The object of the path.
-fn found(cx: &Cx) -> Result<Value, ApiError> {
+pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
     let entry = cx.server.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
     object::decode(&entry.value, entry.modified).map_err(ApiError::internal)

@@ -11,4 +11,5 @@ mod determinism;
 mod ownership;
 mod serving;
 mod tls;
+mod tokens;
 mod watching;

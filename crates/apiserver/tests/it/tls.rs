@@ -27,10 +27,11 @@ pub(crate) async fn serve() -> Served {
     let dir = tempfile::tempdir().unwrap();
     let seam = Seam::system("served");
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone()).unwrap();
-    let token = Token { token: "s3cret".into(), identity: Identity::user("robot", &[]) };
-    let options = Options { tokens: vec![token], ..Options::default() };
-    let server = Server::open(options, engine.store("plane"), seam.clone()).await.unwrap();
     let pki = pki::Pki::load_or_create(&dir.path().join("pki"), &seam, "test").unwrap();
+    let token = Token { token: "s3cret".into(), identity: Identity::user("robot", &[]) };
+    let token_key = Some(pki.token_key().clone());
+    let options = Options { tokens: vec![token], token_key, ..Options::default() };
+    let server = Server::open(options, engine.store("plane"), seam.clone()).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let tls = pki.server_config().unwrap();
@@ -42,7 +43,7 @@ pub(crate) async fn serve() -> Served {
 }
 
 impl Served {
-    async fn client(&self, client: Option<pki::Pair>, token: Option<&str>) -> Client {
+    pub(crate) async fn client(&self, client: Option<pki::Pair>, token: Option<&str>) -> Client {
         let mut context = self.pki.admin_context("plane", &self.url);
         if let Some(client) = client {
             context.client = client;

@@ -1,7 +1,8 @@
-//! What stands around pods: the slices of Services, disruption budgets, aggregated roles.
+//! What stands around pods: the slices of Services, disruption budgets, aggregated roles, tokens.
 
 use k8s_openapi::api::{
-    core::v1::{Pod, Service},
+    authentication::v1::{TokenReview, TokenReviewSpec},
+    core::v1::{Pod, Secret, Service, ServiceAccount},
     discovery::v1::EndpointSlice,
     policy::v1::PodDisruptionBudget,
     rbac::v1::ClusterRole,
@@ -115,4 +116,49 @@ async fn a_role_is_made_of_others_as_they_come_and_go() {
     roles.delete("b", &DeleteParams::default()).await.unwrap();
     w.quiet().await;
     assert_eq!(verbs().await, ["watch"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_roles_are_whole_and_secrets_get_their_tokens() {
+    let w = World::new(1, options()).await;
+    w.quiet().await;
+    let roles: Api<ClusterRole> = Api::all(w.client.clone());
+    for (name, verb, resource, want) in [
+        ("view", "get", "pods", true),
+        ("view", "create", "pods", false),
+        ("edit", "create", "pods", true),
+        ("admin", "create", "rolebindings", true),
+        ("edit", "create", "rolebindings", false),
+    ] {
+        let rules = roles.get(name).await.unwrap().rules.unwrap_or_default();
+        let has = |list: &Option<Vec<String>>, value: &str| list.iter().flatten().any(|v| v == value);
+        let may = rules.iter().any(|r| r.verbs.iter().any(|v| v == verb) && has(&r.resources, resource));
+        assert_eq!(may, want, "{name} {verb} {resource}");
+    }
+
+    let accounts: Api<ServiceAccount> = Api::namespaced(w.client.clone(), "default");
+    let secrets: Api<Secret> = Api::namespaced(w.client.clone(), "default");
+    let reviews: Api<TokenReview> = Api::all(w.client.clone());
+    let make = |name: &str, account: &str| {
+        let annotations = json!({"kubernetes.io/service-account.name": account});
+        let secret = json!({"metadata": {"name": name, "annotations": annotations}, "type": "kubernetes.io/service-account-token"});
+        serde_json::from_value::<Secret>(secret).unwrap()
+    };
+    secrets.create(&PostParams::default(), &make("orphan", "nobody")).await.unwrap();
+    secrets.create(&PostParams::default(), &make("mine", "default")).await.unwrap();
+    w.quiet().await;
+    assert!(secrets.get_opt("orphan").await.unwrap().is_none(), "its account isn't there");
+    let data = secrets.get("mine").await.unwrap().data.unwrap();
+    assert_eq!(data["namespace"].0, b"default");
+    let token = String::from_utf8(data["token"].0.clone()).unwrap();
+    let spec = TokenReviewSpec { token, audiences: None };
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let user = async || {
+        let status = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
+        status.user.unwrap().username
+    };
+    assert_eq!(user().await.as_deref(), Some("system:serviceaccount:default:default"));
+    accounts.delete("default", &DeleteParams::default()).await.unwrap();
+    w.quiet().await;
+    assert_eq!(user().await, None, "the account that is there now is another");
 }

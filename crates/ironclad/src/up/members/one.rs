@@ -74,6 +74,7 @@ impl Place {
             termination_delay: wanted.times.termination_delay,
             run_time: wanted.times.run_time,
             root_certificate: Some(pki.ca().to_owned()),
+            token_key: Some(pki.token_key().clone()),
             usage: wanted.usage.clone(),
         };
         let store = self.store(&name);

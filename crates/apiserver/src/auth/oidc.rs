@@ -1,0 +1,31 @@
+//! What others need to check the tokens of ServiceAccounts: `/.well-known/openid-configuration` and `/openid/v1/jwks`.
+
+use http::{HeaderValue, header};
+use serde_json::json;
+
+use crate::{
+    Server,
+    respond::{self, Reply},
+};
+
+use super::jwt::ISSUER;
+
+/// GET of one of the two documents.
+pub(crate) fn openid(server: &Server, parts: &http::request::Parts) -> Reply {
+    let key = &server.token_key;
+    let (content_type, value) = if parts.uri.path() == "/openid/v1/jwks" {
+        ("application/jwk-set+json", key.public())
+    } else {
+        let named = parts.headers.get(header::HOST).and_then(|v| v.to_str().ok());
+        let host = parts.uri.authority().map(http::uri::Authority::as_str).or(named).unwrap_or("localhost");
+        let configuration = json!({
+            "issuer": ISSUER, "jwks_uri": format!("https://{host}/openid/v1/jwks"),
+            "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": key.public_algorithms(),
+        });
+        ("application/json", configuration)
+    };
+    let mut reply = respond::reply(200, content_type, value.to_string().into_bytes());
+    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    reply
+}

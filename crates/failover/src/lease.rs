@@ -102,7 +102,9 @@ fn follow(seen: &Seen<'_>, ready: Option<&Condition>, now: Timestamp, mono: Dura
         silent_then,
     };
     let moved = |memory: &Memory| {
-        (ready.is_some() && memory.ready.as_ref() != ready) || (seen.renewed.is_some() && memory.renewed < seen.renewed)
+        // Also backwards: an agent whose clock is set right says by that as well that it lives.
+        let renewed = seen.renewed.is_some() && memory.renewed != seen.renewed;
+        renewed || (ready.is_some() && memory.ready.as_ref() != ready)
     };
     match seen.memory.filter(|memory| memory.cluster == uid) {
         Some(memory) if moved(memory) => {
@@ -128,14 +130,16 @@ mod tests {
     /// One thing that happens at a second.
     #[derive(Clone, Copy)]
     enum Step {
-        /// The agent renews its lease.
+        /// The agent renews its lease; its clock is an hour behind.
         Renew,
+        /// The agent renews its lease by a clock that is another hour behind.
+        SetBack,
         /// The agent reports.
         Report(&'static str),
         /// The controller restarts.
         Restart,
     }
-    use Step::{Renew, Report, Restart};
+    use Step::{Renew, Report, Restart, SetBack};
 
     /// Scans every five seconds up to this second; the cluster was created at second 0.
     fn run(mode: SyncMode, steps: &[(i64, Step)], end: i64) -> Option<(String, String, i64)> {
@@ -148,8 +152,8 @@ mod tests {
             for (_, step) in steps.iter().filter(|(when, _)| *when == second) {
                 heard = Some(Duration::from_secs(second.unsigned_abs()));
                 match step {
-                    // The agent's clock is an hour behind.
                     Renew => renewed = Some(at(second - 3_600)),
+                    SetBack => renewed = Some(at(second - 7_200)),
                     Report(status) => ready(&mut cluster, status, second),
                     Restart => memory = None,
                 }
@@ -188,6 +192,13 @@ mod tests {
                 unknown(75),
             ),
             ("and then is not", pull, &[(0, Report("True")), (20, Renew), (50, Renew)], 95, unknown(95)),
+            (
+                "a clock that is set back while it is renewed is no silence",
+                pull,
+                &[(0, Report("True")), (30, Renew), (60, SetBack), (90, SetBack)],
+                130,
+                stored("True", 0),
+            ),
             ("a report counts as well", pull, &[(0, Report("True")), (30, Report("False"))], 70, stored("False", 30)),
             ("False becomes Unknown too", pull, &[(0, Report("False"))], 45, unknown(45)),
             ("Unknown stays as it is", pull, &[(0, Report("Unknown"))], 500, stored("Unknown", 0)),

@@ -103,6 +103,7 @@ pub struct World {
     pub truth: Truth,
     seam: Seam,
     plane: Arc<Server>,
+    member_clocks: BTreeMap<String, Clock>,
     slots: [Slot; 2],
     lead: Lead,
     checked: u64,
@@ -146,14 +147,16 @@ impl World {
         plane_controllers.caches.start(&admin, &plane_controllers.seam);
         let watcher = seam.child("truth");
         let truth = Truth::follow(&admin, &watcher, history.clone(), setup.rules).await;
-        let mut members = BTreeMap::new();
+        let (mut members, mut member_clocks) = (BTreeMap::new(), BTreeMap::new());
         for n in 1..=setup.members + setup.spares {
             let name = format!("member{n}");
             let shape = Shape { nodes: setup.nodes, ..Shape::default() };
+            let own = Seam { clock: clock.for_process(), ..seam.child(&name) };
+            member_clocks.insert(name.clone(), own.clock.clone());
             let member = Member::start(
                 MemberOptions { name: name.clone(), shape, ..MemberOptions::default() },
                 engine.store_with(&name, StoreOptions::member()),
-                seam.child(&name),
+                own,
             )
             .await?;
             truth.follow_member(&name, &member, &watcher).await;
@@ -169,6 +172,7 @@ impl World {
             history,
             faults: slots[0].faults.clone(),
             members: Arc::new(members),
+            member_clocks,
             settings: setup.settings,
             truth,
             seam,
@@ -243,6 +247,16 @@ impl World {
     pub fn skew(&self, process: usize, ms: i64) {
         self.history.log(format!("the clock of process {process} is off by {ms} ms"));
         self.slots[process].clock.set_skew_ms(ms);
+    }
+
+    /// Moves the time of day of a member away from the true one.
+    ///
+    /// # Errors
+    /// If there is no such member.
+    pub fn skew_member(&self, name: &str, ms: i64) -> anyhow::Result<()> {
+        self.history.log(format!("the clock of {name} is off by {ms} ms"));
+        self.member_clocks.get(name).with_context(|| format!("there is no member {name}"))?.set_skew_ms(ms);
+        Ok(())
     }
 
     /// What the first controller process shares, while it runs.

@@ -84,3 +84,22 @@ async fn a_kubeconfig_that_is_missing_is_named() -> anyhow::Result<()> {
     ensure!(output.stderr.contains("/nonexistent/kubeconfig"), "{}", output.stderr);
     Ok(())
 }
+
+#[tokio::test]
+async fn rates_and_thresholds_that_are_none_are_misuse() -> anyhow::Result<()> {
+    for (flag, says) in [
+        ("--resource-eviction-rate=-1", "ResourceEvictionRate: Invalid value: -1.0: must be non-negative"),
+        ("--resource-eviction-rate=NaN", "ResourceEvictionRate: Invalid value: \"NaN\": must be a finite number"),
+        (
+            "--secondary-resource-eviction-rate=inf",
+            "SecondaryResourceEvictionRate: Invalid value: \"inf\": must be a finite",
+        ),
+        ("--unhealthy-cluster-threshold=1.5", "UnhealthyClusterThreshold: Invalid value: 1.5: must be between 0 and 1"),
+        ("--large-cluster-num-threshold=-1", "LargeClusterNumThreshold: Invalid value: -1: must be non-negative"),
+    ] {
+        let output = ironclad(["up", flag, "--data-dir", "/nonexistent/data"]).await?;
+        ensure!(output.code == Some(2), "{flag}: {output:?}");
+        ensure!(output.stderr.contains(says), "{flag}: {says:?} is missing in {}", output.stderr);
+    }
+    Ok(())
+}

@@ -1,20 +1,26 @@
 //! Rows of the behaviour table (failover.md 11) that need the whole chain: taints, queue, scheduler, Works and copies in
 //! simulated members, in virtual time. The judge of the simulation watches every write besides.
 
-use std::time::Duration;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use ironclad_api::{policy::PurgeMode, work::ResourceBinding};
+use ironclad_cli::drain::{Wanted, command::whole};
+use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     Fault,
     programme::{App, Failover, Spread, TaintPolicy},
     stage::{Stage, setup},
 };
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -116,18 +122,111 @@ async fn b17_directly_does_not_wait_for_a_cluster_that_is_lost() -> anyhow::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn b20_b22_no_execute_moves_at_once_whatever_the_failover_says_of_time() -> anyhow::Result<()> {
-    for (failover, mode) in [(Failover::None, PurgeMode::Gracefully), (opted_in("Directly", 100), PurgeMode::Directly)]
-    {
-        let mut stage = stage(3, App { failover, ..one_copy() }).await?;
+async fn b18_directly_with_state_waits_for_the_lost_copy_and_takes_its_state_along() -> anyhow::Result<()> {
+    let mut stateful = setup(3, 0.5);
+    stateful.settings.gates = stateful.settings.gates.with(Gate::StatefulFailoverInjection, true);
+    let mut stage = Stage::new(stateful).await?;
+    let app = App { replicas: 2, failover: opted_in("Directly", 5), ..one_copy() };
+    stage
+        .add(&app, |policy| {
+            policy["spec"]["failover"]["cluster"]["statePreservation"] =
+                json!({"rules": [{"aliasLabelName": "ready-before", "jsonPath": "{.readyReplicas}"}]});
+        })
+        .await?;
+    stage.settle(&[]).await?;
+    ensure!(stage.placed("web")? == ["member1:2"], "{:?}", stage.placed("web")?);
+    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
+    stage
+        .until("it is known", |stage| {
+            Ok(stage
+                .world
+                .truth
+                .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))))
+        })
+        .await?;
+    stage.taint(&["member1"], PREFER).await?;
+    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
+    let task = stage.tasks("web")?.remove(0);
+    ensure!(task.preserved_label_state.get("ready-before").map(String::as_str) == Some("2"), "{task:?}");
+    // There may be only one of it, and nobody knows whether that in member1 has ended.
+    stage.at(660.0).await?;
+    ensure!(stage.placed("web")? == ["member2:2"] && stage.copies("web") == ["member1"], "{:?}", stage.copies("web"));
+    let told: Api<Event> = Api::namespaced(stage.world.user(), "default");
+    let told = told.list(&ListParams::default()).await?.items;
+    let waits = told.iter().filter(|e| e.reason.as_deref() == Some("WaitingForSourceCleanup")).count();
+    ensure!(waits >= 1, "nobody is told why nothing happens");
+
+    stage.fault("member1", Faults::default())?;
+    stage.until("it runs in member2 alone", |stage| Ok(stage.copies("web") == ["member2"])).await?;
+    let copy = stage.copy("web", "member2").context("a copy")?;
+    ensure!(copy["metadata"]["labels"]["ready-before"] == "2", "{}", copy["metadata"]["labels"]);
+    stage.untaint(&["member1"], PREFER).await?;
+    stage.until_settled("web", &["member2:2"]).await?;
+    stage.world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn b20_b21_b22_no_execute_moves_at_once_whatever_the_failover_says_of_time() -> anyhow::Result<()> {
+    use PurgeMode::{Directly, Gracefully};
+    for (name, flag, failover, mode) in [
+        ("B20", "Gracefully", Failover::None, Gracefully),
+        ("B21", "Directly", Failover::None, Directly),
+        ("B22", "Gracefully", opted_in("Directly", 100), Directly),
+    ] {
+        let mut flags = setup(3, 0.5);
+        flag.clone_into(&mut flags.settings.failover.eviction.no_execute_taint_eviction_purge_mode);
+        flags.rules.purge_mode = flags.settings.failover.eviction.no_execute_purge_mode();
+        let mut stage = Stage::new(flags).await?;
+        stage.settle(&[App { failover, ..one_copy() }]).await?;
         stage.taint(&["member1"], NO_EXECUTE).await?;
         stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-        ensure!(stage.eviction_times()[0] < 2.5, "{:?}", stage.eviction_times());
-        ensure!(stage.tasks("web")?[0].purge_mode == Some(mode));
+        ensure!(stage.eviction_times()[0] < 2.5, "{name}: {:?}", stage.eviction_times());
+        ensure!(stage.tasks("web")?[0].purge_mode == Some(mode), "{name}: {:?}", stage.tasks("web")?);
         ensure!(stage.tasks("web")?[0].reason == "TaintUntolerated");
         stage.until_settled("web", &["member2:1"]).await?;
     }
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result<()> {
+    let mut off = setup(3, 0.5);
+    off.settings.gates = off.settings.gates.with(Gate::Failover, false);
+    // The judge finds every taint NoExecute, and every eviction by the taint manager.
+    (off.rules.gate, off.rules.asked_taints) = (false, BTreeSet::new());
+    let mut stage = Stage::new(off).await?;
+    let names = ["a", "b", "c", "d"];
+    stage.settle(&names.map(|name| App { name: name.into(), ..one_copy() })).await?;
+    for name in names {
+        ensure!(stage.placed(name)? == ["member1:1"], "{name}: {:?}", stage.placed(name)?);
+    }
+    let (user, clock) = (stage.world.user(), stage.world.clock().clone());
+    let (began, left) = (clock.mono(), RefCell::new(BTreeMap::new()));
+    let wanted = Wanted::new("member1");
+    let drain = whole(&user, &clock, &wanted, true, Duration::ZERO, |_| {});
+    let watch = stage.until("all have left", |stage| {
+        for name in names {
+            if !stage.placed(name)?.contains(&"member1:1".to_owned()) {
+                left.borrow_mut().entry(name).or_insert_with(|| clock.mono() - began);
+            }
+        }
+        Ok(left.borrow().len() == names.len())
+    });
+    // The world turns until the drain itself says that the old copies are gone.
+    let (drained, watched) = futures::join!(drain, watch);
+    watched?;
+    ensure!(drained?.evicted == 4);
+    let mut times: Vec<f64> = left.borrow().values().map(Duration::as_secs_f64).collect();
+    times.sort_by(f64::total_cmp);
+    ensure!(times.windows(2).all(|pair| pair[1] - pair[0] >= 1.7), "0.5/s: {times:?}");
+    ensure!(times[3] - times[0] < 9.0, "it dawdles: {times:?}");
+    let taints = stage.world.truth.look(|fleet| fleet.clusters[&"member1".into()].spec.taints.clone());
+    let taints: Vec<_> = taints.iter().map(|t| (t.key.as_str(), t.effect.as_str())).collect();
+    ensure!(taints == [("cluster.karmada.io/unschedulable", "NoSchedule")], "{taints:?}");
+    for name in names {
+        stage.until_settled(name, &["member2:1"]).await?;
+    }
+    stage.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]

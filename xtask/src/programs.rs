@@ -13,6 +13,7 @@ use crate::{
 #[command(after_help = "Examples:
   cargo xtask bench propagate --deployments 100 --members 3
   cargo xtask bench propagate --deployments 100 --members 3 --real      on real kube-apiservers
+  cargo xtask bench evictions --bindings 200 --real                     off a tainted member, without a limit
   cargo xtask bench queue
   cargo xtask bench start
   cargo xtask bench help                                                all of them, with their flags")]

@@ -6,8 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use ironclad_api::{cluster::Cluster, policy::PurgeMode};
-use ironclad_fleet::gates::Gates;
+use ironclad_api::{cluster::Cluster, policy::PurgeMode, taints::NO_EXECUTE};
+use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -18,7 +18,10 @@ use kube::{
 use serde_json::Value;
 
 use super::dialect::{self, Named, Step};
-use crate::sim::{Setup, World, WorldOptions};
+use crate::sim::{
+    Setup, World, WorldOptions,
+    programme::{HAND_KEY, POLICY_KEY},
+};
 
 /// All scripts run from one seed: a transcript has one history.
 const SEED: u64 = 0x0dd5;
@@ -49,6 +52,8 @@ pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
         setup.settings.gates = Gates::parse(&script.gates)?.0;
         // Users of scripts move workloads as they like: a last copy may go before the next one runs.
         setup.rules.purge_mode = PurgeMode::Directly;
+        setup.rules.gate = setup.settings.gates.enabled(Gate::Failover);
+        setup.rules.asked_taints = [HAND_KEY, POLICY_KEY].map(|key| (key.into(), NO_EXECUTE.into())).into();
         let mut world = World::start(setup).await?;
         world.start_controllers().await;
         let clusters: Api<Cluster> = Api::all(world.user());

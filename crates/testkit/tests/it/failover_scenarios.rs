@@ -16,6 +16,7 @@ macro_rules! scenarios {
 
 scenarios! {
     failover_05_application
+    failover_06_cost
     failover_07_deadlock
     failover_07_graceful
 }

@@ -1,5 +1,6 @@
 //! Whole-system benches, run as `cargo xtask bench NAME`: figures to quote as ratios of one run, machines are noisy.
 
+mod evictions;
 mod members;
 mod process;
 mod propagate;
@@ -20,6 +21,8 @@ struct Args {
 enum Bench {
     /// From the create of Deployments to their settled status, through `up` or on real kube-apiservers
     Propagate(propagate::Args),
+    /// Bindings off a tainted member, until they are present in their replacements, through `up` or on real kube-apiservers
+    Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
     Queue(queue::Args),
     /// From exec of `up` to its ready line, and its memory at rest
@@ -36,6 +39,7 @@ async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,
+        Bench::Evictions(args) => evictions::run(args).await,
         Bench::Queue(args) => queue::run(&args),
         Bench::Start(args) => start::run(args).await,
         Bench::Members(args) => members::run(args).await,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
     time::Duration,
@@ -99,7 +99,11 @@ type Table = Arc<Mutex<BTreeMap<String, Seen>>>;
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let tasks = Tasks::new("bench");
-    let world = if args.real { World::real(args.members).await? } else { World::up(&args.up(), args.members).await? };
+    let world = if args.real {
+        World::real(&[], args.members, real::NodeShape::default()).await?
+    } else {
+        World::up(&args.up(), args.members).await?
+    };
     let table = Table::default();
     observe(&world, &table, &tasks, &clock, args.members, args.replicas);
     world.apply_policy(None).await?;
@@ -171,7 +175,8 @@ fn print(args: &Args, table: &Table, created: Duration, whole: Duration, used: (
     println!("own memory: peak {:.1} MiB, now {:.1} MiB", used.1.peak_mib, used.1.resident_mib);
 }
 
-fn at(sorted: &[f64], quantile: f64) -> f64 {
+/// The value at a quantile.
+pub(crate) fn at(sorted: &[f64], quantile: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(f64::NAN)
 }
@@ -181,6 +186,8 @@ pub(crate) struct World {
     pub(crate) product: Product,
     pub(crate) metrics: String,
     pub(crate) plane: Client,
+    /// Of the control plane.
+    kubeconfig: PathBuf,
     pub(crate) members: Vec<Client>,
     /// What it was started with.
     arguments: Vec<String>,
@@ -204,7 +211,7 @@ impl World {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { product, metrics, plane, members: clients, arguments, _real: None, dir })
+        Ok(Self { product, metrics, plane, kubeconfig, members: clients, arguments, _real: None, dir })
     }
 
     /// Kills the process and starts it again on the same directory.
@@ -227,16 +234,18 @@ impl World {
         self.dir.path()
     }
 
-    async fn real(members: usize) -> anyhow::Result<Self> {
+    /// Real kube-apiservers with `ironclad run`, with these further arguments, and so many members of such nodes.
+    pub(crate) async fn real(arguments: &[String], members: usize, nodes: real::NodeShape) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
-        let env = real::RealEnv::start(real::Config { members, plane: true, ..real::Config::default() }).await?;
+        let env = real::RealEnv::start(real::Config { members, plane: true, nodes }).await?;
         let binary = binary()?;
         let plane_config = env.plane().kubeconfig();
         let plane_path = plane_config.display().to_string();
         verb(&binary, &["crds", "--install", "--kubeconfig", &plane_path])?;
         let metrics = format!("127.0.0.1:{}", free_port()?);
-        let product =
-            Product::start(&binary, &["run", "--kubeconfig", &plane_path, "--metrics-bind-address", &metrics])?;
+        let own = ["run", "--kubeconfig", &plane_path, "--metrics-bind-address", &metrics];
+        let all: Vec<&str> = own.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+        let product = Product::start(&binary, &all)?;
         let mut clients = Vec::new();
         for n in 0..members {
             let member = env.member(n).kubeconfig();
@@ -248,7 +257,15 @@ impl World {
             clients.push(client(&member, None).await?);
         }
         let plane = client(&plane_config, None).await?;
-        Ok(Self { product, metrics, plane, members: clients, arguments: Vec::new(), _real: Some(env), dir })
+        let kubeconfig = plane_config;
+        Ok(Self { product, metrics, plane, kubeconfig, members: clients, arguments: Vec::new(), _real: Some(env), dir })
+    }
+
+    /// A verb of the product on this control plane, to its end.
+    pub(crate) fn verb(&self, args: &[&str]) -> anyhow::Result<()> {
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let args: Vec<&str> = args.iter().copied().chain(["--kubeconfig", &kubeconfig]).collect();
+        verb(&binary()?, &args)
     }
 
     /// Sends all Deployments, or the one of this name, to all members.
@@ -373,15 +390,17 @@ fn observe(world: &World, table: &Table, tasks: &Tasks, clock: &Clock, members: 
     );
 }
 
-fn watch<K>(
+/// Watches objects, and notes what each says of the entry in the table that it names.
+pub(crate) fn watch<K, S>(
     api: Api<K>,
-    table: &Table,
+    table: &Arc<Mutex<BTreeMap<String, S>>>,
     tasks: &Tasks,
     clock: &Clock,
-    note: impl Fn(&K, &mut Seen, Instant) + Send + 'static,
+    note: impl Fn(&K, &mut S, Instant) + Send + 'static,
     name: fn(&K) -> Option<String>,
 ) where
     K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+    S: Send + 'static,
 {
     let (table, clock, retry) = (table.clone(), clock.clone(), Duration::from_millis(200));
     tasks.spawn("watch", async move {

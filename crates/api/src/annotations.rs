@@ -58,6 +58,8 @@ pub const V1ALPHA2_ROUNDTRIP: &str = "work.karmada.io/v1alpha2-roundtrip";
 pub const TAINT_OWNERS: &str = "policy.karmada.io/taint-owners";
 /// Start time of a drain of a Cluster that is under way.
 pub const DRAINING: &str = "cluster.karmada.io/draining";
+/// `true` on a Cluster: when it leaves the fleet, what was propagated to it stays there, without our marks.
+pub const KEEP_WORKLOADS: &str = "cluster.karmada.io/keep-workloads";
 /// Where replicas pass explain requests on to, as `host:port`, on the leader's Lease.
 pub const EXPLAIN_LEADER_ADDRESS: &str = "explain.ironclad.io/leader-address";
 /// `true` forces a Directly migration of a binding.

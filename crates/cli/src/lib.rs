@@ -8,6 +8,7 @@ pub mod completion;
 pub mod connect;
 pub mod cordon;
 pub mod crds;
+pub mod doctor;
 pub mod drain;
 mod duration;
 pub mod evictions;
@@ -26,6 +27,7 @@ pub mod top;
 pub mod tree;
 pub mod unjoin;
 pub mod version;
+pub mod why;
 mod write;
 
 pub use duration::duration;

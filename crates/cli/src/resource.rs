@@ -52,6 +52,13 @@ impl Resources {
         Self(all)
     }
 
+    /// The resource of a kind as manifests name it.
+    #[must_use]
+    pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+        let fits = |resource: &&Resource| resource.api.api_version == api_version && resource.api.kind == kind;
+        self.0.iter().map(|(resource, _)| resource).find(fits)
+    }
+
     /// What a word means: `deploy`, `deployments`, `deployments.apps`, `deployments.v1.apps`.
     ///
     /// # Errors
@@ -126,6 +133,31 @@ pub fn arguments(words: &[String]) -> Result<Vec<(String, Vec<String>)>, crate::
     Ok(kinds.into_iter().map(|kind| (kind.to_owned(), names.to_vec())).collect())
 }
 
+/// Whether a word of the command line means this kind, where no server can be asked: the kind, its plural, or the short
+/// name that kubectl knows.
+#[must_use]
+pub fn is_word_for(word: &str, kind: &str) -> bool {
+    let short = match kind {
+        "ConfigMap" => "cm",
+        "CronJob" => "cj",
+        "CustomResourceDefinition" => "crd",
+        "DaemonSet" => "ds",
+        "Deployment" => "deploy",
+        "HorizontalPodAutoscaler" => "hpa",
+        "Ingress" => "ing",
+        "Namespace" => "ns",
+        "PersistentVolumeClaim" => "pvc",
+        "PodDisruptionBudget" => "pdb",
+        "Service" => "svc",
+        "ServiceAccount" => "sa",
+        "StatefulSet" => "sts",
+        _ => "",
+    };
+    let plurals = [format!("{kind}s"), format!("{kind}es"), format!("{}ies", kind.strip_suffix('y').unwrap_or(kind))];
+    let known = plurals.iter().map(String::as_str).chain([kind, short]);
+    !word.is_empty() && known.into_iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -168,6 +200,23 @@ mod tests {
             error.starts_with("the server doesn't have a resource type \"deployment.batch\"\n  try: deployments, "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn words_without_a_server() {
+        for (word, kind, want) in [
+            ("deploy", "Deployment", true),
+            ("Deployments", "Deployment", true),
+            ("deployment", "Deployment", true),
+            ("ing", "Ingress", true),
+            ("ingresses", "Ingress", true),
+            ("networkpolicies", "NetworkPolicy", true),
+            ("sts", "Deployment", false),
+            ("", "Widget", false),
+            ("widget", "Widget", true),
+        ] {
+            assert_eq!(is_word_for(word, kind), want, "{word} for {kind}");
+        }
     }
 
     #[test]

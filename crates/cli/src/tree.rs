@@ -111,7 +111,7 @@ fn key(resource: &Resource, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey { gvk, namespace: namespace.into(), name: name.into() }
 }
 
-fn api(client: Client, resource: &Resource, namespace: &str) -> Api<DynamicObject> {
+pub(crate) fn api(client: Client, resource: &Resource, namespace: &str) -> Api<DynamicObject> {
     if namespace.is_empty() {
         Api::all_with(client, &resource.api)
     } else {
@@ -120,7 +120,7 @@ fn api(client: Client, resource: &Resource, namespace: &str) -> Api<DynamicObjec
 }
 
 /// The object with its `apiVersion` and `kind`, whichever the server left out.
-fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Result<serde_json::Value> {
+pub(crate) fn whole(object: &DynamicObject, resource: &Resource) -> anyhow::Result<serde_json::Value> {
     let mut value = serde_json::to_value(object)?;
     value["apiVersion"] = resource.api.api_version.clone().into();
     value["kind"] = resource.api.kind.clone().into();

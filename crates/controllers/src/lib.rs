@@ -11,6 +11,7 @@ mod context;
 mod dependencies;
 mod detector;
 mod execution;
+mod explain;
 mod graceful_eviction;
 mod interpreter;
 mod kinds;

@@ -1,6 +1,7 @@
 //! What stands beside a control plane's API server and answers for the product: admission, in-process for the embedded server
-//! and as webhooks for a kube-apiserver.
+//! and as webhooks for a kube-apiserver; and what only the leader's memory knows.
 //!
 //! Rules are not here: they are pure functions of the core. Here they get their look-ups and their wires.
 
 pub mod admission;
+pub mod explain;

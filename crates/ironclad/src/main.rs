@@ -14,7 +14,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use ironclad_cli::{
     completion,
     cordon::{self, Cordon},
-    crds, drain, evictions, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
+    crds, doctor, drain, evictions, get, interpret, join, logs, plan, report, sim, taint, top, tree, unjoin, version,
+    why,
 };
 use ironclad_seam::Clock;
 use tracing_subscriber::EnvFilter;
@@ -62,7 +63,8 @@ enum Verb {
     Sim(Box<sim::command::Command>),
     Top(Box<top::Command>),
     Logs(Box<logs::Command>),
-    Why(Box<evictions::why::Command>),
+    Why(Box<why::Command>),
+    Doctor(Box<doctor::Command>),
     Failover(Box<evictions::failover::Command>),
     Version(version::Command),
     Completion(completion::Command),
@@ -180,7 +182,8 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Plan(command) => plan::command::run(&command, &clock).await,
             Verb::Interpret(command) => interpret::run(&command, &clock),
             Verb::Crds(command) => crds::run(&command, &clock).await,
-            Verb::Why(command) => evictions::why::run(&command, &clock).await,
+            Verb::Doctor(command) => doctor::run(&command, &clock).await,
+            Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),

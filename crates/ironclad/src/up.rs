@@ -1,5 +1,6 @@
 //! `ironclad up`: an embedded control plane, all controllers and simulated members in one process.
 
+mod explain;
 mod members;
 mod place;
 
@@ -12,7 +13,7 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_controllers::{Context, NetworkConnector};
-use ironclad_extension::admission::InProcessAdmission;
+use ironclad_extension::{admission::InProcessAdmission, explain::Explain};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
@@ -126,6 +127,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");
     let context = Context::new(client, controllers.clone(), connector, settings);
+    plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(context.clone())))));
     let checked = context.clone();
     let registry = context.metrics.registry();
     let traffic = vec![("plane", to_plane), ("members", to_members)];

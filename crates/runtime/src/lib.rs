@@ -25,7 +25,7 @@ pub use events::{EventAbout, EventType, Recorder};
 pub use failure::Failure;
 pub use informer::{Indexer, Informer, WatchScope};
 pub use metrics::WorkMetrics;
-pub use queue::Queue;
+pub use queue::{Queue, Queued, QueuedState};
 pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
 pub use write::Writer;

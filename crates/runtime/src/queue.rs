@@ -53,6 +53,30 @@ struct Working {
     again: Option<u8>,
 }
 
+/// A key in the queue, as somebody sees it who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queued<T> {
+    /// The key.
+    pub key: T,
+    /// For what it waits.
+    pub state: QueuedState,
+    /// Times in a row that it failed.
+    pub failures: u32,
+}
+
+/// For what a key waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuedState {
+    /// For nothing: a worker has it.
+    Working,
+    /// For a worker.
+    Ready,
+    /// For a worker, behind everything that a user changed.
+    Replayed,
+    /// For its time: so long from now.
+    Delayed(Duration),
+}
+
 /// What a user changed.
 const USER: u8 = 0;
 /// What is only replayed: the first list after a start, the fan-out of a policy (propagation.md 6.1).
@@ -165,6 +189,25 @@ impl<T: Ord + Clone + Debug> Queue<T> {
     pub fn len(&self) -> usize {
         let state = self.0.state.lock();
         state.ready.len() + state.working.len() + state.due.len()
+    }
+
+    /// Everything in the queue: what is worked on, then what waits in the order of its turns. Work in proportion to the
+    /// queue, for those who ask what is in it.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Queued<T>> {
+        let (state, now) = (self.0.state.lock(), self.0.clock.mono());
+        let queued = |key: &T, at: QueuedState| Queued {
+            key: key.clone(),
+            state: at,
+            failures: state.failures.get(key).copied().unwrap_or(0),
+        };
+        let working = state.working.keys().map(|key| queued(key, QueuedState::Working));
+        let ready = state.ready.iter().map(|(place, ready)| {
+            queued(&ready.key, if place.0 == USER { QueuedState::Ready } else { QueuedState::Replayed })
+        });
+        let delayed =
+            state.delayed.iter().map(|(at, key)| queued(key, QueuedState::Delayed(at.saturating_duration_since(now))));
+        working.chain(ready).chain(delayed).collect()
     }
 
     /// True if no key waits, is delayed or is worked on.
@@ -299,6 +342,26 @@ mod tests {
 
     fn queue() -> Queue<&'static str> {
         Queue::new(Clock::system(), Rng::from_seed(1).stream("q"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_sees_the_order_of_turns() {
+        let queue = queue();
+        for key in ["c", "b"] {
+            queue.add(key);
+        }
+        queue.add_replay("a");
+        let worked = queue.next().await;
+        queue.retry("e");
+        queue.add_after("d", Duration::from_secs(7));
+        let seen: Vec<_> = queue.waiting().into_iter().map(|one| (one.key, one.state, one.failures)).collect();
+        assert_eq!(worked, "c");
+        assert_eq!(
+            seen[..3],
+            [("c", QueuedState::Working, 0), ("b", QueuedState::Ready, 0), ("a", QueuedState::Replayed, 0)]
+        );
+        assert!(matches!(seen[3], ("e", QueuedState::Delayed(wait), 1) if wait < Duration::from_secs(1)), "{seen:?}");
+        assert_eq!(seen[4..], [("d", QueuedState::Delayed(Duration::from_secs(7)), 0)]);
     }
 
     #[tokio::test(start_paused = true)]

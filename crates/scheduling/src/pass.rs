@@ -158,6 +158,7 @@ fn pass(
         because,
     )?;
     Candidate::sort(&mut candidates);
+    because.extend(candidates.iter().map(|candidate| fits(seen, candidate)));
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
@@ -207,6 +208,11 @@ fn feasible(
         }
     }
     if candidates.is_empty() { Err(Failure::NoFit(error)) } else { Ok(candidates) }
+}
+
+fn fits(seen: &Seen<'_>, candidate: &Candidate) -> Because {
+    let room = seen.available.get(&candidate.name).copied();
+    Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, room }.into()
 }
 
 /// What the estimators say; where they say nothing, whatever is wanted fits (10.1).

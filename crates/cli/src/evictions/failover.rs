@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    observe::{Told, told},
+    observe::{Source, Told, told},
     show,
 };
 use crate::{
@@ -146,10 +146,13 @@ fn page(told: &Told, now: jiff::Timestamp) -> String {
     let paused = if told.paused { "yes" } else { "no" };
     let mut text = format!("paused     {paused}\n");
     let Some(report) = &told.report else {
-        text.push_str("leader     has told nothing: it has had no faulty cluster, or gate Failover is off\n");
+        text.push_str(&format!("leader     {}\n", told.silence));
         return text;
     };
-    text.push_str(&format!("told       {} ago\n", show::span(report.at, now)));
+    text.push_str(&match told.source {
+        Source::Leader => "told       now, by the leader\n".to_owned(),
+        Source::ConfigMap => format!("told       {} ago\n", show::span(report.at, now)),
+    });
     text.push_str(&format!("evictions  {}\n", show::rate(report, told.paused)));
     text.push_str(&format!("queue      {}\n", show::sums(report, now)));
     if report.episodes.is_empty() {
@@ -178,7 +181,7 @@ mod tests {
     use ironclad_failover::eviction::{Report, Told as Episode};
     use jiff::Timestamp;
 
-    use super::*;
+    use super::{super::observe::SILENT, *};
 
     #[test]
     fn how_evictions_stand() {
@@ -216,10 +219,16 @@ queue      26 in line, the line is empty in 52s; 1 wait for their time; 1 have n
 FAULTY    SINCE   EVICTED   WAITING   TAINTS        HELD
 member1   1m30s   12        28        k:NoExecute
 ";
-        assert_eq!(page(&Told { report: Some(report.clone()), paused: false }, at(100)), want);
-        let asked = page(&Told { report: Some(report), paused: true }, at(100));
+        let told = |report: Option<Report>, source, paused| {
+            let told = Told { report, source, paused, silence: SILENT.to_owned() };
+            page(&told, at(100))
+        };
+        assert_eq!(told(Some(report.clone()), Source::ConfigMap, false), want);
+        let now = want.replace("5s ago", "now, by the leader");
+        assert_eq!(told(Some(report.clone()), Source::Leader, false), now);
+        let asked = told(Some(report), Source::Leader, true);
         assert!(asked.contains("a pause was asked for and is not in force yet"), "{asked}");
-        let silent = page(&Told { report: None, paused: true }, at(100));
-        assert!(silent.starts_with("paused     yes\nleader     has told nothing"), "{silent}");
+        let silent = told(None, Source::ConfigMap, true);
+        assert!(silent.starts_with("paused     yes\nleader     no leader told"), "{silent}");
     }
 }

@@ -94,9 +94,7 @@ async fn without_leader(client: &Client, query: &Query<'_>, told: &Told) -> anyh
         return print::objects(query.output, &[print::list(found.iter().map(item).collect())]);
     }
     let pause = if told.paused { "evictions are paused; " } else { "" };
-    eprintln!(
-        "{pause}no leader told of its queue: it has had no faulty cluster, or gate Failover is off; order and times are unknown"
-    );
+    eprintln!("{pause}{}; order and times are unknown", told.silence);
     if found.is_empty() {
         eprintln!("no evictions wait");
         return Ok(String::new());

@@ -1,11 +1,11 @@
 //! What leaves faulty clusters: `ironclad failover`, `ironclad get evictions`, `ironclad why evicted` (operations.md 2.20).
 //!
-//! The leader tells its queue in a ConfigMap; where it says nothing, the very decisions are re-run over the objects, and
-//! what only its memory knows is said to be unknown.
+//! The leader is asked (group `explain.ironclad.io`), or what it reported in a ConfigMap is read; where it says
+//! nothing, the very decisions are re-run over the objects, and what only its memory knows is said to be unknown.
 
 pub mod failover;
 mod list;
-mod observe;
+pub(crate) mod observe;
 mod show;
 pub mod why;
 

@@ -17,21 +17,76 @@ use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use serde_json::Value;
 
 /// What the leader told, and what people asked of it.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
-    /// `None`: no leader with gate `Failover` has had anything to tell.
-    pub(super) report: Option<Report>,
+pub(crate) struct Told {
+    /// `None`: the leader said nothing, as `silence` says.
+    pub(crate) report: Option<Report>,
+    /// Where the report is from.
+    pub(crate) source: Source,
     /// ConfigMap `karmada-system/ironclad-failover` pauses evictions.
-    pub(super) paused: bool,
+    pub(crate) paused: bool,
+    /// Why there is no report, or what nobody can know.
+    pub(crate) silence: String,
 }
 
-pub(super) async fn told(client: &Client) -> anyhow::Result<Told> {
+/// Where a report is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The leader itself, asked now: group `explain.ironclad.io`.
+    Leader,
+    /// The ConfigMap in which it reports every ten seconds while something is wrong.
+    ConfigMap,
+}
+
+/// What is said of a leader that says nothing.
+pub(super) const SILENT: &str = "no leader told of its queue: it has had no faulty cluster, or gate Failover is off";
+
+/// Asks the leader, and where nobody passes the question on, reads what it reported.
+pub(crate) async fn told(client: &Client) -> anyhow::Result<Told> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespaces::SYSTEM);
-    let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
     let pause = api.get_opt(PAUSE_CONFIG_MAP).await?;
-    Ok(Told { report, paused: guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref())) })
+    let paused = guards::is_paused(pause.as_ref().and_then(|map| map.data.as_ref()));
+    let silence = match asked(client).await {
+        Ok(report) => {
+            return Ok(Told { report: Some(report), source: Source::Leader, paused, silence: String::new() });
+        }
+        // The leader is there and says why it has nothing to tell.
+        Err(Some(why)) => why,
+        Err(None) => SILENT.to_owned(),
+    };
+    let report = api.get_opt(REPORT_CONFIG_MAP).await?.and_then(|map| Report::parse(map.data.as_ref()?));
+    Ok(Told { report, source: Source::ConfigMap, paused, silence })
+}
+
+/// The report of group `explain.ironclad.io`, whole.
+///
+/// # Errors
+/// Why there is none, if the leader itself says so; nothing if nobody serves the group or this user may not read it.
+async fn asked(client: &Client) -> Result<Report, Option<String>> {
+    let read = async |what: &str| {
+        let path = format!("/apis/explain.ironclad.io/v1alpha1/{what}");
+        let request = http::Request::get(path).body(Vec::new()).map_err(|_| None)?;
+        match client.request::<Value>(request).await {
+            Ok(value) => Ok(value),
+            Err(kube::Error::Api(status))
+                if status.code == 503 && status.message.contains("no evictions are decided") =>
+            {
+                Err(Some(status.message.clone()))
+            }
+            Err(_) => Err(None),
+        }
+    };
+    let (rate, evictions) = (read("evictionrate").await?, read("evictions").await?);
+    whole(rate, &evictions).ok_or(None)
+}
+
+/// A report out of its two parts.
+fn whole(mut rate: Value, evictions: &Value) -> Option<Report> {
+    rate.as_object_mut()?.insert("rows".to_owned(), evictions.get("items")?.clone());
+    serde_json::from_value(rate).ok()
 }
 
 /// The objects that decisions on evictions read.
@@ -87,5 +142,27 @@ impl Objects {
             faulty.keys().flat_map(|name| on(name).into_iter().map(|binding| (name.clone(), binding))).collect();
         evictions.evaluate(found, now);
         evictions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::eviction::Waiting;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_out_of_its_parts() {
+        let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
+        let mut rate = json!(Evictions::new(Flags::default(), now).report(now));
+        rate.as_object_mut().unwrap().remove("rows");
+        rate["kind"] = "EvictionRate".into();
+        let row = json!({ "binding": { "namespace": "shop", "name": "web" }, "resource": "r", "cluster": "m1",
+            "state": "Parked", "position": null, "since": null, "due": "1970-01-01T00:00:00Z", "causes": [],
+            "purgeMode": "Directly", "expected": null, "attempts": 3 });
+        let report = whole(rate.clone(), &json!({ "items": [row] })).unwrap();
+        assert_eq!((report.rows.len(), report.rows[0].state, report.state.as_str()), (1, Waiting::Parked, "normal"));
+        assert_eq!(whole(rate, &json!({})), None, "half of it is nothing");
     }
 }

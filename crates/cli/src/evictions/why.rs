@@ -23,51 +23,34 @@ use super::{
 use crate::{
     connect::Plane,
     print::{self, Output},
+    resource::is_word_for,
 };
 
-/// Say why something is as it is: the real decision, re-run over the objects.
+/// What is asked of evictions.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad why evicted
   ironclad why evicted -n shop web-deployment
-  ironclad why evicted -n shop deployment/web -o yaml")]
-pub struct Command {
-    #[command(subcommand)]
-    #[allow(missing_docs, reason = "described where it is defined")]
-    pub question: Question,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "described where it is defined")]
-    pub plane: Plane,
-}
-
-/// What is asked.
-#[derive(clap::Subcommand, Debug)]
-pub enum Question {
-    /// What leaves faulty clusters, why, when, and what would cancel it
-    #[command(after_help = "Examples:
-  ironclad why evicted
-  ironclad why evicted -n shop web-deployment
   ironclad why evicted -n shop deployment/web")]
-    Evicted {
-        /// Bindings by name, or templates as KIND/NAME [default: all on faulty clusters]
-        #[arg(value_name = "BINDING")]
-        names: Vec<String>,
-        /// Only of this namespace [default: all]
-        #[arg(short, long, value_name = "NAME")]
-        namespace: Option<String>,
-        /// How it is printed
-        #[arg(short, long, value_enum, default_value_t)]
-        output: Output,
-    },
+pub struct Evicted {
+    /// Bindings by name, or templates as KIND/NAME [default: all on faulty clusters]
+    #[arg(value_name = "BINDING")]
+    pub names: Vec<String>,
+    /// Only of this namespace [default: all]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
 }
 
 /// Runs the verb.
 ///
 /// # Errors
 /// If a named binding does not exist, or the control plane does not answer.
-pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let Question::Evicted { names, namespace, output } = &command.question;
-    let client = command.plane.client().await?;
+pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Result<()> {
+    let Evicted { names, namespace, output } = asked;
+    let client = plane.client().await?;
     let told = told(&client).await?;
     let seen = objects(&client, namespace.as_deref()).await?;
     let now = clock.wall_seconds();
@@ -91,10 +74,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     match &told.report {
         Some(report) => eprintln!("{}", show::rate(report, told.paused)),
-        None => eprintln!(
-            "no leader told of its queue: it has had no faulty cluster, or gate Failover is off. What follows is what the \
-             decisions come to; places and times are unknown"
-        ),
+        None => eprintln!("{}. What follows is what the decisions come to; places and times are unknown", told.silence),
     }
     if answers.is_empty() {
         eprintln!("nothing leaves a cluster because of taints");
@@ -106,19 +86,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
 /// By the binding's own name, or by its template's as `kind/name`.
 fn is_named(binding: &Bound, name: &str) -> bool {
     let resource = &binding.spec().resource;
-    let by_template = name.split_once('/').is_some_and(|(kind, name)| {
-        let plural = format!("{}s", resource.kind);
-        let short = match resource.kind.as_str() {
-            "Deployment" => "deploy",
-            "StatefulSet" => "sts",
-            "ConfigMap" => "cm",
-            "Service" => "svc",
-            _ => "",
-        };
-        let same =
-            [resource.kind.as_str(), plural.as_str(), short].iter().any(|known| known.eq_ignore_ascii_case(kind));
-        same && resource.name == name
-    });
+    let by_template =
+        name.split_once('/').is_some_and(|(kind, name)| is_word_for(kind, &resource.kind) && resource.name == name);
     by_template || binding.metadata().name.as_deref() == Some(name)
 }
 

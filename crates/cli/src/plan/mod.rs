@@ -5,7 +5,7 @@
 
 pub mod command;
 mod print;
-mod read;
+pub(crate) mod read;
 #[cfg(test)]
 mod tests;
 

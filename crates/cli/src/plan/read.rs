@@ -36,7 +36,18 @@ async fn all<K>(client: &Client) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let (api, mut items, mut page) = (Api::<K>::all(client.clone()), Vec::new(), ListParams::default().limit(PAGE));
+    every(Api::<K>::all(client.clone())).await
+}
+
+/// Every object, a page at a time.
+///
+/// # Errors
+/// If the server does not answer.
+pub(crate) async fn every<K>(api: Api<K>) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let (mut items, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let list = api.list(&page).await.with_context(|| format!("listing {}", K::plural(&())))?;
         items.extend(list.items);
@@ -52,15 +63,7 @@ where
 /// # Errors
 /// If the file can't be read, or holds no cluster.
 pub fn dump(file: &Path) -> anyhow::Result<World> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().take(DUMP_MAX).read_to_string(&mut text).context("reading the dump from stdin")?;
-    } else {
-        let opened = std::fs::File::open(file);
-        let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
-        opened.take(DUMP_MAX).read_to_string(&mut text).with_context(|| format!("reading {}", file.display()))?;
-    }
-    let world = parse(&text).with_context(|| format!("the dump {} can't be used", file.display()))?;
+    let world = dumped(file).and_then(world).with_context(|| format!("the dump {} can't be used", file.display()))?;
     ensure!(
         !world.clusters.is_empty(),
         "the dump {} holds no Cluster\n  try: kubectl get clusters,clustertaintpolicies,resourcebindings,clusterresourcebindings -A -o yaml",
@@ -69,41 +72,85 @@ pub fn dump(file: &Path) -> anyhow::Result<World> {
     Ok(world)
 }
 
-pub(super) fn parse(text: &str) -> anyhow::Result<World> {
-    let mut world = World::default();
+/// The objects of a dump, `-` being stdin.
+///
+/// # Errors
+/// If the file can't be read, or is neither YAML nor JSON.
+pub(crate) fn dumped(file: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().take(DUMP_MAX).read_to_string(&mut text).context("reading the dump from stdin")?;
+    } else {
+        let opened = std::fs::File::open(file);
+        let opened = opened.with_context(|| format!("{} can't be read", file.display()))?;
+        opened.take(DUMP_MAX).read_to_string(&mut text).with_context(|| format!("reading {}", file.display()))?;
+    }
+    objects(&text)
+}
+
+/// The objects of documents, Lists among them.
+///
+/// # Errors
+/// If it is neither YAML nor JSON.
+pub(crate) fn objects(text: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> = match serde_json::from_str::<Value>(text) {
         Ok(one) => vec![one],
         Err(_) => serde_saphyr::from_multiple(text).context("it is neither JSON nor YAML")?,
     };
+    let mut found = Vec::new();
     for document in documents {
-        take(&mut world, document)?;
+        flatten(&mut found, document)?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+pub(super) fn parse(text: &str) -> anyhow::Result<World> {
+    objects(text).and_then(world)
+}
+
+fn world(objects: Vec<Value>) -> anyhow::Result<World> {
+    let mut world = World::default();
+    for object in objects {
+        take(&mut world, object)?;
     }
     Ok(world)
 }
 
-fn take(world: &mut World, object: Value) -> anyhow::Result<()> {
+fn flatten(found: &mut Vec<Value>, object: Value) -> anyhow::Result<()> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     if object.is_null() {
         return Ok(());
     }
-    if kind.ends_with("List") {
-        let Some(Value::Array(items)) = object.get("items").cloned() else { bail!("a {kind} without items") };
-        let of_items = kind.strip_suffix("List").unwrap_or_default().to_owned();
-        for mut item in items {
-            // Items of a typed list don't repeat their type.
-            if item.get("kind").is_none() {
-                item["kind"] = of_items.as_str().into();
-                item["apiVersion"] = api_version.as_str().into();
-            }
-            take(world, item)?;
-        }
+    let Some(of_items) = kind.strip_suffix("List") else {
+        found.push(object);
         return Ok(());
+    };
+    let Some(Value::Array(items)) = object.get("items").cloned() else { bail!("a {kind} without items") };
+    for mut item in items {
+        // Items of a typed list don't repeat their type.
+        if item.get("kind").is_none() {
+            item["kind"] = of_items.into();
+            item["apiVersion"] = api_version.as_str().into();
+        }
+        flatten(found, item)?;
     }
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    match (group, kind.as_str()) {
+    Ok(())
+}
+
+/// Puts an object into the world, if it is of a kind that a decision on placement or eviction reads.
+///
+/// # Errors
+/// If the object is not as its kind says.
+pub(crate) fn take(world: &mut World, object: Value) -> anyhow::Result<()> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    match (group, text("kind")) {
         ("cluster.karmada.io", "Cluster") => world.insert_cluster(typed(object)?),
         ("policy.karmada.io", "ClusterTaintPolicy") => world.insert_taint_policy(typed(object)?),
+        ("policy.karmada.io", "PropagationPolicy") => world.insert_policy(typed(object)?),
+        ("policy.karmada.io", "ClusterPropagationPolicy") => world.insert_cluster_policy(typed(object)?),
         ("work.karmada.io", "ResourceBinding") => world.insert_binding(typed(object)?),
         ("work.karmada.io", "ClusterResourceBinding") => world.insert_cluster_binding(typed(object)?),
         _ => {}

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use ironclad_seam::Clock;
 
-use super::{Impact, Stuck, clean, find, remove};
+use super::{Impact, Stuck, Workloads, clean, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,
@@ -20,13 +20,15 @@ use crate::{
 
 /// Take a push member out of the fleet.
 ///
-/// Its workloads are removed from it; with --drain they are moved away first. No taint is added, and nothing migrates
-/// because of this. With --cluster-kubeconfig what the join put into the member is removed too.
+/// Its workloads are removed from it; with --drain they are moved away first, with --keep-workloads they go on running
+/// there as if nobody had ever managed them. No taint is added, and nothing migrates because of this. With
+/// --cluster-kubeconfig what the join put into the member is removed too.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad unjoin member1
   ironclad unjoin member1 --dry-run
   ironclad unjoin member1 --drain
+  ironclad unjoin member1 --keep-workloads --yes
   ironclad unjoin member1 --no-drain --yes --cluster-kubeconfig member1.kubeconfig
   ironclad unjoin member1 --force --yes --wait 10s")]
 pub struct Command {
@@ -48,6 +50,10 @@ pub struct Command {
     /// Go on although bindings target the cluster: their replicas there are lost at once
     #[arg(long)]
     pub no_drain: bool,
+    /// Leave in the member what was propagated to it, without our labels and annotations; the control plane places the
+    /// replicas elsewhere, too
+    #[arg(long, conflicts_with = "drain")]
+    pub keep_workloads: bool,
     /// Don't ask
     #[arg(short, long)]
     pub yes: bool,
@@ -81,7 +87,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     };
     let cluster = find(&plane, name).await?;
     let impact = super::impact(&plane, name).await?;
-    eprintln!("cluster {name}: {impact}");
+    let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
+    eprintln!("cluster {name}: {impact}{}", kept(workloads));
     if command.dry_run != DryRun::None {
         return print::out(&format!("cluster({name}) would be unjoined (dry run)\n"));
     }
@@ -95,7 +102,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         refuse(command, super::impact(&plane, name).await?)?;
     }
     let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
-    remove(&plane, clock, &cluster, command.wait, stuck).await?;
+    remove(&plane, clock, &cluster, workloads, command.wait, stuck).await?;
     if let Some(member) = member {
         match clean(&member, name, &command.cluster_namespace).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
@@ -114,14 +121,23 @@ async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow:
     connect::client(connect::config(kubeconfig, context, "member").await?)
 }
 
+/// What becomes of the objects in the member, said before anybody is asked.
+fn kept(workloads: Workloads) -> &'static str {
+    match workloads {
+        Workloads::Keep => "; what runs there stays there, and is managed by nobody",
+        Workloads::Remove => "; what runs there is removed",
+    }
+}
+
 fn refuse(command: &Command, impact: Impact) -> anyhow::Result<()> {
-    if !impact.is_targeted() || command.no_drain || command.force {
+    // What is kept is not lost: nothing has to be moved first.
+    if !impact.is_targeted() || command.no_drain || command.force || command.keep_workloads {
         return Ok(());
     }
     anyhow::bail!(
         "cluster {name} was not unjoined\n  because {} bindings still target it\n  \
          try: ironclad drain {name}, or ironclad unjoin {name} --drain\n  \
-         try: --no-drain, if their replicas there may be lost at once",
+         try: --no-drain, if their replicas there may be lost at once; --keep-workloads, if they go on there unmanaged",
         impact.losing + impact.left_empty,
         name = command.cluster
     )

@@ -7,16 +7,19 @@ mod member;
 use std::time::Duration;
 
 use ironclad_api::{
+    annotations::KEEP_WORKLOADS,
     cluster::{Cluster, SyncMode},
+    labels,
     names::execution_namespace,
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 pub use member::clean;
 
@@ -160,6 +163,34 @@ pub enum Stuck {
     Force,
 }
 
+/// What becomes of the objects that were propagated to the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workloads {
+    /// They are deleted there.
+    Remove,
+    /// They stay, without our marks.
+    Keep,
+}
+
+/// Whether the cluster is marked to keep its workloads when it leaves.
+#[must_use]
+pub fn keeps(cluster: &Cluster) -> bool {
+    let mark = cluster.metadata.annotations.as_ref().and_then(|all| all.get(KEEP_WORKLOADS));
+    mark.is_some_and(|value| value == labels::TRUE)
+}
+
+/// The mark stands on the Cluster before it begins to leave, so whoever sees it leave sees the mark too: no object of
+/// the member has a moment in which it would be deleted.
+async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Error> {
+    if keeps(cluster) {
+        return Ok(());
+    }
+    let uid = cluster.metadata.uid.clone();
+    let patch = json!({ "metadata": { "uid": uid, "annotations": { KEEP_WORKLOADS: labels::TRUE } } });
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+}
+
 /// Deletes the cluster and waits until it is gone.
 ///
 /// # Errors
@@ -168,11 +199,15 @@ pub async fn remove(
     plane: &Client,
     clock: &Clock,
     cluster: &Cluster,
+    workloads: Workloads,
     wait: Duration,
     stuck: Stuck,
 ) -> Result<(), UnjoinError> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let clusters: Api<Cluster> = Api::all(plane.clone());
+    if workloads == Workloads::Keep {
+        mark(&clusters, cluster).await.map_err(failed(name, "marking that its workloads are kept"))?;
+    }
     let uid = cluster.metadata.uid.clone();
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid, resource_version: None }),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod crds;
+mod doctor;
 mod drain;
 mod interpret;
 mod join;

@@ -40,10 +40,19 @@ pub(crate) struct World {
 impl World {
     /// A control plane with our kinds, and a member whose token controller works.
     pub(crate) async fn new() -> Self {
+        // Those that the verbs touch: the schemas of all take seconds to read.
+        Self::with(|group| ["cluster.karmada.io", "work.karmada.io"].contains(&group)).await
+    }
+
+    /// The same with every kind of ours.
+    pub(crate) async fn with_all_kinds() -> Self {
+        Self::with(|_| true).await
+    }
+
+    async fn with(wanted: impl Fn(&str) -> bool) -> Self {
         let world = Self::bare().await;
         let mut crds = ironclad_api::crds::crds();
-        // Those that the verbs touch: the schemas of all take seconds to read.
-        crds.retain(|crd| ["cluster.karmada.io", "work.karmada.io"].contains(&crd.spec.group.as_str()));
+        crds.retain(|crd| wanted(&crd.spec.group));
         ironclad_cli::crds::install(&world.plane.client, &world.seam.clock, crds, Duration::from_secs(60), false)
             .await
             .unwrap();

@@ -54,6 +54,17 @@ pub enum Reason {
         /// The first filter that it failed.
         because: Refusal,
     },
+    /// The cluster passed the filters; the figures are those that selection and division look at.
+    Fits {
+        /// Which one.
+        cluster: ClusterName,
+        /// The tier of the affinity group that opens it: 0 is the group itself.
+        tier: u32,
+        /// The sum of the scores.
+        score: i64,
+        /// Further replicas that it holds by the estimators; nothing if none has an opinion.
+        room: Option<i64>,
+    },
     /// The cluster is being removed from the fleet.
     ClusterLeaving {
         /// Which one.
@@ -170,6 +181,7 @@ impl Reason {
             Self::LastAttemptFailed => "LastAttemptFailed",
             Self::ResultStands => "ResultStands",
             Self::Refused { .. } => "Refused",
+            Self::Fits { .. } => "Fits",
             Self::ClusterLeaving { .. } => "ClusterLeaving",
             Self::Missing { .. } => "Missing",
             Self::NotSelected { .. } => "NotSelected",
@@ -203,6 +215,13 @@ impl fmt::Display for Reason {
             Self::LastAttemptFailed => f.write_str("the last attempt failed and left no result"),
             Self::ResultStands => f.write_str("the result stands"),
             Self::Refused { cluster, because } => write!(f, "{cluster}: {because}"),
+            Self::Fits { cluster, tier, score, room } => {
+                write!(f, "{cluster}: passes the filters, score {score}")?;
+                if *tier > 0 {
+                    write!(f, ", tier {tier}")?;
+                }
+                room.map_or(Ok(()), |room| write!(f, ", room for {room}"))
+            }
             Self::ClusterLeaving { cluster } => write!(f, "{cluster}: it is being removed from the fleet"),
             Self::Missing { cluster } => write!(f, "{cluster}: named by the placement, but it does not exist"),
             Self::NotSelected { cluster } => write!(f, "{cluster}: the spread constraints are satisfied by others"),

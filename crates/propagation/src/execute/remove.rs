@@ -1,11 +1,14 @@
 //! The Work goes: the object in the member goes with it, or stays without our marks (propagation.md 13.7; rows 2, 3).
 
-use ironclad_api::{cluster::ApiEnablement, finalizers, labels};
+use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason};
 use serde_json::{Value, json};
 
 use super::{Effect, Observed, Road, Served, finished, object_key, owner, owner::Owner, report};
-use crate::template::{self, Identity};
+use crate::{
+    template::{self, Identity},
+    unified_auth,
+};
 
 /// Suspension does not hold a deletion. The end of the member object is not waited for.
 pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
@@ -68,7 +71,10 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
         // Whoever took the managed label off wants to keep the object.
         let owner = if let Owner::Other(other) = owner { Some(other) } else { None };
         plan.note(Reason::NotOurs { object: key, owner }.into());
-    } else if road.seen.work.spec.preserve_resources_on_deletion == Some(true) || owner::is_adopted(observed) {
+    } else if road.seen.work.spec.preserve_resources_on_deletion == Some(true)
+        || leaves_with_its_workloads(road, manifest)
+        || owner::is_adopted(observed)
+    {
         if let Some(patch) = owner::release(observed) {
             plan.push(Effect::PatchInMember { key: key.clone(), patch }, Reason::Released { object: key }.into());
         }
@@ -78,4 +84,17 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
         let uid = template::text(observed, "/metadata/uid").to_owned();
         plan.push(Effect::DeleteInMember { key: key.clone(), uid }, Reason::MemberObjectDeleted { object: key }.into());
     }
+}
+
+/// Whether the member leaves the fleet and takes along what was propagated to it (operations.md 2.4 `--keep-workloads`).
+///
+/// Asked here and not written into the Works before: whichever controller made a Work, and whenever it was made, its
+/// object has no moment in which it would be deleted. A Work that goes for its own reasons while the member stays is as
+/// ever. The rights to impersonate are ours, not the user's, and go.
+fn leaves_with_its_workloads(road: &Road<'_>, manifest: &Value) -> bool {
+    let Some(metadata) = road.seen.cluster.map(|cluster| &cluster.metadata) else { return false };
+    let kept = metadata.annotations.as_ref().and_then(|all| all.get(annotations::KEEP_WORKLOADS));
+    metadata.deletion_timestamp.is_some()
+        && kept.is_some_and(|value| value == labels::TRUE)
+        && template::text(manifest, "/metadata/name") != unified_auth::NAME
 }

@@ -12,6 +12,7 @@ use crate::testkit::{cluster, deployment, merge, work as work_of};
 
 const ID: &str = "work.karmada.io/permanent-id";
 const MANAGED: &str = "karmada.io/managed";
+const KEEP: &str = "cluster.karmada.io/keep-workloads";
 const STRATEGY: &str = "work.karmada.io/conflict-resolution";
 
 fn now() -> Timestamp {

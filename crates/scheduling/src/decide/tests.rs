@@ -65,6 +65,8 @@ fn one_pass_writes_the_result_once_and_the_status_once() {
         [
             "the placement changed",
             "m2: cluster(s) did not match the placement cluster affinity constraint",
+            "m1: passes the filters, score 0",
+            "m3: passes the filters, score 0",
             "m1: chosen, replicas 2",
             "m3: chosen, replicas 2",
             "Binding has been scheduled successfully.",

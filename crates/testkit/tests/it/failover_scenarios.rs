@@ -19,4 +19,5 @@ scenarios! {
     failover_06_cost
     failover_07_deadlock
     failover_07_graceful
+    failover_09_keep_workloads
 }

@@ -226,6 +226,10 @@ fn a_work_that_goes() {
     let there = object(&web());
     let label = |patch: Value| changed(object(&web()), json!({"metadata": patch}));
     let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}});
+    let leaves_with =
+        |value: &str| json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z", "annotations": {KEEP: value}}});
+    let impersonator = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "karmada-impersonator", "uid": "uid-role"}});
     let release = r#"release ["other"]"#;
     for (name, scene, want) in [
         (
@@ -310,8 +314,41 @@ fn a_work_that_goes() {
         ("preserved, not ready", Scene::of(kept.clone()).ready("False").has(there.clone()), vec!["park"]),
         (
             "preserved, not ready and leaving",
-            Scene::of(kept.clone()).ready("False").cluster(leaving).has(there),
+            Scene::of(kept.clone()).ready("False").cluster(leaving.clone()).has(there.clone()),
             vec![release],
+        ),
+        // unjoin --keep-workloads.
+        (
+            "the member leaves",
+            Scene::of(gone.clone()).cluster(leaving).has(there.clone()),
+            vec!["delete uid-member", release],
+        ),
+        (
+            "the member leaves with its workloads: released",
+            Scene::of(gone.clone()).cluster(leaves_with("true")).has(there.clone()),
+            vec!["patch", release],
+        ),
+        (
+            "the member leaves with its workloads, absent",
+            Scene::of(gone.clone()).cluster(leaves_with("true")),
+            vec![release],
+        ),
+        (
+            "the member leaves without them",
+            Scene::of(gone.clone()).cluster(leaves_with("false")).has(there.clone()),
+            vec!["delete uid-member", release],
+        ),
+        (
+            "the member will leave with its workloads, and stays for now",
+            Scene::of(gone.clone()).cluster(json!({"metadata": {"annotations": {KEEP: "true"}}})).has(there),
+            vec!["delete uid-member", release],
+        ),
+        (
+            "the member leaves with its workloads: what is ours goes",
+            Scene::of(deleting(&work(impersonator.clone(), "")))
+                .cluster(leaves_with("true"))
+                .has(object(&work(impersonator, ""))),
+            vec!["delete uid-member", release],
         ),
     ] {
         let plan = scene.plan();

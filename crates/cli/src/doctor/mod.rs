@@ -1,0 +1,182 @@
+//! `ironclad doctor`: every invariant on the live fleet, and how ready it is for the loss of a cluster (operations.md 2.20,
+//! failover.md 14.3, 14.4).
+
+mod findings;
+mod read;
+
+use std::time::Duration;
+
+use ironclad_fleet::{Violation, check};
+use ironclad_seam::Clock;
+use kube::Client;
+use serde_json::json;
+
+pub use self::findings::{Finding, Grade, findings};
+use crate::{
+    connect::{self, Plane},
+    evictions::observe::told,
+    members::{self, Member},
+    print::{self, Output},
+    report::{Exit, FAILED},
+};
+
+/// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster.
+///
+/// What is broken for a moment only, while a change is on its way, is not told: what is found is looked at twice.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ironclad doctor
+  ironclad doctor -o json
+  ironclad doctor --without-members
+
+Exit codes: 0 nothing is broken (warnings don't count), 1 something is, or the control plane does not answer.")]
+pub struct Command {
+    /// From the first look to the second, if the first finds something
+    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
+    pub settle: Duration,
+    /// How long a member may take to answer
+    #[arg(long, value_parser = crate::duration, default_value = "5s", value_name = "DURATION")]
+    pub timeout: Duration,
+    /// Look at the control plane alone
+    #[arg(long)]
+    pub without_members: bool,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the control plane does not answer; and [`Exit`] with 1 if something is broken.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let client = command.plane.client().await?;
+    let kubeconfig = connect::read(command.plane.kubeconfig.as_ref()).ok();
+    let clusters = crate::plan::read::every(kube::Api::all(client.clone())).await?;
+    let members = match command.without_members {
+        true => Vec::new(),
+        false => members::connect(&client, kubeconfig.as_ref(), clusters).await,
+    };
+    let looked = look(&client, clock, &members, command.settle, command.timeout).await?;
+    print::out(&match command.output {
+        output if output.is_objects() => print::objects(
+            output,
+            &[json!({ "violations": looked.violations, "findings": looked.findings, "looked": looked.at })],
+        )?,
+        _ => rendered(&looked),
+    })?;
+    if looked.is_broken() { Err(Exit(FAILED).into()) } else { Ok(()) }
+}
+
+/// What a look at the fleet came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Looked {
+    /// Invariants that are broken, and were so at both looks.
+    pub violations: Vec<Violation>,
+    /// All else.
+    pub findings: Vec<Finding>,
+    /// What was looked at, in one line.
+    pub at: String,
+}
+
+impl Looked {
+    /// Whether something is wrong that no waiting mends.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        !self.violations.is_empty() || self.findings.iter().any(|finding| finding.grade == Grade::Broken)
+    }
+}
+
+/// Looks at the fleet, and if something is wrong a second time: lists of several kinds are no snapshot, and a change may
+/// be on its way.
+///
+/// # Errors
+/// If the control plane does not answer.
+pub async fn look(
+    plane: &Client,
+    clock: &Clock,
+    members: &[Member],
+    settle: Duration,
+    patience: Duration,
+) -> anyhow::Result<Looked> {
+    let mut seen = read::all(plane, clock, members, patience).await?;
+    let mut violations = check(&seen.world);
+    if !violations.is_empty() {
+        clock.sleep(settle).await;
+        seen = read::all(plane, clock, members, patience).await?;
+        let again = check(&seen.world);
+        violations.retain(|violation| again.contains(violation));
+    }
+    let told = told(plane).await?;
+    let mut all = findings(&seen.world, told.report.as_ref(), told.paused, clock.wall_seconds());
+    all.extend(seen.findings);
+    all.sort();
+    let world = &seen.world;
+    let objects: usize = world.members.values().map(std::collections::BTreeMap::len).sum();
+    let at = format!(
+        "{} clusters, {} templates, {} bindings, {} Works; {objects} objects in {} members",
+        world.clusters.len(),
+        world.templates.len(),
+        world.bindings.len() + world.cluster_bindings.len(),
+        world.works.len(),
+        world.members.len()
+    );
+    Ok(Looked { violations, findings: all, at })
+}
+
+fn rendered(looked: &Looked) -> String {
+    let mut text = String::new();
+    for violation in &looked.violations {
+        text.push_str(&format!("✗ {violation}\n"));
+    }
+    for finding in &looked.findings {
+        let mark = match finding.grade {
+            Grade::Broken => "✗",
+            Grade::Warning => "!",
+            Grade::Fine => "✓",
+        };
+        text.push_str(&format!("{mark} {}\n", finding.what));
+        if let Some(remedy) = &finding.remedy {
+            text.push_str(&format!("    try: {remedy}\n"));
+        }
+    }
+    let broken = match looked.violations.len() {
+        0 => "no invariant is broken".to_owned(),
+        1 => "1 invariant is broken".to_owned(),
+        several => format!("{several} invariants are broken"),
+    };
+    text.push_str(&format!("{broken}: {}\n", looked.at));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_people_read_it() {
+        let finding = |grade, what: &str, remedy: Option<&str>| Finding {
+            grade,
+            what: what.to_owned(),
+            remedy: remedy.map(str::to_owned),
+        };
+        let mut looked = Looked {
+            violations: vec![Violation::TaintTwice { cluster: "m1".into(), taint: "k:NoExecute".into() }],
+            findings: vec![
+                finding(Grade::Warning, "cluster m1 is not ready", Some("kubectl describe cluster m1")),
+                finding(Grade::Fine, "evictions: normal", None),
+            ],
+            at: "1 clusters".to_owned(),
+        };
+        let want = "✗ cluster m1 has taint k:NoExecute twice\n! cluster m1 is not ready\n    try: kubectl describe cluster m1\n\
+                    ✓ evictions: normal\n1 invariant is broken: 1 clusters\n";
+        assert_eq!(rendered(&looked), want);
+        assert!(looked.is_broken());
+        looked.violations.clear();
+        assert!(!looked.is_broken(), "a warning breaks nothing");
+        assert!(rendered(&looked).ends_with("no invariant is broken: 1 clusters\n"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The whole fleet, read once: every kind that an invariant speaks of, and in the members what carries our mark.
+
+use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
+
+use anyhow::Context as _;
+use futures::future::join_all;
+use ironclad_api::{crds::crds, labels};
+use ironclad_fleet::{ClusterName, World};
+use ironclad_seam::Clock;
+use k8s_openapi::{
+    api::apps::v1::ReplicaSet, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
+use serde_json::Value;
+
+use super::{Finding, Grade};
+use crate::{
+    members::{Member, within},
+    plan::read::every,
+    report::answer,
+    resource::{Resource, Resources},
+    tree::whole,
+};
+
+/// Objects that are listed at a time.
+const PAGE: u32 = 500;
+
+/// What was read.
+pub(super) struct Read {
+    pub(super) world: World,
+    /// What showed while reading.
+    pub(super) findings: Vec<Finding>,
+}
+
+pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patience: Duration) -> anyhow::Result<Read> {
+    let mut read = Read { world: World::default(), findings: Vec::new() };
+    let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
+    definitions(plane, &mut read).await?;
+    let world = &mut read.world;
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_policy(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster_policy(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_taint_policy(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_binding(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster_binding(one));
+    every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_work(one));
+    let kinds = templates(world);
+    for resource in kinds.iter().filter_map(|kind| of_kind(&resources, kind)) {
+        for object in list(plane, &resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))? {
+            world.insert_template(whole(&object, &resource)?);
+        }
+    }
+    replica_sets(plane, &mut read).await?;
+    let of_members = manifests(&read.world);
+    let answers = join_all(members.iter().map(async |member| {
+        let wanted = of_members.get(&ClusterName::from(member.name.as_str())).cloned().unwrap_or_default();
+        (member.name.clone(), within_member(member, &resources, &wanted, clock, patience).await)
+    }));
+    for (name, answer) in answers.await {
+        let cluster = ClusterName::from(name.as_str());
+        match answer {
+            Ok(objects) => {
+                read.world.members.entry(cluster.clone()).or_default();
+                objects.into_iter().for_each(|object| read.world.insert_member(cluster.clone(), object));
+            }
+            Err(why) => read
+                .findings
+                .push(Finding::new(Grade::Warning, format!("cluster {name} could not be looked at: {why}"))),
+        }
+    }
+    Ok(read)
+}
+
+/// `apiVersion` and kind.
+type Kind = (String, String);
+
+/// The kinds of all templates that have a binding, and Namespaces, which are synced without one.
+fn templates(world: &World) -> BTreeSet<Kind> {
+    let namespaced = world.bindings.values().map(|binding| &binding.spec.resource);
+    let resources = namespaced.chain(world.cluster_bindings.values().map(|binding| &binding.spec.resource));
+    let kinds = resources.map(|resource| (resource.api_version.clone(), resource.kind.clone()));
+    kinds.chain([("v1".to_owned(), "Namespace".to_owned())]).collect()
+}
+
+/// The kinds that each cluster's Works bring to it.
+fn manifests(world: &World) -> BTreeMap<ClusterName, BTreeSet<Kind>> {
+    let mut all: BTreeMap<ClusterName, BTreeSet<Kind>> = BTreeMap::new();
+    for (key, work) in &world.works {
+        for manifest in &work.spec.workload.manifests {
+            let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            all.entry(key.cluster.clone()).or_default().insert((text("apiVersion"), text("kind")));
+        }
+    }
+    all
+}
+
+fn of_kind(resources: &Resources, (api_version, kind): &Kind) -> Option<Resource> {
+    resources.of_kind(api_version, kind).cloned()
+}
+
+/// Everything of a kind, or what carries these labels.
+async fn list(client: &Client, resource: &Resource, labels: Option<&str>) -> Result<Vec<DynamicObject>, kube::Error> {
+    let api = Api::<DynamicObject>::all_with(client.clone(), &resource.api);
+    let mut params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        items.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(items),
+        }
+    }
+}
+
+/// The objects of these kinds in the member that carry our mark.
+async fn within_member(
+    member: &Member,
+    resources: &Resources,
+    wanted: &BTreeSet<Kind>,
+    clock: &Clock,
+    patience: Duration,
+) -> Result<Vec<Value>, String> {
+    let client = member.client.as_ref().map_err(Clone::clone)?;
+    let managed = format!("{}={}", labels::MANAGED, labels::TRUE);
+    let mut found = Vec::new();
+    for resource in wanted.iter().filter_map(|kind| of_kind(resources, kind)) {
+        let objects = within(clock, patience, list(client, &resource, Some(&managed))).await?;
+        for object in objects.map_err(|error| answer(&error))? {
+            found.push(whole(&object, &resource).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(found)
+}
+
+/// Kinds of ours that the control plane does not serve.
+async fn definitions(plane: &Client, read: &mut Read) -> anyhow::Result<()> {
+    let present = every(Api::<CustomResourceDefinition>::all(plane.clone())).await?;
+    let present: BTreeSet<String> = present.iter().map(|definition| definition.name_any()).collect();
+    let missing: Vec<String> = crds().iter().map(|d| d.name_any()).filter(|name| !present.contains(name)).collect();
+    if !missing.is_empty() {
+        read.findings.push(
+            Finding::new(Grade::Broken, format!("CustomResourceDefinitions are missing: {}", missing.join(", ")))
+                .remedy("ironclad crds --install"),
+        );
+    }
+    Ok(())
+}
+
+/// ReplicaSets that a controller of Kubernetes made out of templates: the control plane would run them itself.
+async fn replica_sets(plane: &Client, read: &mut Read) -> anyhow::Result<()> {
+    let owned = |set: &ReplicaSet| set.owner_references().iter().any(|owner| owner.kind == "Deployment");
+    let count = every(Api::<ReplicaSet>::all(plane.clone())).await?.iter().filter(|set| owned(set)).count();
+    if count > 0 {
+        let line = format!(
+            "{count} ReplicaSets in the control plane are owned by templates: something acts on templates there"
+        );
+        let remedy = "run the control plane's kube-controller-manager without the controllers of workloads";
+        read.findings.push(Finding::new(Grade::Warning, line).remedy(remedy));
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! `ironclad why`: the real decisions, run again over the objects, with their reasons (operations.md 2.20).
+
+mod not;
+pub mod placement;
+mod print;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use ironclad_fleet::{ClusterName, ObjectKey};
+use ironclad_seam::Clock;
+
+use self::placement::{Observed, Placed, explain};
+pub use self::{
+    not::{Answer, answer},
+    print::{not as rendered_not, placement as rendered},
+};
+use crate::{
+    connect::Plane, evictions::why::Evicted, print as output, print::Output, report::Misused, resource::arguments,
+};
+
+/// Say why something is as it is: the real decision, run again over the objects.
+///
+/// TYPE/NAME tells which policy has the template and which lost, and for every cluster why the template is or is not
+/// there. Nothing is stored for this and nothing is written.
+#[derive(clap::Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  ironclad why deploy/web
+  ironclad why deployment web -n shop -o json
+  ironclad why not member3 deploy/web
+  ironclad why evicted
+  ironclad why evicted -n shop deployment/web -o yaml"
+)]
+pub struct Command {
+    #[command(subcommand)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub question: Option<Question>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub about: About,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "described where it is defined")]
+    pub plane: Plane,
+}
+
+/// What is asked, if it is not the whole placement.
+#[derive(clap::Subcommand, Debug)]
+pub enum Question {
+    /// What leaves faulty clusters, why, when, and what would cancel it
+    Evicted(Evicted),
+    /// Why a template is not on one cluster, and what would change that
+    #[command(after_help = "Examples:
+  ironclad why not member3 deploy/web
+  ironclad why not member3 deployment web -n shop")]
+    Not {
+        /// The cluster
+        #[arg(value_name = "CLUSTER")]
+        cluster: String,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        about: About,
+    },
+}
+
+/// Which template, and how the answer is printed.
+#[derive(clap::Args, Clone, Debug)]
+pub struct About {
+    /// The template: TYPE/NAME, or TYPE and NAME
+    #[arg(value_name = "TYPE/NAME", required = true, num_args = 1..=2)]
+    pub resource: Vec<String>,
+    /// Its namespace [default: the context's]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Read the fleet from this dump, - for stdin: objects or Lists as YAML or JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: Option<PathBuf>,
+    /// How it is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If there is no such template, cluster or binding, or the control plane does not answer.
+pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    match &command.question {
+        Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
+        Some(Question::Not { cluster, about }) => {
+            let (seen, placed) = observe(about, &command.plane, clock).await?;
+            let answer = answer(&placed, &known(&seen, cluster)?);
+            if about.output.is_objects() {
+                return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
+            }
+            unknown_here();
+            output::out(&rendered_not(&placed, &answer))
+        }
+        None => {
+            let (_, placed) = observe(&command.about, &command.plane, clock).await?;
+            if command.about.output.is_objects() {
+                return output::out(&output::objects(command.about.output, &[serde_json::to_value(&placed)?])?);
+            }
+            unknown_here();
+            output::out(&rendered(&placed))
+        }
+    }
+}
+
+/// What a re-run can't know.
+fn unknown_here() {
+    eprintln!("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
+}
+
+async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Observed, Placed)> {
+    let [(kind, names)] =
+        arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
+    let [name] = names.as_slice() else {
+        return Err(Misused(format!("{kind} without a name\n  try: ironclad why {kind}/NAME")).into());
+    };
+    let namespace = about.namespace.as_deref();
+    let (seen, key): (Observed, ObjectKey) = match &about.filename {
+        Some(file) => read::dump(file, clock, &kind, namespace, name)?,
+        None => read::live(&plane.client().await?, clock, &kind, namespace, name).await?,
+    };
+    let placed = explain(&seen, &key, clock.wall_seconds());
+    let placed = placed.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
+    Ok((seen, placed))
+}
+
+fn known(seen: &Observed, cluster: &str) -> anyhow::Result<ClusterName> {
+    let name = ClusterName::from(cluster);
+    if seen.world.clusters.contains_key(&name) {
+        return Ok(name);
+    }
+    let all: Vec<&str> = seen.world.clusters.keys().map(|name| &*name.0).collect();
+    Err(Misused(format!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))).into())
+}

@@ -1,0 +1,107 @@
+//! Why a template does not run on one cluster, and what would change that.
+
+use ironclad_api::{eviction::CLUSTER_DRAIN, taints::UNSCHEDULABLE};
+use ironclad_fleet::{
+    Because, ClusterName,
+    because::schedule::{Reason, Refusal},
+};
+use serde::Serialize;
+
+use super::{placement::Placed, print::reason};
+
+/// The answer for one cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Its replicas, if it is a target now.
+    pub replicas: Option<i32>,
+    /// Why it is or is not one, the first cause first.
+    pub because: Vec<String>,
+    /// What a person could do.
+    #[serde(rename = "try", skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// What the decisions say of one cluster.
+#[must_use]
+pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
+    let mut answer = Answer { cluster: cluster.clone(), replicas: None, because: Vec::new(), remedy: None };
+    let Some(bound) = &placed.binding else {
+        answer.because = super::print::policy_lines(placed);
+        let kind = &placed.template.gvk.kind;
+        answer.remedy = (!placed.skipped && answer.because.iter().any(|line| line.contains("no policy")))
+            .then(|| format!("a PropagationPolicy whose resourceSelectors name {kind} {}", placed.template.name));
+        return answer;
+    };
+    answer.replicas = bound.clusters.iter().find(|target| target.name == *cluster.0).map(|target| target.replicas);
+    if let Some(task) = bound.leaving.get(&*cluster.0) {
+        answer.because.push(format!("it was left: {task}"));
+        answer.remedy = Some(match task.as_str() {
+            CLUSTER_DRAIN => format!("ironclad drain {cluster} --status"),
+            _ => format!("ironclad why evicted {}", bound.key.name),
+        });
+    }
+    let Some(scheduling) = &placed.scheduling else { return answer };
+    for pass in &scheduling.passes {
+        let Some(outcome) = pass.clusters.get(cluster) else { continue };
+        let group = pass.group.as_ref().map_or(String::new(), |group| format!("affinity group {group}: "));
+        match (&outcome.because, &pass.failed) {
+            (Reason::Fits { .. }, Some(failed)) => answer.because.push(format!("{group}{failed}")),
+            (Reason::Fits { .. }, None) => {}
+            (Reason::Target { .. }, _) if answer.replicas.is_none() => {
+                let turn = scheduling.turn.as_ref();
+                let turn_said = turn.map_or(String::new(), |turn| format!(": {turn}"));
+                answer.because.push(format!("{group}a pass would place it there, and none has run since{turn_said}"));
+                answer.remedy = match turn {
+                    Some(Because::Schedule(Reason::ResultStands)) => {
+                        Some("a WorkloadRebalancer that names the template, for a fresh scheduling".to_owned())
+                    }
+                    Some(Because::Schedule(Reason::Suspended)) => {
+                        Some("end suspension.scheduling of the binding".to_owned())
+                    }
+                    _ => None,
+                };
+            }
+            (because, _) => answer.because.push(format!("{group}{}", reason(because, cluster))),
+        }
+        if answer.remedy.is_none() && answer.replicas.is_none() {
+            answer.remedy = remedy(&outcome.because, cluster, placed);
+        }
+    }
+    if let Some(failure) = scheduling.failure.as_ref().filter(|failure| !answer.because.contains(failure)) {
+        answer.because.push(failure.clone());
+    }
+    answer
+}
+
+fn remedy(because: &Reason, cluster: &ClusterName, placed: &Placed) -> Option<String> {
+    let gvk = &placed.template.gvk;
+    Some(match because {
+        Reason::Refused { because: Refusal::Affinity, .. } => {
+            format!("the affinity of the policy's placement: let it choose {cluster}")
+        }
+        Reason::Refused { because: Refusal::Taint { taint }, .. } if taint.starts_with(UNSCHEDULABLE) => {
+            format!("ironclad uncordon {cluster}")
+        }
+        Reason::Refused { because: Refusal::Taint { taint }, .. } => {
+            // A taint as it is printed may have a value; to take it away its key and effect are named.
+            let (key, effect) = taint.rsplit_once(':').unwrap_or((taint, ""));
+            let key = key.split_once('=').map_or(key, |(key, _)| key);
+            format!("clusterTolerations in the placement, or: ironclad taint clusters {cluster} {key}:{effect}-")
+        }
+        Reason::Refused { because: Refusal::ApiNotEnabled, .. } => {
+            format!("install {gvk} in {cluster}; its status.apiEnablements lists what it serves")
+        }
+        Reason::Refused { because: Refusal::BeingEvicted, .. } => {
+            "wait for the end of the eviction: ironclad why evicted".to_owned()
+        }
+        Reason::Refused { because: Refusal::NoRegion, .. } => format!("set spec.region of Cluster {cluster}"),
+        Reason::Refused { because: Refusal::NoProvider, .. } => format!("set spec.provider of Cluster {cluster}"),
+        Reason::Refused { because: Refusal::NoZones, .. } => format!("set spec.zones of Cluster {cluster}"),
+        Reason::NotSelected { .. } => "a larger maxGroups in the placement's spreadConstraints".to_owned(),
+        Reason::NoShare { .. } => "more replicas, or a weight for it in the placement".to_owned(),
+        _ => return None,
+    })
+}

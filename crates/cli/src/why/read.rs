@@ -1,0 +1,142 @@
+//! What `why` looks at: read from the control plane, or taken from a dump.
+
+use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+use anyhow::{Context as _, bail};
+use ironclad_api::{
+    cluster::Cluster,
+    config::ResourceInterpreterCustomization,
+    names,
+    policy::{ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy},
+    work::{ClusterResourceBinding, ResourceBinding},
+};
+use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_interpreter::Interpreter;
+use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
+use ironclad_seam::Clock;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use super::placement::Observed;
+use crate::{
+    plan::read::{dumped, every, take},
+    resource::{self, Resources},
+};
+
+/// What hangs together with one template, from the control plane.
+///
+/// # Errors
+/// If there is no such template, or the control plane does not answer.
+pub(super) async fn live(
+    client: &Client,
+    clock: &Clock,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(Observed, ObjectKey)> {
+    let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
+    let namespace = if resource.namespaced { namespace.unwrap_or(client.default_namespace()) } else { "" };
+    let key = ObjectKey {
+        gvk: Gvk::from_manifest(&resource.api.api_version, &resource.api.kind),
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    let Some(template) = crate::tree::api(client.clone(), &resource, namespace).get_opt(name).await? else {
+        bail!("{key} does not exist\n  try: ironclad get {} -A", resource.api.plural)
+    };
+    let mut seen = Observed::default();
+    let world = &mut seen.world;
+    world.insert_template(crate::tree::whole(&template, &resource)?);
+    every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
+    let policies = every(Api::<ClusterPropagationPolicy>::all(client.clone())).await?;
+    policies.into_iter().for_each(|policy| world.insert_cluster_policy(policy));
+    let cluster_overrides = every(Api::<ClusterOverridePolicy>::all(client.clone())).await?;
+    seen.cluster_overrides = cluster_overrides.iter().map(|policy| policy.name_any()).collect();
+    let binding = names::binding_name(&resource.api.kind, name);
+    if namespace.is_empty() {
+        let found = Api::<ClusterResourceBinding>::all(client.clone()).get_opt(&binding).await?;
+        found.into_iter().for_each(|binding| world.insert_cluster_binding(binding));
+    } else {
+        let policies = every(Api::<PropagationPolicy>::namespaced(client.clone(), namespace)).await?;
+        policies.into_iter().for_each(|policy| world.insert_policy(policy));
+        let overrides = every(Api::<OverridePolicy>::namespaced(client.clone(), namespace)).await?;
+        seen.overrides = overrides.iter().map(|policy| policy.name_any()).collect();
+        let found = Api::<ResourceBinding>::namespaced(client.clone(), namespace).get_opt(&binding).await?;
+        found.into_iter().for_each(|binding| world.insert_binding(binding));
+    }
+    let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
+    seen.interpreter = interpreter(clock, &customizations);
+    Ok((seen, key))
+}
+
+/// The same from a dump.
+///
+/// # Errors
+/// If the dump can't be read, or has no such template, or several.
+pub(super) fn dump(
+    file: &Path,
+    clock: &Clock,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(Observed, ObjectKey)> {
+    of_objects(dumped(file)?, clock, kind, namespace, name)
+        .with_context(|| format!("the dump {} can't be used", file.display()))
+}
+
+/// The same from objects of any kinds.
+pub(super) fn of_objects(
+    objects: Vec<Value>,
+    clock: &Clock,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<(Observed, ObjectKey)> {
+    let mut seen = Observed::default();
+    let (mut customizations, mut templates) = (Vec::new(), BTreeSet::new());
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (of, at, called) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        match of.as_str() {
+            "OverridePolicy" if namespace.is_none_or(|namespace| namespace == at) => {
+                drop(seen.overrides.insert(called))
+            }
+            "OverridePolicy" => {}
+            "ClusterOverridePolicy" => drop(seen.cluster_overrides.insert(called)),
+            "ResourceInterpreterCustomization" => customizations.push(serde_json::from_value(object)?),
+            _ if resource::is_word_for(kind, &of)
+                && called == name
+                && namespace.is_none_or(|namespace| at.is_empty() || at == namespace) =>
+            {
+                let gvk = Gvk::from_manifest(&text("/apiVersion"), &of);
+                templates.insert(ObjectKey { gvk, namespace: at.as_str().into(), name: name.into() });
+                seen.world.insert_template(object);
+            }
+            _ => take(&mut seen.world, object)?,
+        }
+    }
+    let mut found = templates.into_iter();
+    let key = match (found.next(), found.next()) {
+        (Some(one), None) => one,
+        (None, _) => bail!("it holds no {kind} {name}"),
+        (Some(_), Some(_)) => bail!("it holds several of {kind} {name}\n  try: -n NAMESPACE"),
+    };
+    seen.interpreter = interpreter(clock, &customizations);
+    Ok((seen, key))
+}
+
+/// Who answers about kinds: the fleet's customizations, what is shipped, and what is native. Webhooks are not asked.
+fn interpreter(clock: &Clock, customizations: &[ResourceInterpreterCustomization]) -> Interpreter {
+    let (wall, mono, start) = (clock.clone(), clock.clone(), clock.mono());
+    let host = Host {
+        wall_seconds: Arc::new(move || wall.wall().as_second()),
+        elapsed: Arc::new(move || mono.mono() - start),
+    };
+    let compiled = customizations.iter().map(|customization| {
+        let name = customization.name_any();
+        let compiled = Arc::new(Customization::compile(&name, &customization.spec, &host));
+        (name, compiled)
+    });
+    let declarative = Arc::new(Declarative::new(compiled.collect::<Vec<_>>()));
+    Interpreter::new(vec![declarative, Arc::new(Shipped::new(host))])
+}

@@ -1,0 +1,138 @@
+//! What people ask, and what they read.
+
+use std::fmt::Write as _;
+
+use ironclad_seam::Clock;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{answer, placement, read::of_objects, rendered, rendered_not};
+use crate::plan::read::objects;
+
+/// Four clusters: m2 is cordoned, m3 does not serve Deployments, m4 is in another region.
+const FLEET: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m1, labels: {tier: gold}}, spec: {syncMode: Push, region: eu}, status: &ready {apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: "True", reason: ClusterReady, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}, {type: CompleteAPIEnablements, status: "True", reason: Complete, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m2}, spec: {syncMode: Push, region: eu, taints: [{key: cluster.karmada.io/unschedulable, effect: NoSchedule}]}, status: *ready}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m3}, spec: {syncMode: Push, region: eu}, status: {conditions: [{type: CompleteAPIEnablements, status: "True", reason: Complete, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m4}, spec: {syncMode: Push, region: us}, status: *ready}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, uid: w, labels: {app: web}}
+spec: {replicas: 2, template: {spec: {containers: [{name: web, image: "web:1"}]}}}
+"#;
+
+fn policy(name: &str, selector: &str, placement: &str) -> String {
+    format!(
+        "---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\n\
+         metadata: {{name: {name}, namespace: shop, labels: {{propagationpolicy.karmada.io/permanent-id: {name}}}, finalizers: [karmada.io/propagation-policy-controller]}}\n\
+         spec: {{resourceSelectors: [{{apiVersion: apps/v1, kind: Deployment{selector}}}], placement: {placement}}}\n"
+    )
+}
+
+/// Web as it is claimed by policy `web`, and its binding with this result and placement.
+fn bound(result: &str, placement: &str, spec: &str) -> String {
+    let json: Value = serde_saphyr::from_str(placement).unwrap();
+    let applied = Value::String(json.to_string());
+    format!(
+        "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+         metadata: {{name: web-deployment, namespace: shop, uid: b, generation: 2, labels: {{propagationpolicy.karmada.io/permanent-id: web}}, annotations: {{policy.karmada.io/applied-placement: {applied}}}}}\n\
+         spec: {{replicas: 2, replicaRequirements: {{}}, resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: w}}, clusters: {result}, placement: {placement}{spec}}}\n\
+         status: {{schedulerObservedGeneration: 2, conditions: [{{type: Scheduled, status: \"True\", reason: Success, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}}]}}\n"
+    )
+}
+
+fn placed(dump: &str) -> placement::Placed {
+    let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    let (seen, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", Some("shop"), "web").unwrap();
+    placement::explain(&seen, &key, clock.wall_seconds()).unwrap()
+}
+
+/// Every story: its fleet, and of which clusters it is asked why not.
+fn stories() -> Vec<(&'static str, String, &'static [&'static str])> {
+    let europe = "{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}}";
+    let one = "{spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}";
+    let groups =
+        "{clusterAffinities: [{affinityName: local, clusterNames: [m2]}, {affinityName: far, clusterNames: [m4]}]}";
+    let divided = "{clusterAffinity: {clusterNames: [m1, m4]}, replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, weightPreference: {staticWeightList: [{targetCluster: {clusterNames: [m1]}, weight: 1}]}}}";
+    let task = ", gracefulEvictionTasks: [{fromCluster: m4, reason: ClusterDrain, producer: Drain}]";
+    let dependent = ", dependentOverrides: [later]}";
+    let with = |parts: &[String]| parts.iter().fold(FLEET.to_owned(), |all, part| all + part);
+    vec![
+        ("no policy selects it", with(&[policy("other", ", name: other", "{}")]), &["m1"]),
+        (
+            "a policy that has just come",
+            with(&[policy("web", ", name: web", europe), policy("all", "", "{}")]),
+            &["m1", "m2", "m3", "m4"],
+        ),
+        (
+            "an override that the policy waits for",
+            with(&[policy("web", ", name: web", "{}")
+                .replace(", placement: {}}", &(", placement: {}".to_owned() + dependent))]),
+            &["m1"],
+        ),
+        (
+            "one cluster is enough",
+            with(&[policy("web", ", name: web", one), bound("[{name: m4, replicas: 2}]", one, "")]),
+            &["m1", "m4"],
+        ),
+        (
+            "affinity groups, the first of which is cordoned",
+            with(&[policy("web", ", name: web", groups), bound("[{name: m4, replicas: 2}]", groups, "")]),
+            &["m2", "m1"],
+        ),
+        (
+            "a share for one alone",
+            with(&[policy("web", ", name: web", divided), bound("[{name: m1, replicas: 2}]", divided, "")]),
+            &["m4"],
+        ),
+        ("drained", with(&[policy("web", ", name: web", one), bound("[{name: m1, replicas: 2}]", one, task)]), &["m4"]),
+        (
+            "suspended",
+            with(&[policy("web", ", name: web", "{}"), bound("[]", "{}", ", suspension: {scheduling: true}")]),
+            &["m1"],
+        ),
+    ]
+}
+
+#[test]
+fn why_it_is_where_it_is() {
+    let mut text = String::new();
+    for (name, dump, clusters) in stories() {
+        let placed = placed(&dump);
+        let _ = write!(text, "# {name}\n{}", rendered(&placed));
+        for cluster in clusters {
+            text.push_str(&rendered_not(&placed, &answer(&placed, &(*cluster).into())));
+        }
+        text.push('\n');
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_answer_for_scripts() {
+    let (_, dump, _) = stories().swap_remove(1);
+    let placed = placed(&dump);
+    let value = serde_json::to_value(&placed).unwrap();
+    assert_eq!(value["policy"][0]["reason"], "PolicyChosen", "{value}");
+    let refused = &value["scheduling"]["passes"][0]["clusters"]["m4"]["because"];
+    assert_eq!((&refused["reason"], &refused["because"]["filter"]), (&json!("Refused"), &json!("Affinity")));
+    assert_eq!(value["binding"]["made"], false);
+}
+
+#[test]
+fn templates_that_a_dump_does_not_have() {
+    let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+    let twice = FLEET.to_owned() + "---\n" + &FLEET.replace("shop", "other");
+    for (dump, kind, namespace, want) in [
+        (FLEET, "sts", Some("shop"), "it holds no sts web"),
+        (FLEET, "deploy", Some("other"), "it holds no deploy web"),
+        (twice.as_str(), "deploy", None, "it holds several of deploy web"),
+    ] {
+        let error = of_objects(objects(dump).unwrap(), &clock, kind, namespace, "web").unwrap_err();
+        assert!(error.to_string().starts_with(want), "{error}");
+    }
+}

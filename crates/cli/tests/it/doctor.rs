@@ -1,0 +1,82 @@
+use std::time::Duration;
+
+use ironclad_api::work::{ResourceBinding, ResourceBindingSpec, TargetCluster};
+use ironclad_cli::{
+    doctor::{Grade, look},
+    members::Member,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::json;
+
+use crate::support::World;
+
+const SETTLE: Duration = Duration::from_secs(5);
+
+fn on(name: &str) -> ResourceBinding {
+    let target = TargetCluster { name: "gone".to_owned(), replicas: 1, components: Vec::new() };
+    let mut spec = ResourceBindingSpec { clusters: vec![target], ..ResourceBindingSpec::default() };
+    spec.resource.api_version = "v1".into();
+    spec.resource.kind = "ConfigMap".into();
+    spec.resource.namespace = "default".into();
+    spec.resource.name = name.into();
+    ResourceBinding::new(name, spec)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_broken_stays_broken_at_the_second_look() {
+    let world = World::with_all_kinds().await;
+    let (plane, clock) = (&world.plane.client, &world.seam.clock);
+    let members = [Member { name: "gone".to_owned(), client: Err("nobody knows it".to_owned()) }];
+    world.plane.writes();
+    let well = look(plane, clock, &[], SETTLE, SETTLE).await.unwrap();
+    assert!(well.violations.is_empty() && !well.is_broken(), "{well:?}");
+    assert_eq!(world.plane.writes(), 0, "a look writes nothing");
+
+    let bindings: Api<ResourceBinding> = Api::namespaced(plane.clone(), "default");
+    for name in ["lasting", "passing"] {
+        bindings.create(&PostParams::default(), &on(name)).await.unwrap();
+    }
+    // Mended between the looks.
+    let (later, again) = (bindings.clone(), clock.clone());
+    world.seam.tasks.spawn("mender", async move {
+        again.sleep(Duration::from_secs(1)).await;
+        later.delete("passing", &DeleteParams::default()).await.unwrap();
+    });
+    let looked = look(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
+    let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
+    assert!(told.iter().all(|line| line.contains("default/lasting")) && !told.is_empty(), "{told:?}");
+    assert!(told.contains(&"binding default/lasting names cluster gone, which does not exist".to_owned()), "{told:?}");
+    assert!(looked.findings.iter().any(|f| f.what == "cluster gone could not be looked at: nobody knows it"));
+    assert!(looked.is_broken());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_members_are_looked_at() {
+    let world = World::with_all_kinds().await;
+    let (plane, clock) = (&world.plane.client, &world.seam.clock);
+    // A Work brings the kind, so objects of it are asked for; this one's Work is another.
+    let space: Namespace = serde_json::from_value(json!({ "metadata": { "name": "karmada-es-member1" } })).unwrap();
+    Api::all(plane.clone()).create(&PostParams::default(), &space).await.unwrap();
+    let work: ironclad_api::work::Work = serde_json::from_value(json!({
+        "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": { "name": "w" },
+        "spec": { "workload": { "manifests": [{ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "c", "namespace": "default" } }] } },
+    }))
+    .unwrap();
+    Api::namespaced(plane.clone(), "karmada-es-member1").create(&PostParams::default(), &work).await.unwrap();
+    let stray: k8s_openapi::api::core::v1::ConfigMap = serde_json::from_value(json!({ "metadata": {
+        "name": "stray", "labels": { "karmada.io/managed": "true" },
+        "annotations": { "work.karmada.io/namespace": "karmada-es-member1", "work.karmada.io/name": "was" } } }))
+    .unwrap();
+    Api::namespaced(world.member.client.clone(), "default").create(&PostParams::default(), &stray).await.unwrap();
+    let members = [Member { name: "member1".to_owned(), client: Ok(world.member.client.clone()) }];
+    let looked = look(plane, clock, &members, SETTLE, SETTLE).await.unwrap();
+    let told: Vec<String> = looked.violations.iter().map(ToString::to_string).collect();
+    let want = "ConfigMap default/stray in cluster member1 is marked as ours, but its Work karmada-es-member1/was does not exist";
+    assert!(told.contains(&want.to_owned()), "{told:?}");
+    assert!(looked.findings.iter().all(|finding| finding.grade != Grade::Broken), "{:?}", looked.findings);
+}

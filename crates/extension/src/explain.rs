@@ -1,0 +1,209 @@
+//! Group `explain.ironclad.io`: what only the leader's memory knows, read-only and never stored (operations.md 4.4).
+//!
+//! In `up` it is a route in front of the embedded server, behind its authentication and RBAC. What it says is asked of the
+//! controllers at that moment. `run` has no server of its own to mount it on: there the verbs read the ConfigMap in which
+//! the leader reports (docs/decisions/0012).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
+use ironclad_failover::eviction::{Report, Row};
+use ironclad_fleet::BindingKey;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The group.
+pub const GROUP: &str = "explain.ironclad.io";
+/// Its one version.
+pub const VERSION: &str = "v1alpha1";
+
+/// A binding that waits for the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// The binding; without a namespace it is a ClusterResourceBinding.
+    pub binding: BindingKey,
+    /// Its place in the order of turns, from 1.
+    pub position: usize,
+    /// `High` for what a user changed, `Low` for what is only replayed.
+    pub priority: &'static str,
+    /// `Scheduling`, `Active` or `Backoff`.
+    pub state: &'static str,
+    /// Milliseconds until its time, while it is in `Backoff`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Attempts in a row that failed.
+    pub attempts: u32,
+    /// What the last scheduling said, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Who knows.
+pub trait Leader: Send + Sync {
+    /// The rate in force and why, and everything that waits in order; `None` while no evictions are decided.
+    fn evictions(&self) -> Option<(Report, Vec<Row>)>;
+
+    /// The bindings that wait for the scheduler, in order.
+    fn scheduling_queue(&self) -> Vec<Waiting>;
+}
+
+/// The route.
+pub struct Explain(Arc<dyn Leader>);
+
+impl Explain {
+    /// Answers what this one knows.
+    #[must_use]
+    pub fn new(leader: Arc<dyn Leader>) -> Self {
+        Self(leader)
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> (StatusCode, Value) {
+        if method != Method::GET {
+            return status(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "what the leader knows can only be read",
+            );
+        }
+        let version = format!("{GROUP}/{VERSION}");
+        let place = path.trim_end_matches('/').strip_prefix("/apis/explain.ironclad.io").unwrap_or_default();
+        let evictions = || {
+            self.0.evictions().ok_or_else(|| {
+                let message = "no evictions are decided: feature gate Failover is off, or controller taint-manager is";
+                status(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            })
+        };
+        let list =
+            |kind: &str, items: Value| json!({ "apiVersion": version, "kind": kind, "metadata": {}, "items": items });
+        match place {
+            "" => (StatusCode::OK, group(&version)),
+            "/v1alpha1" => (StatusCode::OK, resources(&version)),
+            "/v1alpha1/evictions" => match evictions() {
+                Ok((_, rows)) => (StatusCode::OK, list("EvictionList", json!(rows))),
+                Err(none) => none,
+            },
+            "/v1alpha1/evictionrate" => match evictions() {
+                Ok((report, _)) => {
+                    let mut object = json!(report);
+                    if let Some(fields) = object.as_object_mut() {
+                        fields.remove("rows");
+                        fields.insert("apiVersion".to_owned(), version.into());
+                        fields.insert("kind".to_owned(), "EvictionRate".into());
+                    }
+                    (StatusCode::OK, object)
+                }
+                Err(none) => none,
+            },
+            "/v1alpha1/schedulingqueue" => (StatusCode::OK, list("SchedulingQueue", json!(self.0.scheduling_queue()))),
+            _ => status(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource"),
+        }
+    }
+}
+
+impl Route for Explain {
+    fn takes(&self, path: &str) -> bool {
+        path.strip_prefix("/apis/explain.ironclad.io").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
+        let (code, body) = self.answer(request.method(), request.uri().path());
+        let mut response = Response::new(ResponseBody::full(body.to_string()));
+        *response.status_mut() = code;
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        Box::pin(std::future::ready(response))
+    }
+}
+
+fn group(version: &str) -> Value {
+    let version = json!({ "groupVersion": version, "version": VERSION });
+    json!({ "apiVersion": "v1", "kind": "APIGroup", "name": GROUP, "versions": [version], "preferredVersion": version })
+}
+
+fn resources(version: &str) -> Value {
+    let one = |name: &str, kind: &str| json!({ "name": name, "singularName": "", "namespaced": false, "kind": kind, "verbs": ["get"] });
+    let all =
+        [one("evictions", "Eviction"), one("evictionrate", "EvictionRate"), one("schedulingqueue", "SchedulingQueue")];
+    json!({ "apiVersion": "v1", "kind": "APIResourceList", "groupVersion": version, "resources": all })
+}
+
+fn status(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) {
+    let body = json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "reason": reason, "message": message, "code": code.as_u16() });
+    (code, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::{Evictions, Flags, Now, eviction};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    struct Knows(Option<Vec<Row>>);
+
+    impl Leader for Knows {
+        fn evictions(&self) -> Option<(Report, Vec<Row>)> {
+            let now = Now { wall: Timestamp::UNIX_EPOCH, mono: std::time::Duration::ZERO };
+            let rows = self.0.clone()?;
+            Some((Evictions::new(Flags::default(), now).report(now), rows))
+        }
+
+        fn scheduling_queue(&self) -> Vec<Waiting> {
+            let binding = BindingKey { namespace: "shop".into(), name: "web".into() };
+            let (priority, state) = ("High", "Backoff");
+            vec![Waiting { binding, position: 1, priority, state, wait_ms: Some(20), attempts: 2, message: None }]
+        }
+    }
+
+    #[test]
+    fn what_is_answered() {
+        let row = Row {
+            binding: BindingKey { namespace: "shop".into(), name: "web".into() },
+            resource: "apps/v1/Deployment shop/web".into(),
+            cluster: "m1".into(),
+            state: eviction::Waiting::Queued,
+            position: Some(1),
+            since: None,
+            due: Timestamp::UNIX_EPOCH,
+            causes: vec!["k:NoExecute".into()],
+            purge_mode: "Gracefully".into(),
+            expected: None,
+            attempts: 0,
+        };
+        let on = Explain::new(Arc::new(Knows(Some(vec![row]))));
+        let off = Explain::new(Arc::new(Knows(None)));
+        for (explain, method, path, code, pointer, want) in [
+            (&on, Method::GET, "", 200, "/versions/0/groupVersion", json!("explain.ironclad.io/v1alpha1")),
+            (&on, Method::GET, "/v1alpha1", 200, "/resources/1/name", json!("evictionrate")),
+            (&on, Method::GET, "/v1alpha1/evictions", 200, "/items/0/binding/name", json!("web")),
+            (&on, Method::GET, "/v1alpha1/evictions/", 200, "/kind", json!("EvictionList")),
+            (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("normal")),
+            (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/rows", Value::Null),
+            (&on, Method::GET, "/v1alpha1/schedulingqueue", 200, "/items/0/waitMs", json!(20)),
+            (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),
+            (&on, Method::GET, "/v1alpha1/others", 404, "/reason", json!("NotFound")),
+            (&off, Method::GET, "/v1alpha1/evictions", 503, "/reason", json!("ServiceUnavailable")),
+            (&off, Method::GET, "/v1alpha1/schedulingqueue", 200, "/kind", json!("SchedulingQueue")),
+        ] {
+            let (status, body) = explain.answer(&method, &format!("/apis/explain.ironclad.io{path}"));
+            let got = body.pointer(pointer).cloned().unwrap_or_default();
+            assert_eq!((status.as_u16(), got), (code, want), "{method} {path}: {body}");
+        }
+    }
+
+    #[test]
+    fn which_paths_are_its_own() {
+        let explain = Explain::new(Arc::new(Knows(None)));
+        for (path, want) in [
+            ("/apis/explain.ironclad.io", true),
+            ("/apis/explain.ironclad.io/v1alpha1/evictions", true),
+            ("/apis/explain.ironclad.iox/v1", false),
+            ("/apis", false),
+        ] {
+            assert_eq!(explain.takes(path), want, "{path}");
+        }
+    }
+}

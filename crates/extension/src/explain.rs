@@ -180,7 +180,7 @@ mod tests {
             (&on, Method::GET, "/v1alpha1", 200, "/resources/1/name", json!("evictionrate")),
             (&on, Method::GET, "/v1alpha1/evictions", 200, "/items/0/binding/name", json!("web")),
             (&on, Method::GET, "/v1alpha1/evictions/", 200, "/kind", json!("EvictionList")),
-            (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("normal")),
+            (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/state", json!("held")),
             (&on, Method::GET, "/v1alpha1/evictionrate", 200, "/rows", Value::Null),
             (&on, Method::GET, "/v1alpha1/schedulingqueue", 200, "/items/0/waitMs", json!(20)),
             (&on, Method::POST, "/v1alpha1/evictions", 405, "/reason", json!("MethodNotAllowed")),

@@ -162,7 +162,7 @@ mod tests {
             "state": "Parked", "position": null, "since": null, "due": "1970-01-01T00:00:00Z", "causes": [],
             "purgeMode": "Directly", "expected": null, "attempts": 3 });
         let report = whole(rate.clone(), &json!({ "items": [row] })).unwrap();
-        assert_eq!((report.rows.len(), report.rows[0].state, report.state.as_str()), (1, Waiting::Parked, "normal"));
+        assert_eq!((report.rows.len(), report.rows[0].state, report.state.as_str()), (1, Waiting::Parked, "held"));
         assert_eq!(whole(rate, &json!({})), None, "half of it is nothing");
     }
 }

@@ -205,7 +205,9 @@ fn claims(
             || "not-given-yet".to_owned(),
         );
         for reason in plan.because {
-            if reason != Because::UpToDate && !because.contains(&reason) {
+            // Of the steps that are only foreseen the first says who gets the template.
+            let foreseen = matches!(reason, Because::Propagation(Claimed::StaysClaimed { .. })) && standing.is_none();
+            if reason != Because::UpToDate && !foreseen && !because.contains(&reason) {
                 because.push(reason);
             }
         }

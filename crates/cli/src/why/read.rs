@@ -98,11 +98,9 @@ pub(super) fn of_objects(
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (of, at, called) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         match of.as_str() {
-            "OverridePolicy" if namespace.is_none_or(|namespace| namespace == at) => {
-                drop(seen.overrides.insert(called))
-            }
+            "OverridePolicy" if namespace.is_none_or(|namespace| namespace == at) => seen.overrides.extend([called]),
             "OverridePolicy" => {}
-            "ClusterOverridePolicy" => drop(seen.cluster_overrides.insert(called)),
+            "ClusterOverridePolicy" => seen.cluster_overrides.extend([called]),
             "ResourceInterpreterCustomization" => customizations.push(serde_json::from_value(object)?),
             _ if resource::is_word_for(kind, &of)
                 && called == name

@@ -56,7 +56,7 @@ pub(crate) type Shared = Arc<Mutex<Option<Running>>>;
 
 /// What is remembered of evictions.
 pub(crate) struct State {
-    running: Shared,
+    pub(crate) running: Shared,
     changed: Notify,
     /// ConfigMap `karmada-system/ironclad-failover`, by which people pause evictions.
     pause: Informer<ConfigMap>,

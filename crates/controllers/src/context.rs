@@ -287,6 +287,7 @@ impl Context {
             seam.tasks.child("templates"),
             WatchScope::default(),
             crate::detector::on_template(queues.clone(), settings.clone(), dependents),
+            Box::new(crate::objects::templates),
         ));
         let rebalancers = Informer::new(&[]);
         let works_by_binding: Indexer<Work> = (BY_BINDING, binding_ids);

@@ -10,8 +10,9 @@ use ironclad_fleet::Gvk;
 use ironclad_runtime::Failure;
 use ironclad_seam::Clock;
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject},
+    Api, Client, Resource,
+    api::ApiResource,
+    core::DynamicResourceScope,
     discovery::{Discovery, Scope},
 };
 use parking_lot::Mutex;
@@ -33,8 +34,15 @@ pub struct Served {
 impl Served {
     /// The API of this kind in a namespace; of a cluster-scoped kind, or with an empty one, over all.
     #[must_use]
-    pub fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
-        Api::dynamic(client.clone(), &self.resource, &self.scope).constrain(namespace)
+    pub fn api<K>(&self, client: &Client, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        if self.is_namespaced() && !namespace.is_empty() {
+            Api::namespaced_with(client.clone(), namespace, &self.resource)
+        } else {
+            Api::all_with(client.clone(), &self.resource)
+        }
     }
 
     /// The API resource.

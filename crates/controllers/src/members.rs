@@ -16,7 +16,7 @@ use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::objects::Objects;
+use crate::{MemberObject, objects::Objects};
 
 /// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
 pub trait Connector: Send + Sync + 'static {
@@ -42,7 +42,7 @@ pub struct Member {
     /// Its client.
     pub client: Client,
     /// What was applied there, by kind.
-    pub objects: Objects,
+    pub objects: Objects<MemberObject>,
     /// Names of the Works in its execution space that are to be applied.
     pub works: Queue<Arc<str>>,
     /// Objects in it whose status is to be reported.

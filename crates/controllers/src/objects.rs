@@ -1,12 +1,17 @@
 //! Caches of kinds that come and go: templates in the control plane, applied objects in a member.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_runtime::{Change, Failure, Indexer, Informer, Key, WatchScope};
 use ironclad_seam::{Seam, Tasks};
-use kube::{Client, api::DynamicObject};
+use kube::{
+    Client, Resource,
+    api::{ApiResource, DynamicObject},
+    core::DynamicResourceScope,
+};
 use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -19,27 +24,38 @@ use crate::{
 const LIST_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Hears of every change of every kind.
-pub(crate) type OnChange = Arc<dyn Fn(&Gvk, &Change<DynamicObject>) + Send + Sync>;
+pub(crate) type OnChange<K> = Arc<dyn Fn(&Gvk, &Change<K>) + Send + Sync>;
+/// Makes the cache of a kind.
+pub(crate) type Make<K> = Box<dyn Fn(&Gvk) -> Informer<K> + Send + Sync>;
 
 /// One informer for each kind that somebody asked for.
-pub struct Objects {
+pub struct Objects<K = DynamicObject> {
     client: Client,
     mapper: Arc<Mapper>,
     seam: Seam,
     tasks: Tasks,
     scope: WatchScope,
-    on_change: OnChange,
-    kinds: RwLock<BTreeMap<Gvk, Kind>>,
+    on_change: OnChange<K>,
+    make: Make<K>,
+    kinds: RwLock<BTreeMap<Gvk, Kind<K>>>,
 }
 
-#[derive(Clone)]
-struct Kind {
+struct Kind<K> {
     served: Arc<Served>,
-    informer: Informer<DynamicObject>,
+    informer: Informer<K>,
     tasks: Tasks,
 }
 
-impl Objects {
+impl<K> Objects<K>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
     /// No kinds yet. Their watches will run as tasks of this group.
     #[must_use]
     pub fn new(
@@ -48,16 +64,17 @@ impl Objects {
         seam: &Seam,
         tasks: Tasks,
         scope: WatchScope,
-        on_change: OnChange,
+        on_change: OnChange<K>,
+        make: Make<K>,
     ) -> Self {
-        Self { client, mapper, seam: seam.clone(), tasks, scope, on_change, kinds: RwLock::default() }
+        Self { client, mapper, seam: seam.clone(), tasks, scope, on_change, make, kinds: RwLock::default() }
     }
 
     /// The informer of a kind, started at the first call; `None` if the control plane does not serve the kind.
     ///
     /// # Errors
     /// If the control plane does not answer.
-    pub async fn informer(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+    pub async fn informer(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         if let Some(kind) = self.kinds.read().get(gvk) {
             return Ok(Some(kind.informer.clone()));
         }
@@ -66,8 +83,7 @@ impl Objects {
         if let Some(kind) = kinds.get(gvk) {
             return Ok(Some(kind.informer.clone()));
         }
-        let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
-        let informer = Informer::new(&[by_policy]);
+        let informer = (self.make)(gvk);
         let (on_change, of_kind) = (self.on_change.clone(), gvk.clone());
         informer.on_change(move |change| on_change(&of_kind, change));
         let tasks = self.tasks.child(&gvk.to_string());
@@ -80,7 +96,7 @@ impl Objects {
     ///
     /// # Errors
     /// `Unavailable` if the list does not come in time, so that one kind that can't be listed delays nobody for long.
-    pub async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+    pub async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
         if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
             return Ok(Some(informer));
@@ -97,9 +113,17 @@ impl Objects {
         }
     }
 
+    /// The kind's cache is thrown away, and made anew for whoever asks next: what it keeps of an object is not enough any
+    /// more.
+    pub(crate) fn renew(&self, gvk: &Gvk) {
+        if let Some(kind) = self.kinds.write().remove(gvk) {
+            kind.tasks.kill();
+        }
+    }
+
     /// The API and the cache of a kind that is watched already.
     #[must_use]
-    pub fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<DynamicObject>)> {
+    pub fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<K>)> {
         self.kinds.read().get(gvk).map(|kind| (kind.served.clone(), kind.informer.clone()))
     }
 
@@ -109,19 +133,9 @@ impl Objects {
         self.kinds.read().keys().cloned().collect()
     }
 
-    /// The object, once its kind is watched and listed; `None` if there is no such object or kind.
-    ///
-    /// # Errors
-    /// If the control plane does not answer.
-    pub async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
-        let Some(informer) = self.listed(&key.gvk).await? else { return Ok(None) };
-        let object = informer.get(&key.namespace, &key.name);
-        object.map(|o| serde_json::to_value(&*o)).transpose().map_err(|e| Failure::Invalid(e.to_string()))
-    }
-
     /// The object, if its kind is watched and it is there.
     #[must_use]
-    pub fn get(&self, key: &ObjectKey) -> Option<Arc<DynamicObject>> {
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         let (_, informer) = self.watched(&key.gvk)?;
         informer.get(&key.namespace, &key.name)
     }
@@ -140,9 +154,27 @@ impl Objects {
     }
 }
 
+impl Objects {
+    /// The object, once its kind is watched and listed; `None` if there is no such object or kind.
+    ///
+    /// # Errors
+    /// If the control plane does not answer.
+    pub async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
+        let Some(informer) = self.listed(&key.gvk).await? else { return Ok(None) };
+        let object = informer.get(&key.namespace, &key.name);
+        object.map(|o| serde_json::to_value(&*o)).transpose().map_err(|e| Failure::Invalid(e.to_string()))
+    }
+}
+
+/// The caches of templates, whatever their kind.
+pub(crate) fn templates(_: &Gvk) -> Informer<DynamicObject> {
+    let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
+    Informer::new(&[by_policy])
+}
+
 /// The key of an object of this kind.
 #[must_use]
-pub(crate) fn object_key(gvk: &Gvk, object: &DynamicObject) -> ObjectKey {
+pub(crate) fn object_key<K: Resource>(gvk: &Gvk, object: &K) -> ObjectKey {
     let Key { namespace, name } = Key::of(object);
     ObjectKey { gvk: gvk.clone(), namespace, name }
 }

@@ -10,6 +10,7 @@ mod aggregate;
 mod dependencies;
 mod error;
 mod health;
+mod kept;
 mod kind;
 mod lens;
 pub mod pod;
@@ -29,6 +30,7 @@ use serde_json::Value;
 
 pub use crate::{
     aggregate::Item,
+    kept::Kept,
     dependencies::Dependency,
     error::{CheckScript, InterpretError, ScriptError},
     kind::Operation,
@@ -89,6 +91,17 @@ impl Interpreter {
         self.sources.iter().any(|source| source.implements(&api_version, &gvk.kind, operation))
             || Kind::of_gvk(gvk).is_some_and(|kind| kind.implements(operation))
             || operation == Operation::InterpretStatus
+    }
+
+    /// What of a member object has to be kept besides its metadata and status, so that health and status can be told of it,
+    /// and what the member retains is known without asking anybody.
+    #[must_use]
+    pub fn kept(&self, gvk: &Gvk) -> Kept {
+        let api_version = gvk.api_version();
+        let asks = |source: &Arc<dyn Source>| {
+            kept::OPERATIONS.iter().any(|operation| source.implements(&api_version, &gvk.kind, *operation))
+        };
+        if self.sources.iter().any(asks) { Kept::Whole } else { Kept::Fields(kept::native(Kind::of_gvk(gvk))) }
     }
 
     /// What the sources before the native rules say; `None` if none has the operation for the kind.

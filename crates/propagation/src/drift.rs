@@ -5,14 +5,20 @@
 //! from the moment it was answered and drops its echo, so that no record is needed: an event is news, or it is an own
 //! write that was put into the cache, for which the decision finds nothing to do.
 
-use std::collections::BTreeMap;
-
 use ironclad_api::{ObjectMeta, annotations, labels};
 use ironclad_fleet::Gvk;
 use serde_json::Value;
 
-/// An object as caches hold it: metadata, and the rest (which may carry `apiVersion`, `kind` and `metadata`).
-pub type Cached<'a> = (&'a ObjectMeta, &'a Value);
+/// An object as caches of members hold it.
+#[derive(Debug, Clone, Copy)]
+pub struct Cached<'a> {
+    /// Its metadata.
+    pub metadata: &'a ObjectMeta,
+    /// Its status, null if it has none.
+    pub status: &'a Value,
+    /// Stands for the rest of it ([`crate::execute::content_hash`]).
+    pub content: u64,
+}
 
 /// Annotations that the member's Deployment controller writes; they are pruned from every manifest (9.4).
 const MEMBER_ANNOTATIONS: [&str; 2] =
@@ -43,7 +49,7 @@ fn named(metadata: &ObjectMeta) -> Option<(&str, &str)> {
 pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     match (old, new) {
         (None, None) => false,
-        (Some(old), Some(new)) => metadata_differs(old.0, new.0) || rest_differs(old.1, new.1, &["status", "metadata"]),
+        (Some(old), Some(new)) => old.content != new.content || metadata_differs(old.metadata, new.metadata),
         _ => true,
     }
 }
@@ -57,30 +63,31 @@ pub fn changes_status(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool 
         (_, None) => false,
         (None, Some(_)) => true,
         (Some(old), Some(new)) => {
-            let counts =
-                |metadata: &ObjectMeta| ObjectMeta { managed_fields: None, resource_version: None, ..metadata.clone() };
-            counts(old.0) != counts(new.0) || rest_differs(old.1, new.1, &["metadata"])
+            old.content != new.content || old.status != new.status || any_metadata_differs(old.metadata, new.metadata)
         }
     }
 }
 
 fn metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
-    let annotations = |of: &ObjectMeta| -> BTreeMap<String, String> {
-        let mut all = of.annotations.clone().unwrap_or_default();
-        all.retain(|key, _| !MEMBER_ANNOTATIONS.contains(&key.as_str()));
-        all
-    };
+    fn annotations(of: &ObjectMeta) -> impl Iterator<Item = (&String, &String)> {
+        of.annotations.iter().flatten().filter(|(key, _)| !MEMBER_ANNOTATIONS.contains(&key.as_str()))
+    }
     old.uid != new.uid
         || old.deletion_timestamp.is_some() != new.deletion_timestamp.is_some()
         || old.labels.iter().flatten().ne(new.labels.iter().flatten())
-        || annotations(old) != annotations(new)
+        || annotations(old).ne(annotations(new))
 }
 
-fn rest_differs(old: &Value, new: &Value, but: &[&str]) -> bool {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return old != new };
-    let counts = |key: &&String| !but.contains(&key.as_str());
-    old.keys().filter(counts).any(|key| old.get(key) != new.get(key))
-        || new.keys().filter(counts).any(|key| !old.contains_key(key))
+/// Whether anything of the metadata differs but the version and who owns which field.
+fn any_metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    fn rest(of: &ObjectMeta) -> impl PartialEq + '_ {
+        let lists = (&of.finalizers, &of.owner_references);
+        let times = (&of.creation_timestamp, &of.deletion_timestamp, &of.deletion_grace_period_seconds);
+        (&of.uid, &of.generation, lists, times)
+    }
+    rest(old) != rest(new)
+        || old.labels.iter().flatten().ne(new.labels.iter().flatten())
+        || old.annotations.iter().flatten().ne(new.annotations.iter().flatten())
 }
 
 /// Whether an event says that a member serves other kinds than before: a CustomResourceDefinition is established there, or gone.
@@ -88,7 +95,7 @@ fn rest_differs(old: &Value, new: &Value, but: &[&str]) -> bool {
 #[must_use]
 pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     let established = |cached: Cached<'_>| {
-        let conditions = cached.1.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = cached.status.get("conditions").and_then(Value::as_array);
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
     };
     *gvk.group == *"apiextensions.k8s.io" && old.is_some_and(established) != new.is_some_and(established)
@@ -100,7 +107,14 @@ mod tests {
 
     use super::*;
 
-    fn object(patch: Value) -> (ObjectMeta, Value) {
+    /// An object of which a cache holds this.
+    struct Object(ObjectMeta, Value, u64);
+
+    fn cached(object: &Object) -> Option<Cached<'_>> {
+        Some(Cached { metadata: &object.0, status: &object.1, content: object.2 })
+    }
+
+    fn object(patch: Value) -> Object {
         let mut whole = json!({
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1", "generation": 1,
                 "labels": {"karmada.io/managed": "true"},
@@ -109,8 +123,8 @@ mod tests {
         });
         crate::testkit::merge(&mut whole, &patch);
         let metadata = serde_json::from_value(whole["metadata"].take()).unwrap();
-        whole.as_object_mut().unwrap().remove("metadata");
-        (metadata, whole)
+        let status = whole["status"].take();
+        Object(metadata, status, crate::execute::content_hash(whole.as_object().unwrap()))
     }
 
     #[test]
@@ -118,7 +132,7 @@ mod tests {
         let crd = Gvk::from_manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         let new = object(json!({}));
         let ready = object(json!({"status": {"conditions": [{"type": "Established", "status": "True"}]}}));
-        let (new, ready) = (Some((&new.0, &new.1)), Some((&ready.0, &ready.1)));
+        let (new, ready) = (cached(&new), cached(&ready));
         let rows = [
             (None, new, false),
             (None, ready, true),
@@ -159,11 +173,11 @@ mod tests {
             ("another object of the name", json!({"metadata": {"uid": "v"}}), true, true),
         ] {
             let new = object(patch);
-            let (old, new) = (Some((&old.0, &old.1)), Some((&new.0, &new.1)));
+            let (old, new) = (cached(&old), cached(&new));
             assert_eq!(requeues(old, new), to_execution, "{name}");
             assert_eq!(changes_status(old, new), to_status, "{name}");
         }
-        let seen = Some((&old.0, &old.1));
+        let seen = cached(&old);
         assert!(requeues(seen, None), "it is gone: made anew");
         assert!(!changes_status(seen, None), "it is gone: its status stays");
         assert!(requeues(None, seen) && changes_status(None, seen), "it appears");

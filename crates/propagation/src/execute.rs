@@ -6,6 +6,7 @@
 
 mod apply;
 pub mod compare;
+mod held;
 mod owner;
 mod remove;
 mod report;
@@ -13,7 +14,7 @@ mod retention;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use ironclad_api::{
     annotations,
@@ -26,10 +27,15 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::held::{Found, content_hash, found};
 use crate::{
     template::{self, Identity},
     works::{self, manifest},
 };
+
+/// How long a member that finds a manifest invalid is not asked again, if neither it nor the Work changes: rules of
+/// admission in the member come and go without telling.
+pub const INVALID_AGAIN: Duration = Duration::from_secs(600);
 
 /// What is known of the object in the member.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -37,12 +43,21 @@ pub enum Observed<'a> {
     /// Nothing yet: its kind's cache is not synced and nobody asked. Where it matters, the answer is [`Effect::Look`].
     #[default]
     Unknown,
-    /// It is not there, as far as is known.
+    /// The cache has no such object.
     ///
     /// Caches of members hold only what carries the label `karmada.io/managed=true`: an object that is not managed looks
     /// absent, too. It shows when the create is answered with AlreadyExists: then read it and decide again with
     /// [`Observed::Present`].
+    Uncached,
+    /// It was asked for, and is not there.
     Absent,
+    /// The cache has it, without its content.
+    Held {
+        /// `apiVersion`, `kind`, `metadata` and `status`.
+        object: &'a Value,
+        /// What its content was found to be when it was last seen; `None` if nobody compared it.
+        found: Option<Found>,
+    },
     /// The object as a whole.
     Present(&'a Value),
 }
@@ -116,6 +131,8 @@ pub enum Effect {
     Park,
     /// Come again with back-off.
     Retry,
+    /// Come again after this time; a change of the Work or of the member comes first.
+    RetryAfter(Duration),
     /// Tell people.
     Event(Event),
 }
@@ -133,6 +150,13 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
 #[must_use]
 pub fn is_verdict(class: &str) -> bool {
     matches!(class, "Denied" | "Invalid" | "NotFound")
+}
+
+/// Whether the member had the object before, as far as the Work tells.
+#[must_use]
+pub fn was_applied(work: &Work) -> bool {
+    let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    conditions::is_true(conditions, conditions::work::APPLIED)
 }
 
 /// Whether a part of a Work's status may not wait for others: that the object is not applied (1.1).
@@ -154,16 +178,20 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     plan
 }
 
-/// The report that a write to the member failed with `error`, in the member's own words.
+/// The report that a write to the member failed with `error`, in the member's own words, which are of this class.
 ///
-/// For what the member answers. That it does not answer, or answers 409, says nothing about the Work: come again.
-pub fn failed(seen: &Seen<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
+/// For what the member answers. That it does not answer, or answers 409, says nothing about the Work: come again. What it
+/// found invalid it will find invalid again: it is asked again late. What it forbade it may allow, as a quota does.
+pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = works::key_of(seen.work) else { return plan };
     plan.note(Reason::MemberRefused { cluster: key.cluster.clone(), message: error.to_owned() }.into());
     let road = Road { seen, key, now };
     if seen.work.metadata.deletion_timestamp.is_some() {
         report::not_removed(&mut plan, &road, error);
+    } else if class == "Invalid" {
+        report::refused(&mut plan, &road, error);
+        plan.effects.push(Effect::RetryAfter(INVALID_AGAIN));
     } else {
         report::failure(&mut plan, &road, error);
     }

@@ -244,6 +244,16 @@ impl<K: Resource + Clone> Cache<K> {
         Some(Change { ours: true, ..self.put(key, object, Some(version)) })
     }
 
+    /// A read of ours was answered with this object: it takes the place of the same version.
+    pub fn reread(&mut self, object: K) {
+        if let Some(entry) = self.entries.get_mut(&Key::of(&object))
+            && entry.object.meta().uid == object.meta().uid
+            && entry.object.meta().resource_version == object.meta().resource_version
+        {
+            entry.object = Arc::new(object);
+        }
+    }
+
     /// A delete of ours removed this object at once.
     pub fn removed(&mut self, key: &Key, uid: &str) -> Option<Change<K>> {
         let entry = self.entries.get(key)?;
@@ -347,6 +357,26 @@ mod tests {
         assert!(cache.applied(object("u", "2")).is_none());
         assert!(cache.applied(object("u", "3")).is_some());
         assert_eq!(shown(&cache).as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_read_takes_the_place_of_its_own_version_only() {
+        let noted = |uid: &str, version: &str| {
+            let mut o = object(uid, version);
+            o.immutable = Some(true);
+            o
+        };
+        for (name, uid, version, want) in
+            [("the same", "u", "2", true), ("an older one", "u", "1", false), ("another object", "v", "2", false)]
+        {
+            let mut cache = with(&["2"]);
+            cache.reread(noted(uid, version));
+            assert_eq!(shown(&cache).as_deref(), Some("2"), "{name}");
+            assert_eq!(cache.get(&Key::new("d", "a")).unwrap().immutable.is_some(), want, "{name}");
+        }
+        let mut none = with(&[]);
+        none.reread(noted("u", "1"));
+        assert!(none.is_empty(), "a read makes no object appear");
     }
 
     #[test]

@@ -34,12 +34,15 @@ pub struct WatchScope {
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+type Trim<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
 
 /// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
 pub struct Informer<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
     cache: RwLock<Cache<K>>,
+    /// Takes off what the cache need not keep.
+    trim: Option<Trim<K>>,
     handlers: RwLock<Vec<Handler<K>>>,
     /// One change at a time reaches the handlers, in the order in which the cache took it.
     telling: Mutex<()>,
@@ -69,12 +72,24 @@ where
     /// An informer with these indexes that does not run yet.
     #[must_use]
     pub fn new(indexes: &[Indexer<K>]) -> Self {
+        Self::make(indexes, None)
+    }
+
+    /// An informer that has this done to every object before it is cached; it also gets what the cache has of it now. What
+    /// watches told and what writes answered come to it whole.
+    #[must_use]
+    pub fn trimmed(indexes: &[Indexer<K>], trim: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static) -> Self {
+        Self::make(indexes, Some(Box::new(trim)))
+    }
+
+    fn make(indexes: &[Indexer<K>], trim: Option<Trim<K>>) -> Self {
         let mut cache = Cache::default();
         for (name, values) in indexes {
             cache.add_index(name, *values);
         }
         Self(Arc::new(Shared {
             cache: RwLock::new(cache),
+            trim,
             handlers: RwLock::default(),
             telling: Mutex::default(),
             progress: Mutex::default(),
@@ -167,9 +182,16 @@ where
     }
 
     /// The answer to a write of ours that was conditional on this version (`None`: a create).
-    pub fn written(&self, base: Option<&str>, mut object: K) {
-        slim(&mut object);
+    pub fn written(&self, base: Option<&str>, object: K) {
+        let object = self.slim(object);
         self.tell(|cache| cache.written(base, object).into_iter().collect());
+    }
+
+    /// The answer to a read of ours: if the cache has this very version, what it keeps of it is made anew. No handler hears
+    /// of it, as nothing changed.
+    pub fn reread(&self, object: K) {
+        let object = self.slim(object);
+        self.0.cache.write().reread(object);
     }
 
     /// A delete of ours removed the object at once.
@@ -216,8 +238,8 @@ where
     fn observe(&self, event: Event<K>) {
         match event {
             Event::Init => self.0.cache.write().relist_started(),
-            Event::InitApply(mut object) => {
-                slim(&mut object);
+            Event::InitApply(object) => {
+                let object = self.slim(object);
                 self.0.cache.write().relisted(object);
             }
             Event::InitDone => {
@@ -229,12 +251,22 @@ where
                 }
                 self.0.changed.notify_waiters();
             }
-            Event::Apply(mut object) => {
-                slim(&mut object);
+            Event::Apply(object) => {
+                let object = self.slim(object);
                 self.tell(|cache| cache.applied(object).into_iter().collect());
             }
             Event::Delete(object) => self.tell(|cache| cache.deleted(&object).into_iter().collect()),
         }
+    }
+
+    fn slim(&self, mut object: K) -> K {
+        // Nobody reads who owns which field, and it is half of a small object.
+        object.meta_mut().managed_fields = None;
+        if let Some(trim) = &self.0.trim {
+            let before = self.get_key(&Key::of(&object));
+            trim(&mut object, before.as_deref());
+        }
+        object
     }
 
     fn tell(&self, update: impl FnOnce(&mut Cache<K>) -> Vec<Change<K>>) {
@@ -250,9 +282,4 @@ where
             }
         }
     }
-}
-
-/// Nobody reads who owns which field, and it is half of a small object.
-fn slim<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
 }

@@ -9,13 +9,13 @@ use ironclad_api::{
     cluster::{Cluster, SyncMode},
     labels,
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{ClusterName, Gvk};
 use ironclad_runtime::{Queue, WatchScope};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{collect, health};
 use crate::{
-    Context, execution,
+    Context, execution, member_object,
     members::{Member, connection_identity},
     objects::Objects,
     work_status,
@@ -64,6 +64,8 @@ fn make(
     let on_change = execution::on_member_object(works.clone(), statuses.clone(), on_kinds);
     // What is not ours is found by the answer of a create, at the price of one read.
     let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };
-    let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, on_change);
+    let weak = Arc::downgrade(cx);
+    let make = Box::new(move |gvk: &Gvk| member_object::informer(&weak, gvk));
+    let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, on_change, make);
     Ok(Arc::new(Member { name: name.clone(), client, objects, works, statuses, kinds_changed, tasks: seam.tasks }))
 }

@@ -65,10 +65,10 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.
-pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: Wakes) -> OnChange {
+pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: Wakes) -> OnChange<DynamicObject> {
     Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        let key = object_key(gvk, object);
+        let key = object_key(gvk, &**object);
         if settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) {
             return;
         }

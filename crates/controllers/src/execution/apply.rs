@@ -1,18 +1,14 @@
 //! Writes into the member, in the order of the plan, and reports how it went.
 
-use ironclad_api::conditions::{self, work::APPLIED};
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execute::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
-use kube::{
-    Api, ResourceExt as _,
-    api::{DynamicObject, PropagationPolicy},
-};
+use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
-use super::observe::{Known, Observed, Place, json};
+use super::observe::{Known, Observed, Place};
 use crate::{
-    Context, Member,
+    Context, Member, MemberObject,
     context::cluster_of,
     metrics::{About, MemberWrite, result},
 };
@@ -21,12 +17,25 @@ use crate::{
 /// an object.
 const LOOKS_MAX: usize = 3;
 
+/// The plan was not sent to its end.
+pub(super) struct Unapplied {
+    pub(super) failure: Failure,
+    /// What comes next, where the decision says so; otherwise it is tried again with back-off.
+    pub(super) next: Option<Next>,
+}
+
+impl From<Failure> for Unapplied {
+    fn from(failure: Failure) -> Self {
+        Self { failure, next: None }
+    }
+}
+
 pub(super) async fn apply(
     cx: &Context,
     member: &Member,
     seen: &mut Observed,
     mut plan: Plan<Effect>,
-) -> Result<Next, Failure> {
+) -> Result<Next, Unapplied> {
     for _ in 0..LOOKS_MAX {
         for because in &plan.because {
             tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
@@ -37,11 +46,12 @@ pub(super) async fn apply(
                 look(seen).await?;
                 plan = seen.decide(cx.seam.clock.wall_seconds(), execute::decide);
             }
-            Err(Stopped::Refused(failure)) => return report(cx, seen, failure),
-            Err(Stopped::Unanswered(failure)) => return Err(failure),
+            Err(Stopped::Refused(failure)) => return Err(report(cx, seen, failure)),
+            Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
         }
     }
-    Err(Failure::Conflict(format!("the object of Work {} comes and goes in {}", seen.work.name_any(), member.name)))
+    let message = format!("the object of Work {} comes and goes in {}", seen.work.name_any(), member.name);
+    Err(Failure::Conflict(message).into())
 }
 
 /// Why a plan was not sent to its end.
@@ -68,7 +78,7 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
             Effect::CreateInMember(object) => {
                 let Place { api, cache, .. } = place(seen)?;
                 let created = writer.create(api, Some(cache), &parse(object)?).await;
-                count(cx, seen, MemberWrite::Create { again: was_applied(seen) }, &created);
+                count(cx, seen, MemberWrite::Create { again: execute::was_applied(&seen.work) }, &created);
                 match created {
                     Ok(_) => {}
                     Err(Failure::AlreadyExists(_)) => return Err(Stopped::Look),
@@ -105,6 +115,7 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
             // The event that ends the wait gives the Work its next turn.
             Effect::Park => {}
             Effect::Retry => next = Next::Retry,
+            Effect::RetryAfter(wait) => next = Next::After(wait),
             Effect::Event(event) => cx.emit(&event),
         }
     }
@@ -122,24 +133,20 @@ fn count<T>(cx: &Context, seen: &Observed, write: MemberWrite, outcome: &Result<
     cx.metrics.road.wrote(write, about, result(outcome));
 }
 
-/// Whether the member had the object before.
-fn was_applied(seen: &Observed) -> bool {
-    let status = seen.work.status.as_ref();
-    status.is_some_and(|status| status.conditions.iter().any(|c| c.type_ == APPLIED && c.status == conditions::TRUE))
-}
-
-/// Says on the Work what the member said, and comes again.
-fn report(cx: &Context, seen: &Observed, failure: Failure) -> Result<Next, Failure> {
+/// Says on the Work what the member said.
+fn report(cx: &Context, seen: &Observed, failure: Failure) -> Unapplied {
     let now = cx.seam.clock.wall_seconds();
-    let plan = seen.decide(now, |seen, now| execute::failed(seen, &failure.to_string(), now));
+    let plan = seen.decide(now, |seen, now| execute::failed(seen, failure.class(), &failure.to_string(), now));
+    let mut next = None;
     for effect in plan.effects {
         match effect {
             Effect::WorkStatus(part) => want(cx, seen, part),
             Effect::Event(event) => cx.emit(&event),
+            Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
             _ => {}
         }
     }
-    Err(failure)
+    Unapplied { failure, next }
 }
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {
@@ -147,11 +154,15 @@ fn want(cx: &Context, seen: &Observed, part: StatusPart) {
     cx.want_work_status(&seen.work, "execution", part, urgent);
 }
 
-/// Reads the object past the cache.
+/// Reads the object past the cache, which takes what it keeps of it.
 async fn look(seen: &mut Observed) -> Result<(), Failure> {
-    let Some(Place { key, api, .. }) = &seen.place else { return Ok(()) };
+    let Some(Place { key, api, cache }) = &seen.place else { return Ok(()) };
     seen.object = match api.get_opt(&key.name).await? {
-        Some(object) => Known::Present(json(&object)?),
+        Some(object) => {
+            let whole = object.json()?;
+            cache.reread(object);
+            Known::Present(whole)
+        }
         None => Known::Absent,
     };
     Ok(())
@@ -161,13 +172,13 @@ fn place(seen: &Observed) -> Result<&Place, Stopped> {
     seen.place.as_ref().ok_or_else(|| Stopped::Unanswered(Failure::Invalid("the kind is not served".to_owned())))
 }
 
-fn standing(seen: &Observed) -> Result<Option<DynamicObject>, Stopped> {
+fn standing(seen: &Observed) -> Result<Option<MemberObject>, Stopped> {
     match &seen.object {
-        Known::Present(object) => parse(object.clone()).map(Some),
-        Known::Unknown | Known::Absent => Ok(None),
+        Known::Present(object) | Known::Held { object, .. } => parse(object.clone()).map(Some),
+        Known::Unknown | Known::Uncached | Known::Absent => Ok(None),
     }
 }
 
-fn parse(object: Value) -> Result<DynamicObject, Stopped> {
-    serde_json::from_value(object).map_err(|e| Stopped::Refused(Failure::Invalid(e.to_string())))
+fn parse(object: Value) -> Result<MemberObject, Stopped> {
+    MemberObject::parse(object).map_err(Stopped::Refused)
 }

@@ -9,10 +9,11 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{changes, drift, execute};
 use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
-use kube::{ResourceExt as _, api::DynamicObject};
+use kube::ResourceExt as _;
 
+use self::apply::Unapplied;
 use crate::{
-    Context, Member,
+    Context, Member, MemberObject,
     context::cluster_of,
     interpreter::Settled,
     metrics::result,
@@ -42,7 +43,14 @@ async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Fa
     if writes {
         cx.metrics.road.synced_workload(cx.seam.clock.mono() - began, result(&applied));
     }
-    applied.map(|next| retry.next(next))
+    match applied {
+        Ok(next) => Ok(retry.next(next)),
+        Err(Unapplied { failure, next: Some(next) }) => {
+            tracing::warn!(cluster = %member.name, work = name, %failure, ?next, "the member refuses the object");
+            Ok(next)
+        }
+        Err(Unapplied { failure, next: None }) => Err(failure),
+    }
 }
 
 /// All Works of a member get a turn, those being deleted first.
@@ -81,10 +89,11 @@ pub(crate) fn on_member_object(
     works: Queue<Arc<str>>,
     statuses: Queue<ObjectKey>,
     on_kinds: impl Fn() + Send + Sync + 'static,
-) -> OnChange {
-    Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
-        let (old, new) = (change.old.as_deref().map(cached), change.new.as_deref().map(cached));
-        if let Some(object) = change.new.as_ref().filter(|_| drift::changes_status(old, new)) {
+) -> OnChange<MemberObject> {
+    Arc::new(move |gvk: &Gvk, change: &Change<MemberObject>| {
+        let (old, new) =
+            (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
+        if let Some(object) = change.new.as_deref().filter(|_| drift::changes_status(old, new)) {
             statuses.add(object_key(gvk, object));
         }
         if drift::changes_kinds(gvk, old, new) {
@@ -94,12 +103,8 @@ pub(crate) fn on_member_object(
         if change.ours || !drift::requeues(old, new) {
             return;
         }
-        if let Some((_, work)) = drift::work_of(old.map(|o| o.0), new.map(|n| n.0)) {
+        if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {
             works.add(work.into());
         }
     })
-}
-
-fn cached(object: &DynamicObject) -> drift::Cached<'_> {
-    (&object.metadata, &object.data)
 }

@@ -6,16 +6,16 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    execute::{self, Effect, Seen, Served},
+    execute::{self, Effect, Found, Seen, Served},
     namespace,
 };
 use ironclad_runtime::{Failure, Informer};
 use jiff::Timestamp;
-use kube::{Api, api::DynamicObject};
+use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Context, Member};
+use crate::{Context, Member, MemberObject};
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
@@ -38,15 +38,34 @@ pub(super) struct Observed {
 /// What is known of an object in a member.
 pub(super) enum Known {
     Unknown,
+    /// The cache does not have it.
+    Uncached,
+    /// It was asked for, and is not there.
     Absent,
+    /// What the cache keeps of it.
+    Held {
+        object: Value,
+        found: Option<Found>,
+    },
+    /// The whole.
     Present(Value),
+}
+
+impl Known {
+    fn cached(object: Option<&MemberObject>) -> Result<Self, Failure> {
+        Ok(match object {
+            None => Self::Uncached,
+            Some(object) if object.is_whole() => Self::Present(object.json()?),
+            Some(object) => Self::Held { object: object.json()?, found: object.found() },
+        })
+    }
 }
 
 /// Where an object of a member is written and cached.
 pub(super) struct Place {
     pub(super) key: ObjectKey,
-    pub(super) api: Api<DynamicObject>,
-    pub(super) cache: Informer<DynamicObject>,
+    pub(super) api: Api<MemberObject>,
+    pub(super) cache: Informer<MemberObject>,
 }
 
 impl Observed {
@@ -58,7 +77,9 @@ impl Observed {
     ) -> Plan<Effect> {
         let object = match &self.object {
             Known::Unknown => execute::Observed::Unknown,
+            Known::Uncached => execute::Observed::Uncached,
             Known::Absent => execute::Observed::Absent,
+            Known::Held { object, found } => execute::Observed::Held { object, found: *found },
             Known::Present(object) => execute::Observed::Present(object),
         };
         let seen = Seen {
@@ -94,10 +115,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
     }
     if let Some(cache) = member.objects.informer(&key.gvk).await? {
         if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
-            observed.object = match cache.get(&key.namespace, &key.name) {
-                Some(object) => Known::Present(json(&object)?),
-                None => Known::Absent,
-            };
+            observed.object = Known::cached(cache.get(&key.namespace, &key.name).as_deref())?;
         }
         observed.place = member.objects.watched(&key.gvk).map(|(served, cache)| {
             let api = served.api(&member.client, &key.namespace);
@@ -105,8 +123,4 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         });
     }
     Ok(Some(observed))
-}
-
-pub(super) fn json(object: &DynamicObject) -> Result<Value, Failure> {
-    serde_json::to_value(object).map_err(|e| Failure::Invalid(e.to_string()))
 }

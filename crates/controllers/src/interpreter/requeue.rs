@@ -9,6 +9,7 @@ use ironclad_runtime::Key;
 use crate::{
     Context,
     context::{BY_TEMPLATE, template_name},
+    member_object,
     objects::object_key,
 };
 
@@ -27,7 +28,7 @@ pub(super) fn kinds(cx: &Context, fits: impl Fn(&Gvk) -> bool) {
 pub(super) fn kind(cx: &Context, gvk: &Gvk) {
     if let Some((_, templates)) = cx.templates.watched(gvk) {
         for template in templates.list() {
-            let key = object_key(gvk, &template);
+            let key = object_key(gvk, &*template);
             for binding in cx.bindings_by(BY_TEMPLATE, &template_name(&key)) {
                 let binding = binding.view().key();
                 let binding = Key::new(&binding.namespace, &binding.name);
@@ -40,11 +41,16 @@ pub(super) fn kind(cx: &Context, gvk: &Gvk) {
     }
     for member in cx.members.list() {
         let Some((_, objects)) = member.objects.watched(gvk) else { continue };
-        for object in objects.list() {
+        let all = objects.list();
+        if member_object::lacks(cx, gvk, &all) {
+            // The Works ask for the kind anew, and its list brings the objects.
+            member.objects.renew(gvk);
+        }
+        for object in all {
             if let Some((_, work)) = drift::work_of(None, Some(&object.metadata)) {
                 member.works.add_replay(work.into());
             }
-            member.statuses.add_replay(object_key(gvk, &object));
+            member.statuses.add_replay(object_key(gvk, &*object));
         }
     }
 }

@@ -106,7 +106,7 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         // A kind that nobody serves: its coming brings the next pass.
         let Some(informer) = selectable(cx, gvk).await? else { continue };
         for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
-            let held = Held::new(object_key(gvk, &object), object)?;
+            let held = Held::new(object_key(gvk, &*object), object)?;
             let binding = cx.bindings_by(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
             templates.push((held, binding));
         }

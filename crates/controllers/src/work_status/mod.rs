@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ironclad_fleet::ObjectKey;
+use ironclad_interpreter::Kept;
 use ironclad_propagation::{
     drift,
     work_status::{self, Effect, Seen},
 };
 use ironclad_runtime::{Failure, Key, Next, run_workers};
-use serde_json::Value;
 
 use crate::{Context, Member};
 
@@ -32,10 +32,14 @@ async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Nex
     let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
         return Ok(Next::Forget);
     };
-    let object: Value = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
     let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
     let seen_work = cx.work_as_written(&work);
     let interpreter = cx.interpreter();
+    if !object.is_whole() && interpreter.kept(&key.gvk) == Kept::Whole {
+        // Who answers for the kind changed just now: it is listed anew, which brings the object again.
+        return Ok(Next::Forget);
+    }
+    let object = object.json()?;
     let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
     let settled = cx.settle(&interpreter, || work_status::decide(&seen)).await;
     for effect in settled.plan.effects {

@@ -11,7 +11,9 @@ use ironclad_api::{
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
-use super::{Effect, Observed, Road, Served, compare, finished, object_key, owner, owner::Owner, report, retention};
+use super::{
+    Effect, Found, Observed, Road, Served, compare, finished, object_key, owner, owner::Owner, report, retention,
+};
 use crate::template::{self, Identity};
 
 pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
@@ -57,20 +59,55 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         report::failure(plan, road, &message);
         return;
     }
-    let manifest = finished(seen.work, manifest);
+    let raw = manifest;
+    let manifest = finished(seen.work, raw);
     match seen.object {
-        Observed::Unknown => plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into()),
-        Observed::Absent if namespace_is_coming(seen.namespace) => {
+        Observed::Unknown => look(plan, key),
+        // What the last create met stands there still, as far as is known.
+        Observed::Uncached if report::met_another(road) => look(plan, key),
+        Observed::Uncached | Observed::Absent if namespace_is_coming(seen.namespace) => {
             // A create would be refused, and people told of a failure that is none.
             let namespace = identity.namespace.to_owned();
             plan.push(Effect::Retry, Reason::AwaitsNamespace { namespace }.into());
         }
-        Observed::Absent => {
+        Observed::Uncached | Observed::Absent => {
             let because = Reason::MemberObjectMissing { object: key }.into();
             plan.push(Effect::CreateInMember(manifest.into_owned()), because);
             applied(plan, road);
         }
-        Observed::Present(observed) => update(plan, road, key, &manifest, observed),
+        Observed::Held { object, found } => {
+            if is_for_an_update(plan, road, &key, &manifest, object) {
+                keep(plan, road, key, (raw, &manifest), object, found);
+            }
+        }
+        Observed::Present(object) => {
+            if is_for_an_update(plan, road, &key, &manifest, object) {
+                update(plan, road, key, &manifest, object);
+            }
+        }
+    }
+}
+
+fn look(plan: &mut Plan<Effect>, key: ObjectKey) {
+    plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
+}
+
+/// The object stays as it is if it was found to be what the manifest says; else it has to be read as a whole.
+fn keep(
+    plan: &mut Plan<Effect>,
+    road: &Road<'_>,
+    key: ObjectKey,
+    (raw, manifest): (&Value, &Value),
+    observed: &Value,
+    found: Option<Found>,
+) {
+    let content = found.is_some_and(|found| found.settles(raw, report::was_sent(road)));
+    let retained = retention::retain_metadata_of(manifest, observed);
+    if content && compare::metadata_difference(&retained, observed).is_none() {
+        plan.note(Because::UpToDate);
+        applied(plan, road);
+    } else {
+        look(plan, key);
     }
 }
 
@@ -88,36 +125,42 @@ fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {
     report::success(plan, road, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
 }
 
-fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
+/// Whether the object is ours, or becomes ours, and lives; if not, the plan says what becomes of it.
+fn is_for_an_update(
+    plan: &mut Plan<Effect>,
+    road: &Road<'_>,
+    object: &ObjectKey,
+    manifest: &Value,
+    observed: &Value,
+) -> bool {
     if template::is_deleting(observed) {
-        let because = Because::from(Reason::MemberObjectTerminating { object });
+        let because = Because::from(Reason::MemberObjectTerminating { object: object.clone() });
         let message = format!("{because}: it is made anew when that is done");
         report::blocked(plan, road, reasons::TERMINATING, &message);
         plan.note(because);
         if !is_watched_for(observed, manifest) {
             plan.effects.push(Effect::Retry);
         }
-        return;
+        return false;
     }
     match owner::of(observed, manifest) {
-        Owner::Ours => {}
+        Owner::Ours => true,
         Owner::Other(other) => {
             let message = format!(
                 "{}: two control planes or two Works claim it; delete one of the claims, or take the label {} off the \
                  object in the member to give it to this one",
-                exists(road, &object, manifest, Some(&other)),
+                exists(road, object, manifest, Some(&other)),
                 labels::WORK_PERMANENT_ID,
             );
             report::failure(plan, road, &message);
-            plan.note(Reason::NotOurs { object, owner: Some(other) }.into());
-            return;
+            plan.note(Reason::NotOurs { object: object.clone(), owner: Some(other) }.into());
+            false
         }
-        Owner::Nobody => {
-            if !adopt(plan, road, &object, manifest, observed) {
-                return;
-            }
-        }
+        Owner::Nobody => adopt(plan, road, object, manifest, observed),
     }
+}
+
+fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
     let retained = retention::retain_metadata(manifest, observed);
     let mut desired = match road.seen.interpreter.retain(&retained, observed, road.seen.replicas_path) {
         Ok(desired) => desired,
@@ -191,9 +234,10 @@ fn exists(road: &Road<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&
     };
     let by = owner.map(|owner| format!(", managed by {owner},")).unwrap_or_default();
     format!(
-        "resource(kind={}, {name}) already exists in the cluster {}{by} and the {} strategy value is {value}, Karmada \
+        "resource(kind={}, {name}) {} {}{by} and the {} strategy value is {value}, Karmada \
          will not manage this resource",
         object.gvk.kind,
+        report::EXISTS,
         road.key.cluster,
         annotations::CONFLICT_RESOLUTION,
     )

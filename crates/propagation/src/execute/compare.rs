@@ -35,12 +35,21 @@ const MAPS: [&str; 12] = [
 /// are compared element by element and have to be equally long. Status, and metadata otherwise, are the member's.
 #[must_use]
 pub fn difference(desired: &Value, observed: &Value) -> Option<String> {
+    metadata_difference(desired, observed).or_else(|| content_difference(desired, observed))
+}
+
+/// [`difference`] of labels and annotations alone.
+#[must_use]
+pub(super) fn metadata_difference(desired: &Value, observed: &Value) -> Option<String> {
     let none = Map::new();
-    for field in METADATA {
-        if map(desired, field).unwrap_or(&none) != map(observed, field).unwrap_or(&none) {
-            return Some(format!("/metadata/{field}"));
-        }
-    }
+    let differs = |field: &&&str| map(desired, field).unwrap_or(&none) != map(observed, field).unwrap_or(&none);
+    METADATA.iter().find(differs).map(|field| format!("/metadata/{field}"))
+}
+
+/// [`difference`] outside of metadata.
+#[must_use]
+pub(super) fn content_difference(desired: &Value, observed: &Value) -> Option<String> {
+    let none = Map::new();
     let group = template::group(template::text(desired, "/apiVersion"));
     let built_in = !group.contains('.') || group.ends_with(".k8s.io");
     let observed = observed.as_object().unwrap_or(&none);

@@ -57,8 +57,8 @@ fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
             plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
             return false;
         }
-        Observed::Absent => plan.note(Because::Gone { object: key }),
-        Observed::Present(observed) => remove(plan, road, manifest, observed),
+        Observed::Uncached | Observed::Absent => plan.note(Because::Gone { object: key }),
+        Observed::Held { object: observed, .. } | Observed::Present(observed) => remove(plan, road, manifest, observed),
     }
     true
 }

@@ -18,6 +18,9 @@ use crate::template::{self, Identity};
 /// Longest error that is repeated: a member's answer is not ours to bound, a condition's message is (32768).
 const ERROR_BYTES_MAX: usize = 4096;
 
+/// What a refusal of an object that is not ours says first: clients of Karmada look for it (row 19 of 31).
+pub(super) const EXISTS: &str = "already exists in the cluster";
+
 /// The conditions as they stand.
 pub(super) fn standing<'a>(road: &'a Road<'_>) -> &'a [Condition] {
     road.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
@@ -27,6 +30,15 @@ pub(super) fn standing<'a>(road: &'a Road<'_>) -> &'a [Condition] {
 pub(super) fn was_sent(road: &Road<'_>) -> bool {
     conditions::get(standing(road), types::APPLIED)
         .is_some_and(|applied| applied.status == conditions::TRUE && applied.observed_generation == generation(road))
+}
+
+/// Whether this very manifest was kept from the member by an object that is not ours.
+pub(super) fn met_another(road: &Road<'_>) -> bool {
+    conditions::get(standing(road), types::APPLIED).is_some_and(|applied| {
+        applied.status == conditions::FALSE
+            && applied.observed_generation == generation(road)
+            && applied.message.contains(EXISTS)
+    })
 }
 
 /// Dispatching is held.

@@ -11,9 +11,23 @@ use crate::template;
 /// ours to remove.
 pub(super) fn retain_metadata(manifest: &Value, observed: &Value) -> Value {
     let mut desired = manifest.clone();
-    let Some(root) = desired.as_object_mut() else { return desired };
-    let metadata = root.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-    let Some(metadata) = metadata.as_object_mut() else { return desired };
+    if let Some(root) = desired.as_object_mut() {
+        root.insert("metadata".into(), retained(manifest, observed));
+    }
+    desired
+}
+
+/// The same without anything but `metadata`.
+pub(super) fn retain_metadata_of(manifest: &Value, observed: &Value) -> Value {
+    json!({ "metadata": retained(manifest, observed) })
+}
+
+fn retained(manifest: &Value, observed: &Value) -> Value {
+    let mut metadata = match manifest.get("metadata") {
+        None => Map::new(),
+        Some(Value::Object(metadata)) => metadata.clone(),
+        Some(other) => return other.clone(),
+    };
     for field in ["resourceVersion", "finalizers", "ownerReferences"] {
         match observed.get("metadata").and_then(|m| m.get(field)).filter(|value| !value.is_null()) {
             Some(value) => metadata.insert(field.into(), value.clone()),
@@ -32,7 +46,7 @@ pub(super) fn retain_metadata(manifest: &Value, observed: &Value) -> Value {
             metadata.insert(map.into(), json!(merged));
         }
     }
-    desired
+    Value::Object(metadata)
 }
 
 /// Ours win; theirs stay, except those that were ours and are no more.
@@ -66,6 +80,11 @@ mod tests {
             retain_metadata(&manifest, &bare),
             json!({"metadata": {"name": "w", "resourceVersion": "8", "labels": {"a": "1"}, "annotations": {"x": "new"}}}),
             "the manifest's own finalizers and owners are ignored"
+        );
+        assert_eq!(
+            retain_metadata_of(&json!({"metadata": {"name": "w"}, "spec": {}}), &bare),
+            json!({"metadata": {"name": "w", "resourceVersion": "8"}}),
+            "metadata alone"
         );
     }
 }

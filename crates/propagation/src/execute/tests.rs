@@ -98,16 +98,22 @@ struct Scene {
     cluster: Option<Cluster>,
     connected: bool,
     object: Option<Option<Value>>,
+    held: bool,
     served: Served,
 }
 
 impl Scene {
     fn of(work: Work) -> Self {
-        Self { work, cluster: Some(cluster("m1", "True")), connected: true, object: Some(None), served: Served::Yes }
+        Self { work, cluster: Some(cluster("m1", "True")), connected: true, object: Some(None), held: false, served: Served::Yes }
     }
 
     fn has(self, object: Value) -> Self {
         Self { object: Some(Some(object)), ..self }
+    }
+
+    /// The cache has it, or not, and nobody looked further.
+    fn held(self) -> Self {
+        Self { held: true, ..self }
     }
 
     fn unknown(self) -> Self {
@@ -124,13 +130,16 @@ impl Scene {
     }
 
     fn seen<'a>(&'a self, interpreter: &'a Interpreter) -> Seen<'a> {
+        let found = |object| found(&self.work, object, interpreter);
         Seen {
             work: &self.work,
             cluster: self.cluster.as_ref(),
             connected: self.connected,
             object: match &self.object {
                 None => Observed::Unknown,
+                Some(None) if self.held => Observed::Uncached,
                 Some(None) => Observed::Absent,
+                Some(Some(object)) if self.held => Observed::Held { object, found: found(object) },
                 Some(Some(object)) => Observed::Present(object),
             },
             served: self.served,
@@ -154,7 +163,10 @@ impl Scene {
             let there = next.object.clone().flatten();
             let version = |object: &Value| template::text(object, "/metadata/resourceVersion").parse().unwrap_or(0_u64);
             match effect {
-                Effect::Look(_) => next.object = Some(None),
+                Effect::Look(_) => {
+                    next.object.get_or_insert_default();
+                    next.held = false;
+                }
                 Effect::CreateInMember(object) => {
                     assert!(there.is_none(), "create of what is there");
                     next.object = Some(Some(stored(object, "uid-new", 1)));
@@ -181,7 +193,7 @@ impl Scene {
                     next.work = serde_json::from_value(json).unwrap();
                 }
                 Effect::ReleaseWork { patch } => next.work = with(&next.work, patch.clone()),
-                Effect::Park | Effect::Retry | Effect::Event(_) => {}
+                Effect::Park | Effect::Retry | Effect::RetryAfter(_) | Effect::Event(_) => {}
             }
         }
         next
@@ -205,6 +217,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
             Effect::ReleaseWork { patch } => format!("release {}", patch["metadata"]["finalizers"]),
             Effect::Park => "park".into(),
             Effect::Retry => "retry".into(),
+            Effect::RetryAfter(wait) => format!("retry after {} s", wait.as_secs()),
             Effect::Event(event) => format!("{} {} {}", event.type_.as_str(), event.reason, event.about.kind),
         });
     }
@@ -270,7 +283,7 @@ proptest! {
         strategy in prop::sample::select(vec!["", "abort", "overwrite"]),
         theirs in prop::option::of((labels(), prop::option::of("[0-3]"), any::<bool>(), prop::option::of(prop::sample::select(vec!["w1", "w2"])))),
         suspended in any::<bool>(), deleted in any::<bool>(), preserved in any::<bool>(), terminating in any::<bool>(),
-        known in any::<bool>(), ready in prop::sample::select(vec!["True", "False"]),
+        known in any::<bool>(), held in any::<bool>(), ready in prop::sample::select(vec!["True", "False"]),
     ) {
         let work = work(deployment(), strategy);
         let mut scene = Scene::of(with(&work, json!({"spec": {"suspendDispatching": suspended, "preserveResourcesOnDeletion": preserved}}))).ready(ready);
@@ -284,6 +297,7 @@ proptest! {
             scene = scene.has(there);
         }
         if !known { scene = scene.unknown(); }
+        if held { scene = scene.held(); }
         let (_, last) = settled(scene);
         prop_assert!(last.iter().all(|word| word == "retry" || word == "park"), "{:?}", last);
     }
@@ -325,7 +339,8 @@ proptest! {
             if deleted { work = deleting(&work); }
             let scene = Scene::of(work).has(there.clone());
             let _ = scene.plan();
-            let _ = failed(&scene.seen(&Interpreter::default()), "x", now());
+            let _ = failed(&scene.seen(&Interpreter::default()), "Invalid", "x", now());
+            let _ = scene.held().plan();
         }
     }
 }

@@ -64,7 +64,7 @@ fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
     let plan = scene.plan();
     assert_eq!(words(&plan), ["create", WELL], "sent in this order: the report comes after the write");
     let interpreter = Interpreter::default();
-    let report = failed(&scene.seen(&interpreter), "admission webhook denied: no latest", now());
+    let report = failed(&scene.seen(&interpreter), "Denied", "admission webhook denied: no latest", now());
     assert_eq!(words(&report), refused());
     let applied = conditions_of(&report)[1];
     assert_eq!(applied.message, "Failed to apply all manifests (0/1): admission webhook denied: no latest");
@@ -73,21 +73,49 @@ fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
     assert_eq!((event.type_, &*event.about.uid), (EventType::Warning, "uid-web"), "the template's");
     assert_eq!(event.message, "cluster m1: Failed to apply all manifests (0/1): admission webhook denied: no latest");
     let after = scene.after(&report);
-    assert_eq!(words(&failed(&after.seen(&interpreter), "admission webhook denied: no latest", now())), ["retry"]);
-    let other = failed(&after.seen(&interpreter), "another", now());
+    assert_eq!(words(&failed(&after.seen(&interpreter), "Denied", "admission webhook denied: no latest", now())), ["retry"]);
+    let other = failed(&after.seen(&interpreter), "Denied", "another", now());
     assert_eq!(words(&other), refused(), "another message is news");
     let plan = after.plan();
     assert_eq!(words(&plan), ["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"]);
     assert_eq!(words(&after.after(&plan).plan()), Vec::<String>::new());
     let gone = Scene { work: deleting(&after.work), ..after };
-    let report = failed(&gone.seen(&interpreter), "no", now());
+    let report = failed(&gone.seen(&interpreter), "Denied", "no", now());
     assert_eq!(words(&report), [WARN[0], WARN[1], "retry"], "a Work that goes does not say that it was not applied");
+}
+
+#[test]
+fn what_was_refused_is_tried_again_by_how_it_was_refused() {
+    let (living, gone) = (Scene::of(web()), Scene::of(deleting(&web())));
+    for (class, scene, want) in [
+        ("Invalid", &living, "retry after 600 s"),
+        ("Denied", &living, "retry"),
+        ("NotFound", &living, "retry"),
+        ("Invalid", &gone, "retry"),
+    ] {
+        let plan = failed(&scene.seen(&Interpreter::default()), class, "no", now());
+        assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}");
+        let again = scene.after(&plan);
+        let plan = failed(&again.seen(&Interpreter::default()), class, "no", now());
+        assert_eq!(words(&plan).last().map(String::as_str), Some(want), "{class}, told already");
+    }
+}
+
+#[test]
+fn whether_the_member_had_it() {
+    for (name, work, want) in [
+        ("nothing is said", web(), false),
+        ("applied", done(&web()), true),
+        ("not applied", applied(&web(), "False", "AppliedFailed", "m"), false),
+    ] {
+        assert_eq!(was_applied(&work), want, "{name}");
+    }
 }
 
 #[test]
 fn a_long_answer_is_cut() {
     let scene = Scene::of(web());
-    let plan = failed(&scene.seen(&Interpreter::default()), &"ä".repeat(100_000), now());
+    let plan = failed(&scene.seen(&Interpreter::default()), "Denied", &"ä".repeat(100_000), now());
     let message = &conditions_of(&plan)[1].message;
     assert!(message.len() < 4200 && message.ends_with("ä ..."), "{} bytes", message.len());
 }

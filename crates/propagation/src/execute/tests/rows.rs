@@ -216,6 +216,44 @@ fn a_work_on_its_way_into_the_member() {
         let plan = scene.plan();
         assert_eq!(words(&plan), want, "{name}");
         assert!(want.is_empty() || !plan.because.is_empty() || want == [WELL], "{name}: it says why");
+        // Who holds less comes to the same, if need be after a look.
+        let held = words(&scene.clone().held().plan());
+        assert!(held == want || held == ["look Deployment shop/web"], "{name}: {held:?}");
+    }
+}
+
+#[test]
+fn what_is_known_without_the_whole_object() {
+    let drifted = changed(object(&web()), json!({"spec": {"replicas": 9}}));
+    let relabelled = changed(object(&web()), json!({"metadata": {"labels": {"app": "other"}}}));
+    let theirs = changed(object(&web()), json!({"metadata": {"labels": {"x": "agent"}}}));
+    let unmanaged = changed(object(&web()), json!({"metadata": {"labels": {MANAGED: null, ID: null}}}));
+    let refused_once = {
+        let scene = Scene::of(web()).has(unmanaged.clone());
+        scene.after(&scene.plan())
+    };
+    let anew = with(&refused_once.work, json!({"metadata": {"generation": 2}}));
+    let look = "look Deployment shop/web";
+    let rows: Vec<(&str, Scene, Vec<&str>)> = vec![
+        ("as it should be: neither read nor written", Scene::of(done(&web())).has(object(&web())), vec![]),
+        ("somebody's label besides", Scene::of(done(&web())).has(theirs), vec![]),
+        ("drift is read before it is repaired", Scene::of(done(&web())).has(drifted), vec![look]),
+        ("so is a label", Scene::of(done(&web())).has(relabelled), vec![look]),
+        ("never sent, and the member has a default", Scene::of(web()).has(object(&web())), vec![look]),
+        ("not in the cache: created", Scene::of(web()), vec!["create", WELL]),
+        (
+            "not in the cache, and a create met an object before: looked at, at the price of one request",
+            Scene { object: Some(None), ..refused_once.clone() },
+            vec![look],
+        ),
+        (
+            "another manifest is another chance",
+            Scene { object: Some(None), work: anew, ..refused_once },
+            vec!["create", WELL, "Normal SyncSucceed Work", "Normal SyncSucceed Deployment"],
+        ),
+    ];
+    for (name, scene, want) in rows {
+        assert_eq!(words(&scene.held().plan()), want, "{name}");
     }
 }
 

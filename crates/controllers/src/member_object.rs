@@ -1,0 +1,312 @@
+//! An object of a member as caches hold it: its metadata, its status, a hash of the rest, and what the rest was found to be
+//! while it was at hand. Only kinds whose interpreter may read anything are held whole.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Weak},
+};
+
+use ironclad_api::ObjectMeta;
+use ironclad_fleet::Gvk;
+use ironclad_interpreter::Kept;
+use ironclad_propagation::{
+    drift,
+    execute::{self, Found},
+};
+use ironclad_runtime::{Failure, Informer};
+use kube::{
+    Resource,
+    api::{ApiResource, TypeMeta},
+    core::DynamicResourceScope,
+};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, MapAccess, Visitor},
+    ser::{Error as _, SerializeMap as _},
+};
+use serde_json::{Map, Value};
+
+use crate::Context;
+
+/// One object of a member. What requests are answered with is whole; what caches have of it mostly is not.
+#[derive(Debug, Clone)]
+pub struct MemberObject {
+    types: Option<TypeMeta>,
+    /// Its metadata, without `managedFields` where it comes from a cache.
+    pub metadata: ObjectMeta,
+    /// Its status, null if it has none.
+    pub status: Value,
+    rest: Rest,
+}
+
+/// Whatever is neither type nor metadata nor status.
+#[derive(Debug, Clone)]
+enum Rest {
+    Whole(Map<String, Value>),
+    Held {
+        /// The fields that interpreters read.
+        kept: Map<String, Value>,
+        /// Stands for all of it ([`execute::content_hash`]).
+        hash: u64,
+        /// What it was found to be against the manifest of its Work.
+        found: Option<Found>,
+    },
+}
+
+impl MemberObject {
+    /// From its JSON, as a whole.
+    ///
+    /// # Errors
+    /// If it has no metadata that can be read.
+    pub(crate) fn parse(object: Value) -> Result<Self, Failure> {
+        serde_json::from_value(object).map_err(|error| Failure::Invalid(error.to_string()))
+    }
+
+    /// Its JSON; of one that is not whole, what is kept of it.
+    ///
+    /// # Errors
+    /// Never for what came from a server.
+    pub(crate) fn json(&self) -> Result<Value, Failure> {
+        serde_json::to_value(View(self)).map_err(|error| Failure::Invalid(error.to_string()))
+    }
+
+    /// Whether nothing was taken off.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.rest, Rest::Whole(_))
+    }
+
+    /// What its content was found to be; `None` if it is whole, or nobody could tell.
+    pub(crate) fn found(&self) -> Option<Found> {
+        if let Rest::Held { found, .. } = self.rest { found } else { None }
+    }
+
+    /// As decisions about drift read it.
+    pub(crate) fn cached(&self) -> drift::Cached<'_> {
+        let content = match &self.rest {
+            Rest::Held { hash, .. } => *hash,
+            Rest::Whole(rest) => hash_of(rest),
+        };
+        drift::Cached { metadata: &self.metadata, status: &self.status, content }
+    }
+
+    /// Takes off what is not kept, once `find` said what the whole is; what was found before of the same content is given
+    /// to it.
+    fn trim(
+        &mut self,
+        fields: &[&str],
+        before: Option<&Self>,
+        find: impl FnOnce(&Self, Option<Found>) -> Result<Option<Found>, Failure>,
+    ) -> Result<(), Failure> {
+        let Rest::Whole(rest) = &self.rest else { return Ok(()) };
+        let hash = hash_of(rest);
+        let same = before.filter(|before| before.cached().content == hash);
+        let found = find(self, same.and_then(Self::found))?;
+        let mut kept = Map::new();
+        for field in fields {
+            let Some((parent, name)) = field.strip_prefix('/').and_then(|path| path.split_once('/')) else { continue };
+            if let Some(value) = rest.get(parent).and_then(|parent| parent.get(name)) {
+                kept.entry(parent).or_insert_with(|| Value::Object(Map::new()))[name] = value.clone();
+            }
+        }
+        self.rest = Rest::Held { kept, hash, found };
+        Ok(())
+    }
+}
+
+fn hash_of(rest: &Map<String, Value>) -> u64 {
+    execute::content_hash(rest)
+}
+
+/// The cache of a kind in a member.
+pub(crate) fn informer(cx: &Weak<Context>, gvk: &Gvk) -> Informer<MemberObject> {
+    let (cx, gvk) = (cx.clone(), gvk.clone());
+    Informer::trimmed(&[], move |object: &mut MemberObject, before| {
+        let Some(cx) = cx.upgrade() else { return };
+        let interpreter = cx.interpreter();
+        let Kept::Fields(fields) = interpreter.kept(&gvk) else { return };
+        let work = drift::work_of(None, Some(&object.metadata)).and_then(|(space, name)| cx.works.get(space, name));
+        let find = |object: &MemberObject, before: Option<Found>| {
+            let Some(work) = &work else { return Ok(None) };
+            let manifest = work.spec.workload.manifests.first();
+            match before.filter(|before| manifest.is_some_and(|manifest| before.is_of(manifest))) {
+                Some(found) => Ok(Some(found)),
+                None => Ok(execute::found(work, &object.json()?, &interpreter)),
+            }
+        };
+        if let Err(error) = object.trim(fields, before, find) {
+            tracing::warn!(%gvk, %error, "an object of a member is kept whole");
+        }
+    })
+}
+
+/// What of a kind is not held whole though its interpreter wants it so by now.
+pub(crate) fn lacks(cx: &Context, gvk: &Gvk, objects: &[Arc<MemberObject>]) -> bool {
+    cx.interpreter().kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
+}
+
+impl Resource for MemberObject {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<'de> Deserialize<'de> for MemberObject {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = MemberObject;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object of an API server")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberObject, A::Error> {
+        let (mut api_version, mut kind, mut metadata, mut status, mut rest) =
+            (None, None, None, Value::Null, Map::new());
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "apiVersion" => api_version = map.next_value()?,
+                "kind" => kind = map.next_value()?,
+                "metadata" => metadata = Some(map.next_value()?),
+                "status" => status = map.next_value()?,
+                _ => drop(rest.insert(key, map.next_value()?)),
+            }
+        }
+        let types = match (api_version, kind) {
+            (Some(api_version), Some(kind)) => Some(TypeMeta { api_version, kind }),
+            _ => None,
+        };
+        let metadata = metadata.ok_or_else(|| A::Error::missing_field("metadata"))?;
+        Ok(MemberObject { types, metadata, status, rest: Rest::Whole(rest) })
+    }
+}
+
+/// Only a whole object can be sent.
+impl Serialize for MemberObject {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if !self.is_whole() {
+            return Err(S::Error::custom("what a cache keeps of an object is not the object"));
+        }
+        View(self).serialize(to)
+    }
+}
+
+/// What there is of an object.
+struct View<'a>(&'a MemberObject);
+
+impl Serialize for View<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let object = self.0;
+        let (Rest::Whole(rest) | Rest::Held { kept: rest, .. }) = &object.rest;
+        let mut map = to.serialize_map(None)?;
+        if let Some(types) = &object.types {
+            map.serialize_entry("apiVersion", &types.api_version)?;
+            map.serialize_entry("kind", &types.kind)?;
+        }
+        map.serialize_entry("metadata", &object.metadata)?;
+        for (key, value) in rest {
+            map.serialize_entry(key, value)?;
+        }
+        if !object.status.is_null() {
+            map.serialize_entry("status", &object.status)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn web(replicas: i64) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"replicas": replicas, "paused": true}, "status": {"readyReplicas": 1}})
+    }
+
+    fn held(object: Value, before: Option<&MemberObject>) -> (MemberObject, bool) {
+        let mut object = MemberObject::parse(object).unwrap();
+        let work = serde_json::from_value(json!({
+            "metadata": {"namespace": "karmada-es-m1", "name": "web-x"}, "spec": {"workload": {"manifests": [web(2)]}},
+        }))
+        .unwrap();
+        let mut compared = false;
+        let find = |object: &MemberObject, before: Option<Found>| {
+            compared = before.is_none();
+            Ok(before.or_else(|| execute::found(&work, &object.json().unwrap(), &Default::default())))
+        };
+        object.trim(&["/spec/replicas", "/spec/type"], before, find).unwrap();
+        (object, compared)
+    }
+
+    #[test]
+    fn a_whole_object_is_sent_as_it_came() {
+        for object in [web(2), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}})]
+        {
+            assert_eq!(serde_json::to_value(MemberObject::parse(object.clone()).unwrap()).unwrap(), object);
+        }
+        let bare = json!({"metadata": {"name": "a"}, "data": null});
+        assert_eq!(serde_json::to_value(MemberObject::parse(bare.clone()).unwrap()).unwrap(), bare, "of a list");
+        assert!(MemberObject::parse(json!({"apiVersion": "v1", "kind": "ConfigMap"})).is_err(), "no metadata");
+    }
+
+    #[test]
+    fn what_a_cache_keeps() {
+        let (object, _) = held(web(2), None);
+        let kept = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"replicas": 2}, "status": {"readyReplicas": 1}});
+        assert_eq!(object.json().unwrap(), kept);
+        assert!(!object.is_whole());
+        assert!(serde_json::to_value(&object).is_err(), "it can't be sent: a PUT of it would wipe the rest");
+        let whole = MemberObject::parse(web(2)).unwrap();
+        assert_eq!(object.cached().content, whole.cached().content, "the hash is that of the whole");
+        let (other, _) = held(web(3), None);
+        assert_ne!(object.cached().content, other.cached().content);
+    }
+
+    #[test]
+    fn content_that_stays_is_not_compared_again() {
+        let (first, compared) = held(web(2), None);
+        assert!(compared && first.found().is_some());
+        let mut ready = web(2);
+        ready["status"]["readyReplicas"] = json!(2);
+        let (second, compared) = held(ready, Some(&first));
+        assert!(!compared, "only its status changed");
+        assert_eq!(second.found(), first.found());
+        let (third, compared) = held(web(3), Some(&second));
+        assert!(compared && third.found() != first.found());
+    }
+}

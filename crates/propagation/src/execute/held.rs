@@ -1,0 +1,166 @@
+//! What is remembered of the content of a member object once it was seen as a whole, so that the whole need not be kept
+//! (propagation.md 13.2, 13.6; row 29 of 31).
+//!
+//! While the object passes by it is compared with the manifest of its Work, and the answer stays. It holds as long as the
+//! manifest stays: what the cache has is replaced when the object changes.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use ironclad_api::work::Work;
+use ironclad_interpreter::Interpreter;
+use serde_json::{Map, Value};
+
+use super::{compare, finished, object_key};
+use crate::template::Identity;
+
+/// What the content of a member object was found to be, against one manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Stands for the manifest.
+    manifest: u64,
+    /// It says what the manifest says.
+    same: bool,
+    /// It says nothing besides.
+    no_more: bool,
+}
+
+impl Found {
+    /// Whether it was found against this manifest of a Work, as it stands there.
+    #[must_use]
+    pub fn is_of(&self, manifest: &Value) -> bool {
+        self.manifest == hash(manifest)
+    }
+
+    /// Whether nothing has to be sent: a manifest that was sent before may leave fields to the member, another one might
+    /// have had them.
+    pub(super) fn settles(&self, manifest: &Value, was_sent: bool) -> bool {
+        self.same && (self.no_more || was_sent) && self.is_of(manifest)
+    }
+}
+
+/// Compares the content of an object with the manifest of its Work; metadata does not count.
+///
+/// `None` if the Work is not about this object, or the kind's interpreter can't say what the member keeps. Not for kinds
+/// whose `Retain` needs a webhook: their objects are kept whole.
+#[must_use]
+pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<Found> {
+    let [raw] = work.spec.workload.manifests.as_slice() else { return None };
+    let identity = Identity::of(object);
+    let is_it = object_key(work).is_some_and(|key| key == identity.key());
+    if !is_it {
+        return None;
+    }
+    let desired = interpreter.retain(&finished(work, raw), object, None).ok()?;
+    Some(Found {
+        manifest: hash(raw),
+        same: compare::content_difference(&desired, object).is_none(),
+        no_more: compare::surplus(&desired, object).is_none(),
+    })
+}
+
+/// Stands for the content of an object: whatever is neither metadata nor status, whichever way its maps are ordered.
+///
+/// For two objects of one process; it means nothing elsewhere.
+#[must_use]
+pub fn content_hash(object: &Map<String, Value>) -> u64 {
+    let mut state = DefaultHasher::new();
+    for (key, value) in object {
+        if !matches!(key.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
+            key.hash(&mut state);
+            value.hash(&mut state);
+        }
+    }
+    state.finish()
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut state = DefaultHasher::new();
+    value.hash(&mut state);
+    state.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testkit::{deployment, merge, work};
+
+    fn of(template: &Value) -> Work {
+        work(json!({
+            "metadata": {"namespace": "karmada-es-m1", "name": "web-x"}, "spec": {"workload": {"manifests": [template]}},
+        }))
+    }
+
+    #[test]
+    fn what_is_found_of_an_object() {
+        let with = |patch: Value| {
+            let mut object = deployment();
+            merge(&mut object, &patch);
+            object
+        };
+        let answer = |same, no_more| Some((same, no_more));
+        for (name, object, want) in [
+            ("just the manifest", deployment(), answer(true, true)),
+            ("with a default", with(json!({"spec": {"progressDeadlineSeconds": 600}})), answer(true, false)),
+            ("with another value", with(json!({"spec": {"replicas": 9}})), answer(false, true)),
+            ("with both", with(json!({"spec": {"replicas": 9, "paused": true}})), answer(false, false)),
+            ("metadata and status do not count", with(json!({"metadata": {"labels": {"x": "y"}}, "status": {"a": 1}})), answer(true, true)),
+            ("another object", with(json!({"metadata": {"name": "other"}})), None),
+            ("another kind", with(json!({"kind": "StatefulSet"})), None),
+        ] {
+            let found = found(&of(&deployment()), &object, &Interpreter::default());
+            assert_eq!(found.map(|found| (found.same, found.no_more)), want, "{name}");
+        }
+        let retained = with(json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}}));
+        let (none, nine) = (with(json!({"spec": {"replicas": null}})), with(json!({"spec": {"replicas": 9}})));
+        let found = |object| found(&of(&retained), object, &Interpreter::default());
+        assert_eq!(found(&none), None, "replicas to retain, and there are none: that is for a whole pass to tell");
+        assert!(found(&nine).is_some_and(|found| found.same), "what is retained is no difference");
+    }
+
+    #[test]
+    fn it_holds_for_one_manifest_and_spares_the_member_a_write_only_then() {
+        let find = |same, no_more| Found { manifest: hash(&deployment()), same, no_more };
+        let mut other = deployment();
+        merge(&mut other, &json!({"spec": {"replicas": 9}}));
+        for (name, found, manifest, was_sent, want) in [
+            ("the same, and sent", find(true, false), deployment(), true, true),
+            ("the same, not sent: it may have a field that left", find(true, false), deployment(), false, false),
+            ("exactly the same", find(true, true), deployment(), false, true),
+            ("another", find(false, true), deployment(), true, false),
+            ("the manifest changed since", find(true, true), other, true, false),
+        ] {
+            assert_eq!(found.settles(&manifest, was_sent), want, "{name}");
+        }
+    }
+
+    fn content_hash(object: &Value) -> u64 {
+        super::content_hash(object.as_object().unwrap())
+    }
+
+    #[test]
+    fn what_counts_as_content() {
+        let hash = content_hash(&deployment());
+        for (name, patch, differs) in [
+            ("status", json!({"status": {"a": 1}}), false),
+            ("metadata", json!({"metadata": {"labels": {"a": "b"}}}), false),
+            ("who it is", json!({"apiVersion": "v9", "kind": "X"}), false),
+            ("spec", json!({"spec": {"replicas": 9}}), true),
+            ("any other field", json!({"data": {}}), true),
+        ] {
+            let mut object = deployment();
+            merge(&mut object, &patch);
+            assert_eq!(content_hash(&object) != hash, differs, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn content_that_moves_between_fields_is_other_content(a in "[a-c]{0,3}", b in "[a-c]{0,3}", c in "[a-c]{0,3}", d in "[a-c]{0,3}") {
+            let (left, right) = (json!({"data": {a.clone(): b.clone()}}), json!({"data": {c.clone(): d.clone()}}));
+            prop_assert_eq!(content_hash(&left) == content_hash(&right), (a, b) == (c, d));
+        }
+    }
+}

@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn a_whole_object_is_sent_as_it_came() {
-        for object in [web(2), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}})]
+        for object in
+            [web(2), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}})]
         {
             assert_eq!(serde_json::to_value(MemberObject::parse(object.clone()).unwrap()).unwrap(), object);
         }

@@ -99,7 +99,11 @@ mod tests {
             for whole in objects(api_version, kind) {
                 let kept = trimmed(&whole, fields);
                 assert_eq!(interpreter.health(&kept).unwrap(), interpreter.health(&whole).unwrap(), "{whole}");
-                assert_eq!(interpreter.reflect_status(&kept).unwrap(), interpreter.reflect_status(&whole).unwrap(), "{whole}");
+                assert_eq!(
+                    interpreter.reflect_status(&kept).unwrap(),
+                    interpreter.reflect_status(&whole).unwrap(),
+                    "{whole}"
+                );
             }
         }
     }

@@ -30,9 +30,9 @@ use serde_json::Value;
 
 pub use crate::{
     aggregate::Item,
-    kept::Kept,
     dependencies::Dependency,
     error::{CheckScript, InterpretError, ScriptError},
+    kept::Kept,
     kind::Operation,
     lens::ShapeError,
     prune::prune,

@@ -106,7 +106,11 @@ mod tests {
             ("with a default", with(json!({"spec": {"progressDeadlineSeconds": 600}})), answer(true, false)),
             ("with another value", with(json!({"spec": {"replicas": 9}})), answer(false, true)),
             ("with both", with(json!({"spec": {"replicas": 9, "paused": true}})), answer(false, false)),
-            ("metadata and status do not count", with(json!({"metadata": {"labels": {"x": "y"}}, "status": {"a": 1}})), answer(true, true)),
+            (
+                "metadata and status do not count",
+                with(json!({"metadata": {"labels": {"x": "y"}}, "status": {"a": 1}})),
+                answer(true, true),
+            ),
             ("another object", with(json!({"metadata": {"name": "other"}})), None),
             ("another kind", with(json!({"kind": "StatefulSet"})), None),
         ] {

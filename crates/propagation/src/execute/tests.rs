@@ -104,7 +104,14 @@ struct Scene {
 
 impl Scene {
     fn of(work: Work) -> Self {
-        Self { work, cluster: Some(cluster("m1", "True")), connected: true, object: Some(None), held: false, served: Served::Yes }
+        Self {
+            work,
+            cluster: Some(cluster("m1", "True")),
+            connected: true,
+            object: Some(None),
+            held: false,
+            served: Served::Yes,
+        }
     }
 
     fn has(self, object: Value) -> Self {

@@ -17,6 +17,7 @@ mod failover_walk;
 mod flows;
 mod flows_up;
 mod kill_loop;
+mod members_sim;
 mod real_env;
 mod road;
 mod road_real;

@@ -73,7 +73,10 @@ fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
     assert_eq!((event.type_, &*event.about.uid), (EventType::Warning, "uid-web"), "the template's");
     assert_eq!(event.message, "cluster m1: Failed to apply all manifests (0/1): admission webhook denied: no latest");
     let after = scene.after(&report);
-    assert_eq!(words(&failed(&after.seen(&interpreter), "Denied", "admission webhook denied: no latest", now())), ["retry"]);
+    assert_eq!(
+        words(&failed(&after.seen(&interpreter), "Denied", "admission webhook denied: no latest", now())),
+        ["retry"]
+    );
     let other = failed(&after.seen(&interpreter), "Denied", "another", now());
     assert_eq!(words(&other), refused(), "another message is news");
     let plan = after.plan();

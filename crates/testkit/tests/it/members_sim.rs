@@ -1,0 +1,216 @@
+//! What members are asked, and who waits for whom, in virtual time: a request to a member is a line of the history.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{
+    cluster::Cluster,
+    conditions,
+    policy::OverridePolicy,
+    work::{ResourceBinding, Work},
+};
+use ironclad_simcluster::Faults;
+use ironclad_testkit::sim::{World, WorldOptions, road};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+/// The path of the scenario's Deployment in a member.
+const WEB: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+/// A world whose members are Ready, with controllers and the scenario's policy.
+async fn ready(seed: u64, members: usize) -> anyhow::Result<World> {
+    let mut world = World::start(WorldOptions { seed, members }).await?;
+    world.start_controllers().await;
+    let clusters: Api<Cluster> = Api::all(world.user());
+    world
+        .until("all are Ready", async || {
+            let all = clusters.list(&ListParams::default()).await?.items;
+            Ok(all.iter().all(|c| c.ready() == Some("True")))
+        })
+        .await?;
+    Api::namespaced(world.user(), "default").create(&PostParams::default(), &road::policy()?).await?;
+    Ok(world)
+}
+
+fn deployments(world: &World) -> Api<Deployment> {
+    Api::namespaced(world.user(), "default")
+}
+
+/// The requests for the scenario's Deployment that a member got since this line of the history, by method.
+fn asked(world: &World, member: &str, since: usize) -> Vec<String> {
+    let to = format!("->{member} ");
+    let lines = world.history.lines();
+    let requests = lines[since..].iter().filter_map(|line| {
+        let (method, path) = line.split_once(&to)?.1.split_once(' ')?;
+        let is_it = path.starts_with(WEB) && !path.contains("watch=") && !path.contains(" -> ");
+        is_it.then(|| method.to_owned())
+    });
+    requests.collect()
+}
+
+/// What happened so far.
+fn now(world: &World) -> usize {
+    world.history.lines().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_is_read_only_where_something_is_to_be_written() -> anyhow::Result<()> {
+    let mut world = ready(11, 1).await?;
+    let (templates, began) = (deployments(&world), now(&world));
+    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    road::settled(&mut world, &templates, 2).await?;
+    world.until_quiet().await?;
+    ensure!(asked(&world, "member1", began) == ["POST"], "created: {:?}", asked(&world, "member1", began));
+
+    let there: Api<Deployment> = Api::namespaced(world.member("member1")?.client(), "default");
+    let began = now(&world);
+    let noted = json!({"metadata": {"annotations": {"of": "somebody else"}}});
+    there.patch("web", &PatchParams::default(), &Patch::Merge(noted)).await?;
+    world.until_quiet().await?;
+    ensure!(asked(&world, "member1", began).is_empty(), "a note: {:?}", asked(&world, "member1", began));
+
+    let began = now(&world);
+    there.patch("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 5}}))).await?;
+    world
+        .until("drift is repaired", async || Ok(there.get("web").await?.spec.and_then(|s| s.replicas) == Some(2)))
+        .await?;
+    world.until_quiet().await?;
+    ensure!(asked(&world, "member1", began) == ["GET", "PUT"], "drift: {:?}", asked(&world, "member1", began));
+
+    let began = now(&world);
+    let change = json!({"spec": {"replicas": 3}});
+    templates.patch("web", &PatchParams::default(), &Patch::Merge(change)).await?;
+    road::settled(&mut world, &templates, 3).await?;
+    world.until_quiet().await?;
+    ensure!(asked(&world, "member1", began) == ["GET", "PUT"], "a change: {:?}", asked(&world, "member1", began));
+
+    let began = now(&world);
+    world.kill_controllers();
+    world.start_controllers().await;
+    world.pass(Duration::from_secs(60)).await?;
+    world.until_quiet().await?;
+    let asked = asked(&world, "member1", began);
+    ensure!(asked.is_empty(), "a restart compares what it lists, and asks nothing: {asked:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_member_finds_invalid_is_asked_again_late_or_when_it_changes() -> anyhow::Result<()> {
+    let mut world = ready(12, 1).await?;
+    let broken: OverridePolicy = serde_json::from_value(json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy",
+        "metadata": {"name": "broken", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+            "overrideRules": [{"overriders": {"plaintext": [
+                {"path": "/spec/template/spec/restartPolicy", "operator": "add", "value": "Sometimes"},
+            ]}}],
+        },
+    }))?;
+    let overrides: Api<OverridePolicy> = Api::namespaced(world.user(), "default");
+    overrides.create(&PostParams::default(), &broken).await?;
+    let (templates, began) = (deployments(&world), now(&world));
+    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    let works: Api<Work> = Api::namespaced(world.user(), "karmada-es-member1");
+    let refused = async || {
+        let all = works.list(&ListParams::default()).await?.items;
+        let applied = all.iter().filter_map(|work| conditions::get(&work.status.as_ref()?.conditions, "Applied"));
+        anyhow::Ok(applied.into_iter().any(|c| c.status == "False" && c.message.contains("restartPolicy")))
+    };
+    world.until("the Work says what the member said", refused).await?;
+    ensure!(asked(&world, "member1", began) == ["POST"], "{:?}", asked(&world, "member1", began));
+    world.pass(Duration::from_secs(550)).await?;
+    ensure!(asked(&world, "member1", began) == ["POST"], "not again soon: {:?}", asked(&world, "member1", began));
+    world.pass(Duration::from_secs(600)).await?;
+    let again = asked(&world, "member1", began);
+    ensure!(again == ["POST", "POST"], "but once in a while, as the member's rules may have changed: {again:?}");
+
+    overrides.delete("broken", &kube::api::DeleteParams::default()).await?;
+    world.pass(Duration::from_secs(5)).await?;
+    let there: Api<Deployment> = Api::namespaced(world.member("member1")?.client(), "default");
+    ensure!(there.get_opt("web").await?.is_some(), "another manifest is sent at once");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_not_ours_costs_one_request_for_each_look() -> anyhow::Result<()> {
+    let mut world = ready(13, 1).await?;
+    let there: Api<Deployment> = Api::namespaced(world.member("member1")?.client(), "default");
+    there.create(&PostParams::default(), &road::deployment()?).await?;
+    let (templates, began) = (deployments(&world), now(&world));
+    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    let bindings: Api<ResourceBinding> = Api::namespaced(world.user(), "default");
+    world
+        .until("the binding says why", async || {
+            let Some(binding) = bindings.get_opt("web-deployment").await? else { return Ok(false) };
+            let items = binding.status.map(|s| s.aggregated_status).unwrap_or_default();
+            Ok(items.iter().any(|item| item.applied_message.contains("already exists in the cluster")))
+        })
+        .await?;
+    world.pass(Duration::from_secs(600)).await?;
+    let all = asked(&world, "member1", began);
+    let (head, looks) = all.split_first().context("a create")?;
+    ensure!(head == "POST" && looks.iter().all(|method| method == "GET"), "{all:?}");
+    ensure!((10..40).contains(&looks.len()), "with back-off up to a minute: {}", looks.len());
+
+    there.delete("web", &kube::api::DeleteParams::background()).await?;
+    road::settled(&mut world, &templates, 2).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_takes_half_a_minute_for_an_answer_delays_nobody() -> anyhow::Result<()> {
+    let mut world = ready(14, 3).await?;
+    let slow = Faults { slow: Some(Duration::from_secs(25)), ..Faults::default() };
+    world.members.get("member2").context("member2")?.set_faults(slow);
+    let templates = deployments(&world);
+    for n in 0..8 {
+        let mut template = road::deployment()?;
+        template.metadata.name = Some(format!("web-{n}"));
+        templates.create(&PostParams::default(), &template).await?;
+    }
+    let policy = json!({"spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}});
+    let policies: Api<ironclad_api::policy::PropagationPolicy> = Api::namespaced(world.user(), "default");
+    let began = world.clock().mono();
+    policies.patch("web", &PatchParams::default(), &Patch::Merge(policy)).await?;
+    let others = ["member1", "member3"].map(|name| {
+        let member = world.members.get(name).map(|member| member.client());
+        member.map(|client| Api::<Deployment>::namespaced(client, "default"))
+    });
+    world
+        .until("the others have all of them", async || {
+            for there in others.iter().flatten() {
+                if there.list(&ListParams::default()).await?.items.len() < 8 {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+    let took = world.clock().mono() - began;
+    ensure!(took < Duration::from_secs(5), "a slow member delayed the others: {took:?}");
+    world.members.get("member2").context("member2")?.set_faults(Faults::default());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result<()> {
+    let mut world = ready(15, 2).await?;
+    let templates = deployments(&world);
+    let member = world.members.get("member2").context("member2")?.clone();
+    member.set_faults(Faults { down: true, ..Faults::default() });
+    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    world.clock().sleep(Duration::from_secs(3 * 3600)).await;
+    member.set_faults(Faults::default());
+    let clusters: Api<Cluster> = Api::all(world.user());
+    world.until("it is Ready again", async || Ok(clusters.get("member2").await?.ready() == Some("True"))).await?;
+    let began = world.clock().mono();
+    let there: Api<Deployment> = Api::namespaced(member.client(), "default");
+    world.until("it has its copy", async || Ok(there.get_opt("web").await?.is_some())).await?;
+    let took = world.clock().mono() - began;
+    ensure!(took < Duration::from_secs(2), "it waited out a back-off: {took:?}");
+    road::settled(&mut world, &templates, 4).await
+}

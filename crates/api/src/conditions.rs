@@ -15,6 +15,8 @@ pub mod cluster {
     pub const READY: &str = "Ready";
     /// The list of what the member serves is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
+    /// Enough of the member's nodes are ready (ours; only with `--nodes-ready-ratio`). Never a part of [`READY`].
+    pub const NODES_READY: &str = "NodesReady";
     /// Service names resolve in the member.
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
 }

@@ -255,7 +255,7 @@ impl Context {
         let interpreters = Interpreters::new(&seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
         let metrics = Metrics::new();
-        let unhealthy = Memories::new(seam.clock.mono());
+        let unhealthy = Memories::new(&seam.clock);
         let queues = Queues::new(&seam, &metrics.work);
         let settings = Arc::new(settings);
         let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);

@@ -1,7 +1,8 @@
 //! Workloads that fail in a cluster leave it (failover.md 5): unhealthy for longer than tolerated, they are moved. The
 //! cluster itself may be well, so the task is what keeps the scheduler from choosing it again (IR-20).
 //!
-//! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored.
+//! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored: after a
+//! restart the lines of the aggregated status tell since when a copy is unhealthy (IR-15).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +22,11 @@ use ironclad_api::{
     work::{GracefulEvictionTask, ResourceHealth},
 };
 use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    Bound, Clusters,
+    Bound, Clusters, Now,
     depart::{self, Why},
     flags::eviction::Check,
     precheck,
@@ -40,12 +42,12 @@ const NO_SUBSTITUTE_RECHECK: Duration = Duration::from_secs(300);
 /// A record must be older than the toleration, not as old.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Since when a binding is unhealthy where: monotonic time since any origin. Of another binding of the same name nothing
-/// is remembered.
+/// Since when a binding is unhealthy where: monotonic time since any origin, before it where a former process saw it turn.
+/// Of another binding of the same name nothing is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     uid: String,
-    since: BTreeMap<ClusterName, Duration>,
+    since: BTreeMap<ClusterName, SignedDuration>,
 }
 
 impl Memory {
@@ -71,6 +73,8 @@ pub struct Seen<'a> {
     pub state_injection: bool,
     /// What was remembered of it.
     pub memory: &'a Memory,
+    /// When this process began to look: what turned unhealthy before was another's to remember.
+    pub began: Timestamp,
 }
 
 /// What is written.
@@ -108,8 +112,8 @@ pub struct Decision {
     pub next: Next,
 }
 
-/// Gives a binding its turn; `now` is monotonic time since the origin of its memory.
-pub fn decide(seen: &Seen<'_>, now: Duration) -> Decision {
+/// Gives a binding its turn; monotonic time counts since the origin of its memory.
+pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     let mut decision = Decision { plan: Plan::default(), memory: Memory::default(), next: Next::OnEvent };
     let spec = seen.binding.spec();
     let Some(application) = watched(seen) else {
@@ -124,13 +128,14 @@ pub fn decide(seen: &Seen<'_>, now: Duration) -> Decision {
         !lines(seen.binding).any(|(name, _)| *name == *cluster.0) && spec.eviction(&cluster.0).is_none()
     });
     let remembered = silent.filter_map(|cluster| Some((known(&cluster)?, cluster)));
-    let mut since: BTreeMap<ClusterName, Duration> = remembered.map(|(at, cluster)| (cluster, at)).collect();
+    let mono = SignedDuration::try_from(now.mono).unwrap_or(SignedDuration::MAX);
+    let mut since: BTreeMap<ClusterName, SignedDuration> = remembered.map(|(at, cluster)| (cluster, at)).collect();
     let seconds = application.decision_conditions.toleration_seconds.unwrap_or(TOLERATION_SECONDS);
     let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let mut due = Vec::new();
     for cluster in unhealthy {
-        let at = known(&cluster).unwrap_or(now).min(now);
-        let lasted = now - at;
+        let at = known(&cluster).unwrap_or_else(|| mono - lasted_before(seen, &cluster, now.wall)).min(mono);
+        let lasted = Duration::try_from(mono - at).unwrap_or_default();
         since.insert(cluster.clone(), at);
         if lasted > tolerated || tolerated.is_zero() {
             due.push((at, cluster));
@@ -150,6 +155,16 @@ pub fn decide(seen: &Seen<'_>, now: Duration) -> Decision {
         depart(seen, application, &due, tolerated, &mut decision);
     }
     decision
+}
+
+/// For how long a copy is unhealthy that this process has not seen unhealthy yet: as its line says, if it turned before the
+/// process began to look, else not at all. Stored times are cut to whole seconds, so the wait is never shorter than asked for.
+fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> SignedDuration {
+    let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
+    let line = status.iter().find(|line| *line.cluster_name == *cluster.0);
+    let turned = line.and_then(|line| line.health_transition_time.as_ref()).map(|time| time.0);
+    let Some(turned) = turned.filter(|turned| *turned < seen.began) else { return SignedDuration::ZERO };
+    now.duration_since(turned).saturating_sub(SignedDuration::from_secs(1)).max(SignedDuration::ZERO)
 }
 
 /// The behaviour, if the binding asks for one and its health is told (5.2).

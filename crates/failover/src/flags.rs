@@ -115,6 +115,8 @@ pub struct HealthFlags {
     /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty is
     /// off (failover.md 14.2).
     pub connectivity_witnesses: Vec<String>,
+    /// `--nodes-ready-ratio`: the share of ready nodes below which condition NodesReady is False; 0 is no such condition.
+    pub nodes_ready_ratio: f64,
 }
 
 impl Default for HealthFlags {
@@ -130,6 +132,7 @@ impl Default for HealthFlags {
             lease_renew_interval_fraction: 0.25,
             cache_sync_timeout: seconds(120),
             connectivity_witnesses: Vec::new(),
+            nodes_ready_ratio: 0.0,
         }
     }
 }
@@ -158,6 +161,11 @@ impl HealthFlags {
         for witness in self.connectivity_witnesses.iter().filter(|witness| witness_address(witness).is_none()) {
             let (field, detail) = ("Options.ConnectivityWitnesses", "must be an http or https URL with a host");
             errors.push(FieldError::invalid(field, &json!(witness), detail));
+        }
+        let ratio = self.nodes_ready_ratio;
+        if !(0.0..=1.0).contains(&ratio) {
+            let value = if ratio.is_finite() { json!(ratio) } else { json!(ratio.to_string()) };
+            errors.push(FieldError::invalid("Options.NodesReadyRatio", &value, "must be between 0 and 1"));
         }
         let fraction = self.lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {
@@ -270,11 +278,30 @@ mod tests {
             let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
             assert_eq!(got, [format!("Options.{want}: Invalid value: \"0s\": must be greater than 0")]);
         }
-        for (fraction, sound) in
-            [(0.0, false), (0.001, true), (0.999, true), (1.0, false), (-0.5, false), (f64::NAN, false)]
-        {
+        for (fraction, sound) in [
+            (0.0, false),
+            (0.001, true),
+            (0.999, true),
+            (1.0, false),
+            (-0.5, false),
+            (f64::NAN, false),
+            (f64::INFINITY, false),
+        ] {
             let flags = HealthFlags { lease_renew_interval_fraction: fraction, ..flags() };
             assert_eq!(flags.errors().is_empty(), sound, "{fraction}");
+        }
+        for (ratio, want) in [
+            (0.0, None),
+            (1.0, None),
+            (-0.1, Some("-0.1")),
+            (1.1, Some("1.1")),
+            (f64::NAN, Some("\"NaN\"")),
+            (f64::INFINITY, Some("\"inf\"")),
+        ] {
+            let flags = HealthFlags { nodes_ready_ratio: ratio, ..flags() };
+            let got: Vec<String> = flags.errors().iter().map(ToString::to_string).collect();
+            let text = |value| format!("Options.NodesReadyRatio: Invalid value: {value}: must be between 0 and 1");
+            assert_eq!(got, want.map(text).into_iter().collect::<Vec<_>>(), "{ratio}");
         }
         let none = Thresholds { success: zero, failure: zero };
         assert!(HealthFlags { thresholds: none, ..flags() }.errors().is_empty(), "no debounce at all is a choice");

@@ -32,6 +32,22 @@ pub enum Probe {
     Healthy,
 }
 
+impl Probe {
+    /// Every value of [`Probe::as_str`].
+    pub const RESULTS: [&'static str; 4] = ["no_client", "offline", "unhealthy", "healthy"];
+
+    /// The label of metrics.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::NoClient(_) => "no_client",
+            Self::Offline => "offline",
+            Self::Unhealthy => "unhealthy",
+            Self::Healthy => "healthy",
+        }
+    }
+}
+
 /// What is collected of a healthy member.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Collected {

@@ -1,7 +1,7 @@
 //! Decisions on the health of clusters, their taints and their coming and going (failover.md).
 //!
 //! [`health`] turns probes into the status of a Cluster, [`membership`] gives a Cluster its execution space, its
-//! finalizer and its automatic taints, and takes them away when it leaves, [`lease`] finds out whose agent fell silent, and
+//! finalizer and its automatic taints, and takes them away when it leaves, [`nodes`] says whether enough of its nodes are ready, [`lease`] finds out whose agent fell silent, and
 //! [`taint_policy`] which taints the ClusterTaintPolicies want. [`Evictions`] decides who leaves a faulty cluster, when and
 //! how fast, [`depart`] is the one write by which a binding leaves a cluster, [`graceful`] says when the copy that is left
 //! may go, and [`application`] which workloads leave because they fail. The crate probes nothing and writes nothing itself.
@@ -18,6 +18,7 @@ pub mod guards;
 pub mod health;
 pub mod lease;
 pub mod membership;
+pub mod nodes;
 mod now;
 pub mod precheck;
 pub mod preserved;

@@ -133,6 +133,25 @@ impl Pacer {
     }
 }
 
+/// How many repeated attempts there may be, of all elements together: a bucket of `--rate-limiter-bucket-size` that fills at
+/// `--rate-limiter-qps`. First attempts have the pace already; without this a member of the control plane that conflicts for
+/// ever would be asked as fast as it answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retries {
+    /// When the bucket would be full again.
+    full_at: Duration,
+}
+
+impl Retries {
+    /// Takes a place, and says how long it has to be waited for.
+    pub fn reserve(&mut self, flags: &EvictionFlags, now: Duration) -> Duration {
+        let Some(each) = interval(flags.rate_limiter_qps) else { return flags.rate_limiter_max_delay };
+        let burst = each.saturating_mul(flags.rate_limiter_bucket_size.max(1));
+        self.full_at = self.full_at.max(now).saturating_add(each);
+        self.full_at.saturating_sub(now).saturating_sub(burst)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -235,7 +254,49 @@ mod tests {
         assert_eq!(pacer.next_allowed(0.5), Some(S(136)), "another eviction started since");
     }
 
+    #[test]
+    fn repeated_attempts_have_a_bucket() {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        let flags = |qps: f64, size: u32| EvictionFlags {
+            rate_limiter_qps: qps,
+            rate_limiter_bucket_size: size,
+            ..EvictionFlags::default()
+        };
+        let mut retries = Retries::default();
+        let (two, at) = (flags(10.0, 2), MS(5_000));
+        let waits: Vec<u128> = (0..4).map(|_| retries.reserve(&two, at).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200], "two at once, then each its tenth of a second");
+        assert_eq!(retries.reserve(&two, MS(5_400)), MS(0), "full again after 400 ms");
+        assert_eq!(retries.reserve(&two, MS(5_400)), MS(0));
+        assert_eq!(retries.reserve(&two, MS(5_450)), MS(50), "half a place has come back");
+        let mut retries = Retries::default();
+        assert_eq!(
+            (0..100).map(|_| retries.reserve(&EvictionFlags::default(), at)).max(),
+            Some(MS(0)),
+            "the default burst"
+        );
+        assert_eq!(retries.reserve(&EvictionFlags::default(), at), MS(100));
+    }
+
     proptest! {
+        // Whatever the moments: within any span no more attempts start than the bucket holds and gains meanwhile.
+        #[test]
+        fn the_bucket_is_never_exceeded(waits in prop::collection::vec(0..400u64, 1..120), size in 1..5u32, qps in prop::sample::select(vec![0.5, 3.0, 10.0])) {
+            let flags = EvictionFlags { rate_limiter_qps: qps, rate_limiter_bucket_size: size, ..EvictionFlags::default() };
+            let (mut retries, mut now, mut starts) = (Retries::default(), Duration::from_secs(10), Vec::new());
+            for wait in waits {
+                now += Duration::from_millis(wait);
+                starts.push(now + retries.reserve(&flags, now));
+            }
+            prop_assert!(starts.windows(2).all(|pair| pair[0] <= pair[1]), "first come, first served");
+            for from in 0..starts.len() {
+                for to in from..starts.len() {
+                    let gained = (starts[to] - starts[from]).as_secs_f64() * qps + f64::from(size) + 1e-6;
+                    prop_assert!((to - from + 1) as f64 <= gained + 1.0, "{} attempts for {gained}", to - from + 1);
+                }
+            }
+        }
+
         // Invariant 3.
         #[test]
         fn more_unhealthy_never_is_faster(total in 0..60usize, large in 0..40i32, threshold in 0.0..=1.0f64, primary in 0.0..5.0f64, secondary in 0.0..5.0f64) {

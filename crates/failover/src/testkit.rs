@@ -76,6 +76,7 @@ pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> Aggrega
         applied: true,
         applied_message: String::new(),
         health: Some(health),
+        health_transition_time: None,
     }
 }
 

@@ -161,6 +161,7 @@ fn line(item: &Item<'_>) -> Value {
         applied: item.applied,
         applied_message: item.message.to_owned(),
         health: item.health,
+        ..AggregatedStatusItem::default()
     })
 }
 

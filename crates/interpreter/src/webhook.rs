@@ -143,6 +143,7 @@ fn request(question: &Question<'_>) -> ResourceInterpreterRequest {
                     applied: item.applied,
                     applied_message: item.message.into(),
                     health: item.health,
+                    ..AggregatedStatusItem::default()
                 })
                 .collect();
         }

@@ -49,7 +49,7 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
         let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
         let Ok(cluster) = names::cluster_of_execution_namespace(namespace) else { continue };
         let ready = !seen.not_ready.contains(&ClusterName::from(cluster));
-        items.insert(cluster.to_owned(), item(cluster, work, ready, before.get(cluster).copied()));
+        items.insert(cluster.to_owned(), item(cluster, work, ready, before.get(cluster).copied(), now));
     }
     let items: Vec<AggregatedStatusItem> = items.into_values().collect();
     let expected = expected_clusters(seen.binding.spec());
@@ -83,11 +83,26 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
 
 /// One cluster's line. A copy that is refused, or whose cluster is not ready, keeps the last status known of it: numbers
 /// are never invented, and never hidden (row 6).
-fn item(cluster: &str, work: &Work, ready: bool, before: Option<&AggregatedStatusItem>) -> AggregatedStatusItem {
+fn item(
+    cluster: &str,
+    work: &Work,
+    ready: bool,
+    before: Option<&AggregatedStatusItem>,
+    now: jiff::Timestamp,
+) -> AggregatedStatusItem {
     let status = work.status.as_ref();
     let applied = status.and_then(|s| conditions::get(&s.conditions, APPLIED));
     let told: Option<&ManifestStatus> = status.and_then(|s| s.manifest_statuses.first());
     let is_applied = applied.is_some_and(|condition| condition.status == TRUE);
+    let health = Some(match told {
+        Some(told) if is_applied && ready => told.health.unwrap_or_default(),
+        _ => ResourceHealth::Unknown,
+    });
+    // A line from before this field was there does not get it for its own sake: that would be a write for nothing.
+    let health_transition_time = match before.filter(|before| before.health == health) {
+        Some(before) => before.health_transition_time.clone(),
+        None => Some(ironclad_api::Time(now)),
+    };
     AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
         status: told.and_then(|t| t.status.clone()).or_else(|| before.filter(|_| told.is_none())?.status.clone()),
@@ -96,10 +111,8 @@ fn item(cluster: &str, work: &Work, ready: bool, before: Option<&AggregatedStatu
             Some(condition) if !is_applied => condition.message.clone(),
             _ => String::new(),
         },
-        health: Some(match told {
-            Some(told) if is_applied && ready => told.health.unwrap_or_default(),
-            _ => ResourceHealth::Unknown,
-        }),
+        health,
+        health_transition_time,
     }
 }
 
@@ -186,17 +199,20 @@ mod tests {
         let works: Vec<&Work> = works.iter().collect();
         let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
         let seen = Seen { binding: binding.into(), works: &works, not_ready: &not_ready };
-        let plan = super::binding(&seen, Timestamp::UNIX_EPOCH);
+        let after = with_plan(binding, &super::binding(&seen, Timestamp::UNIX_EPOCH));
+        let again = Seen { binding: (&after).into(), works: &works, not_ready: &not_ready };
+        assert!(super::binding(&again, Timestamp::UNIX_EPOCH).is_quiet(), "the second time nothing is new");
+        after
+    }
+
+    fn with_plan(binding: &ResourceBinding, plan: &Plan<Effect>) -> ResourceBinding {
         let mut object = serde_json::to_value(binding).unwrap();
         for effect in &plan.effects {
             if let Effect::Status(part) = effect {
                 object["status"] = StatusPart::applied(&object["status"], &[part]);
             }
         }
-        let after: ResourceBinding = serde_json::from_value(object).unwrap();
-        let again = Seen { binding: (&after).into(), works: &works, not_ready: &not_ready };
-        assert!(super::binding(&again, Timestamp::UNIX_EPOCH).is_quiet(), "the second time nothing is new");
-        after
+        serde_json::from_value(object).unwrap()
     }
 
     fn lines(binding: &ResourceBinding) -> Vec<(String, bool, String, Option<i64>, ResourceHealth)> {
@@ -243,6 +259,40 @@ mod tests {
             let (applied, message, ready, health) = want;
             assert_eq!(lines(&after), [("m1".to_owned(), applied, message.to_owned(), ready, health)], "{name}");
         }
+    }
+
+    #[test]
+    fn health_is_dated_by_its_changes_alone() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let told = |health, ready| {
+            let mut work = work("m1", Some((TRUE, "")), Some(ready));
+            work.status.as_mut().unwrap().manifest_statuses[0].health = Some(health);
+            work
+        };
+        let (well, ill) = (ResourceHealth::Healthy, ResourceHealth::Unhealthy);
+        let mut binding = binding_to(&["m1"]);
+        for (name, second, work, not_ready, want) in [
+            ("first heard of", 10, told(well, 2), &[][..], Some(10)),
+            ("other numbers, the same verdict", 20, told(well, 3), &[], Some(10)),
+            ("unhealthy", 30, told(ill, 1), &[], Some(30)),
+            ("still", 40, told(ill, 0), &[], Some(30)),
+            ("its cluster is not ready: nobody can say", 50, told(ill, 0), &["m1"], Some(50)),
+            ("and back", 60, told(ill, 0), &[], Some(60)),
+        ] {
+            let not_ready = not_ready.iter().map(|name| ClusterName::from(*name)).collect();
+            let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &not_ready };
+            binding = with_plan(&binding, &super::binding(&seen, at(second)));
+            let line = &binding.status.as_ref().unwrap().aggregated_status[0];
+            assert_eq!(line.health_transition_time.as_ref().map(|t| t.0.as_second()), want, "{name}");
+        }
+        let old = &mut binding.status.as_mut().unwrap().aggregated_status[0];
+        old.health_transition_time = None;
+        let work = told(ill, 0);
+        let seen = Seen { binding: (&binding).into(), works: &[&work], not_ready: &BTreeSet::new() };
+        assert!(
+            super::binding(&seen, at(70)).is_quiet(),
+            "a line of an older version is not written for its time alone"
+        );
     }
 
     #[test]

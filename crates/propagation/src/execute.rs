@@ -29,6 +29,7 @@ use serde_json::Value;
 
 pub use self::held::{Found, content_hash, found};
 use crate::{
+    binding::Binding,
     template::{self, Identity},
     works::{self, manifest},
 };
@@ -86,6 +87,8 @@ pub struct Seen<'a> {
     pub object: Observed<'a>,
     /// Whether the manifest's kind is known.
     pub served: Served,
+    /// Whether the binding wants the copy after all, though the Work is being deleted ([`is_wanted_again`]).
+    pub wanted_again: bool,
     /// The Work by which namespace sync brings the object's namespace to this member, if there is one.
     pub namespace: Option<&'a Work>,
     /// `specReplicasPath` (`.spec.replicas`) where the kind has a scale subresource, for the label `retain-replicas`.
@@ -143,6 +146,22 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
     let identity = Identity::of(manifest);
     (!identity.kind.is_empty() && !identity.name.is_empty()).then(|| identity.key())
+}
+
+/// Whether a Work that is being deleted stands for a copy that its binding wants in this cluster again: a cluster that comes
+/// back must not delete what it was told to forget while it was away, if it is a target again by then (failover.md 14.1).
+#[must_use]
+pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
+    let spec = binding.spec();
+    let resource = &spec.resource;
+    let id = work.metadata.labels.as_ref().and_then(|labels| labels.get(binding.id_label()));
+    let same_binding = id.is_some_and(|id| !id.is_empty() && Some(id.as_str()) == binding.permanent_id());
+    let same_object = object_key(work).is_some_and(|key| {
+        (&*key.gvk.kind, &*key.namespace, &*key.name)
+            == (resource.kind.as_str(), resource.namespace.as_str(), resource.name.as_str())
+    });
+    let here = |key: WorkKey| works::targets(spec).iter().any(|target| target.cluster == key.cluster);
+    !binding.is_deleting() && same_binding && same_object && works::key_of(work).is_some_and(here)
 }
 
 /// Whether a failed write to the member says something about the Work, by the class of the failure; if not, nothing is known

@@ -2,4 +2,5 @@
 
 mod arrows;
 mod graph;
+mod promises;
 mod sources;

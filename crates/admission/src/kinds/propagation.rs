@@ -2,7 +2,7 @@
 
 use ironclad_api::{
     finalizers, labels,
-    policy::{PolicyPreemption, PropagationSpec, Suspension},
+    policy::{FailoverBehavior, PolicyPreemption, PropagationSpec, SpreadByField, Suspension},
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_propagation::defaults;
@@ -142,6 +142,8 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
         if behavior.cluster.is_some() && !cx.config.gates.enabled(Gate::Failover) {
             out.warn("spec.failover.cluster has no effect: feature gate Failover is off");
         }
+        left_behind(&spec, &path, out);
+        moves_in_parts(&spec, behavior, &path, out);
     }
     selectors(kind, object, &spec, &path.child("resourceSelectors"), out);
     if let Some(suspension) = &spec.suspension {
@@ -155,6 +157,40 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
         out.warn("spec.preemption has no effect: feature gate PropagationPolicyPreemption is off");
     }
     Ok(())
+}
+
+/// Kinds that run something, and kinds that what runs refers to or is reached by.
+const RUNS: [&str; 7] = ["CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet"];
+const BELONGS: [&str; 5] = ["ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount"];
+
+/// What is listed beside a workload is placed, and evicted, on its own (failover.md 14.1, #7324).
+fn left_behind(spec: &PropagationSpec, path: &Path, out: &mut Findings) {
+    if !spec.resource_selectors.iter().any(|selector| RUNS.contains(&selector.kind.as_str())) {
+        return;
+    }
+    for (i, selector) in spec.resource_selectors.iter().enumerate() {
+        if BELONGS.contains(&selector.kind.as_str()) {
+            let (at, kind) = (path.child("resourceSelectors").index(i), &selector.kind);
+            out.warn(format!(
+                "{at}: a {kind} is placed on its own and does not follow a workload that spec.failover moves"
+            ));
+        }
+    }
+}
+
+/// Preserved state goes to the new copy only if it is the only one (failover.md 5.4).
+fn moves_in_parts(spec: &PropagationSpec, behavior: &FailoverBehavior, path: &Path, out: &mut Findings) {
+    let of_cluster = behavior.cluster.as_ref().and_then(|cluster| cluster.state_preservation.as_ref());
+    let of_application = behavior.application.as_ref().and_then(|application| application.state_preservation.as_ref());
+    let one_cluster = spec
+        .placement
+        .spread_constraints
+        .iter()
+        .any(|constraint| constraint.spread_by_field == Some(SpreadByField::Cluster) && constraint.max_groups == 1);
+    if of_cluster.or(of_application).is_some() && !one_cluster {
+        let at = path.child("placement").child("spreadConstraints");
+        out.warn(format!("{at}: state is preserved only for workloads in one cluster: spreadByField cluster, minGroups 1, maxGroups 1"));
+    }
 }
 
 fn selectors(kind: &Kind, object: &Value, spec: &PropagationSpec, path: &Path, out: &mut Findings) {

@@ -386,6 +386,8 @@ fn priorities() {
 fn what_is_legal_but_useless() {
     let gates = Gates::default().with(Gate::PriorityBasedScheduling, false);
     let toleration = |fields: Value| json!({"placement": {"clusterTolerations": [fields]}});
+    let application = |rules: Value| json!({"decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Directly", "statePreservation": rules});
+    let rules = json!({"rules": [{"aliasLabelName": "replicas", "jsonPath": "{.replicas}"}]});
     for (name, spec, want) in [
         (
             "a priority that nobody heeds",
@@ -401,6 +403,19 @@ fn what_is_legal_but_useless() {
             "failover",
             json!({"failover": {"cluster": {}}}),
             "spec.failover.cluster has no effect: feature gate Failover is off",
+        ),
+        (
+            "what belongs to a workload, listed beside it",
+            json!({"propagateDeps": true, "failover": {"application": application(Value::Null)}, "resourceSelectors": [
+                {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                {"apiVersion": "v1", "kind": "Service", "name": "web"},
+            ]}),
+            "spec.resourceSelectors[1]: a Service is placed on its own and does not follow a workload that spec.failover moves",
+        ),
+        (
+            "state of what runs in several clusters",
+            json!({"propagateDeps": true, "failover": {"application": application(rules)}}),
+            "spec.placement.spreadConstraints: state is preserved only for workloads in one cluster: spreadByField cluster, minGroups 1, maxGroups 1",
         ),
         (
             "a toleration of what needs none",

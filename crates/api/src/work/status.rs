@@ -66,6 +66,9 @@ pub struct AggregatedStatusItem {
     /// The interpreter's verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ResourceHealth>,
+    /// Since when the verdict is what it is, in whole seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_transition_time: Option<Time>,
 }
 
 /// One migration.

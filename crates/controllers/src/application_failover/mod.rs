@@ -4,13 +4,18 @@
 mod apply;
 mod observe;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::work::{
     AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
 };
-use ironclad_failover::application::{self, Memory};
+use ironclad_failover::{
+    Now,
+    application::{self, Memory},
+};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use ironclad_seam::Clock;
+use jiff::Timestamp;
 use kube::Resource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -26,13 +31,14 @@ const WORKERS: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Memories {
     origin: Instant,
+    began: Timestamp,
     unhealthy: Mutex<BTreeMap<Key, Memory>>,
 }
 
 impl Memories {
-    /// Nothing is remembered; times count from `origin`.
-    pub(crate) fn new(origin: Instant) -> Self {
-        Self { origin, unhealthy: Mutex::default() }
+    /// Nothing is remembered; times count from now.
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self { origin: clock.mono(), began: clock.wall_seconds(), unhealthy: Mutex::default() }
     }
 
     fn of(&self, key: &Key) -> Memory {
@@ -51,8 +57,8 @@ impl Memories {
         self.unhealthy.lock().contains_key(key)
     }
 
-    fn since_origin(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.origin)
+    fn now(&self, clock: &Clock) -> Now {
+        Now { wall: clock.wall(), mono: clock.mono().saturating_duration_since(self.origin) }
     }
 }
 
@@ -74,7 +80,7 @@ async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
         memories.remember(key, Memory::default());
         return Ok(Next::Forget);
     };
-    let mut decision = application::decide(&observed.seen(cx), memories.since_origin(cx.seam.clock.mono()));
+    let mut decision = application::decide(&observed.seen(cx), memories.now(&cx.seam.clock));
     memories.remember(key, std::mem::take(&mut decision.memory));
     apply::apply(cx, key, &observed, &decision).await
 }

@@ -32,6 +32,7 @@ impl Observed {
             check: cx.settings.failover.eviction.check(),
             state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
+            began: cx.unhealthy.began,
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{ObjectMeta, ResourceList, conditions};
+use ironclad_failover::nodes;
 use ironclad_fleet::{StatusPart, gates::Gate};
 use ironclad_runtime::{Change, Informer, Key, WatchScope};
 use ironclad_scheduling::summary::{self, Ledger};
@@ -214,11 +215,12 @@ fn publish(cx: &Context, name: &str, sums: &Sums) -> bool {
     let Some(cluster) = cx.clusters.get("", name).filter(|c| c.ready() == Some(conditions::TRUE)) else { return false };
     let customized = cx.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
     let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
-    let (nodes, resources) = sums.ledger.lock().summary(models);
-    let fields = [("nodeSummary", json!(nodes)), ("resourceSummary", json!(resources))];
+    let (summary, resources) = sums.ledger.lock().summary(models);
+    let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];
+    let ratio = cx.settings.failover.health.nodes_ready_ratio;
     let part = StatusPart {
         fields: fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect(),
-        ..StatusPart::default()
+        conditions: nodes::condition(&cluster, &summary, ratio, cx.seam.clock.wall_seconds()).into_iter().collect(),
     };
     let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
     cx.cluster_status.want(&Key::new("", name), uid, "clusterResources", part, false);

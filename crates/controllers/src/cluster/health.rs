@@ -60,6 +60,7 @@ async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
         Ok(client) => probe(client).await,
         Err(why) => Probe::NoClient(why.clone()),
     };
+    cx.metrics.clusters.probed(&name.0, &probe);
     if connected.as_ref().is_ok_and(|member| member.kinds_changed.swap(false, Ordering::Relaxed)) {
         state.collected = None;
     }

@@ -15,7 +15,7 @@ use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Context, Member, MemberObject};
+use crate::{Context, Member, MemberObject, binding_status::binding_of};
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
@@ -29,6 +29,7 @@ pub(super) struct Observed {
     /// What is known of the object in the member.
     pub(super) object: Known,
     seen_work: Arc<Work>,
+    wanted_again: bool,
     namespace: Option<Arc<Work>>,
     cluster: Option<Arc<Cluster>>,
     /// Answers about kinds, for this decision.
@@ -88,6 +89,7 @@ impl Observed {
             connected: true,
             object,
             served: if self.place.is_some() { Served::Yes } else { Served::No },
+            wanted_again: self.wanted_again,
             namespace: self.namespace.as_deref(),
             replicas_path: None,
             interpreter: &self.interpreter,
@@ -101,6 +103,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
     let mut observed = Observed {
         seen_work: cx.work_as_written(&work),
         cluster: cx.clusters.get("", &member.name.0),
+        wanted_again: work.metadata.deletion_timestamp.is_some() && is_wanted_again(cx, &work),
         namespace: None,
         place: None,
         object: Known::Unknown,
@@ -123,4 +126,9 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         });
     }
     Ok(Some(observed))
+}
+
+fn is_wanted_again(cx: &Context, work: &Work) -> bool {
+    let binding = binding_of(work).and_then(|key| cx.binding(&key));
+    binding.is_some_and(|binding| execute::is_wanted_again(work, binding.view()))
 }

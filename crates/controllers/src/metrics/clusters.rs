@@ -1,6 +1,9 @@
 //! Members as their Clusters tell of them (operations.md 6).
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use ironclad_api::{
     Quantity,
@@ -8,11 +11,12 @@ use ironclad_api::{
     conditions,
     quantity::Amount,
 };
+use ironclad_failover::{guards, health::Probe};
 use ironclad_runtime::Change;
 use kube::ResourceExt as _;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
@@ -22,6 +26,20 @@ use crate::Context;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MemberLabel {
     member_cluster: String,
+}
+
+/// A member and what a probe of it saw.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeLabel {
+    member_cluster: String,
+    result: &'static str,
+}
+
+/// A member and what its Ready condition became.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    member_cluster: String,
+    status: &'static str,
 }
 
 type Number = Family<MemberLabel, Gauge<f64, AtomicU64>>;
@@ -39,6 +57,13 @@ const GAUGES: [(&str, &str, Read); 9] = [
     ("cluster_cpu_allocated_number", "Requested cores", |status| allocated(status, "cpu")),
     ("cluster_pod_allocated_number", "Pods", |status| allocated(status, "pods")),
 ];
+
+/// What a condition can be.
+const STATUSES: [&str; 3] = [conditions::TRUE, conditions::FALSE, conditions::UNKNOWN];
+
+fn known(status: &str) -> Option<&'static str> {
+    STATUSES.into_iter().find(|known| *known == status)
+}
 
 fn is_ready(status: &ClusterStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.type_ == conditions::cluster::READY);
@@ -65,6 +90,9 @@ fn allocated(status: &ClusterStatus, resource: &str) -> Option<f64> {
 pub struct ClusterMetrics {
     gauges: [Number; GAUGES.len()],
     sync: Family<MemberLabel, Histogram, fn() -> Histogram>,
+    probes: Family<ProbeLabel, Counter>,
+    transitions: Family<StatusLabel, Counter>,
+    since: Number,
 }
 
 impl ClusterMetrics {
@@ -78,7 +106,69 @@ impl ClusterMetrics {
             || Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
         let sync = Family::new_with_constructor(seconds);
         registry.register("cluster_sync_status_duration_seconds", "One collection of a member's status", sync.clone());
-        Self { gauges, sync }
+        let (probes, transitions, since) = (Family::default(), Family::default(), Number::default());
+        registry.register("cluster_probes", "Probes of a member, by what they saw", probes.clone());
+        registry.register(
+            "cluster_ready_transitions",
+            "Changes of condition Ready, by what it became",
+            transitions.clone(),
+        );
+        let help = "When condition Ready last changed, in seconds since 1970";
+        registry.register("cluster_ready_transition_timestamp_seconds", help, since.clone());
+        Self { gauges, sync, probes, transitions, since }
+    }
+
+    /// A member was probed.
+    pub(crate) fn probed(&self, cluster: &str, probe: &Probe) {
+        let label = ProbeLabel { member_cluster: cluster.to_owned(), result: probe.as_str() };
+        self.probes.get_or_create(&label).inc();
+    }
+
+    /// Takes what a changed Cluster says; one that is gone has no series any more.
+    pub(super) fn changed(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let label = MemberLabel { member_cluster: cluster.name_any() };
+        let status = change.new.as_ref().and_then(|cluster| cluster.status.as_ref());
+        for ((_, _, read), gauge) in GAUGES.iter().zip(&self.gauges) {
+            match status.and_then(read) {
+                Some(value) => {
+                    gauge.get_or_create(&label).set(value);
+                }
+                None => {
+                    gauge.remove(&label);
+                }
+            }
+        }
+        match change.new.as_deref().and_then(guards::ready_since) {
+            // Whole seconds, far below 2^53.
+            #[allow(clippy::cast_precision_loss, reason = "see above")]
+            Some(since) => {
+                self.since.get_or_create(&label).set(since.as_second() as f64);
+            }
+            None => {
+                self.since.remove(&label);
+            }
+        }
+        let status = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().and_then(|cluster| known(cluster.ready()?));
+        if let (Some(before), Some(status)) = (status(&change.old), status(&change.new))
+            && before != status
+        {
+            let label = StatusLabel { member_cluster: label.member_cluster.clone(), status };
+            self.transitions.get_or_create(&label).inc();
+        }
+        if change.new.is_none() {
+            self.sync.remove(&label);
+            self.forget(&label.member_cluster);
+        }
+    }
+
+    fn forget(&self, member_cluster: &str) {
+        for result in Probe::RESULTS {
+            self.probes.remove(&ProbeLabel { member_cluster: member_cluster.to_owned(), result });
+        }
+        for status in STATUSES {
+            self.transitions.remove(&StatusLabel { member_cluster: member_cluster.to_owned(), status });
+        }
     }
 
     /// A member's status was collected.
@@ -87,23 +177,7 @@ impl ClusterMetrics {
     }
 }
 
-/// Takes what a changed Cluster says; one that is gone has no series any more.
+/// A Cluster came, changed or went.
 pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
-    let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    let label = MemberLabel { member_cluster: cluster.name_any() };
-    let metrics = &cx.metrics.clusters;
-    let status = change.new.as_ref().and_then(|cluster| cluster.status.as_ref());
-    for ((_, _, read), gauge) in GAUGES.iter().zip(&metrics.gauges) {
-        match status.and_then(read) {
-            Some(value) => {
-                gauge.get_or_create(&label).set(value);
-            }
-            None => {
-                gauge.remove(&label);
-            }
-        }
-    }
-    if change.new.is_none() {
-        metrics.sync.remove(&label);
-    }
+    cx.metrics.clusters.changed(change);
 }

@@ -3,6 +3,8 @@
 pub(crate) mod clusters;
 pub(crate) mod eviction;
 mod graceful;
+#[cfg(test)]
+mod names;
 mod plain;
 mod road;
 

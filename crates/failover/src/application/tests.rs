@@ -15,7 +15,7 @@ use ironclad_api::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::testkit::{apis, cluster, line, ready, spec, task as standing};
+use crate::testkit::{apis, at, cluster, line, ready, spec, task as standing};
 
 /// Deployment on these clusters that asks for application failover after 300 s and has one cluster at least.
 fn binding(result: &[(&str, i32)], status: Vec<AggregatedStatusItem>) -> ResourceBinding {
@@ -58,9 +58,21 @@ fn fleet(names: &[&str]) -> Clusters {
 
 fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
     let bound = Bound::from(Arc::new(binding.clone()));
-    let seen =
-        Seen { binding: &bound, health_is_judged: true, clusters, check: Check::Strict, state_injection: true, memory };
-    decide(&seen, now)
+    let seen = Seen {
+        binding: &bound,
+        health_is_judged: true,
+        clusters,
+        check: Check::Strict,
+        state_injection: true,
+        memory,
+        began: at(0),
+    };
+    decide(&seen, moment(now))
+}
+
+/// The process began at second 0, by both readings.
+fn moment(mono: Duration) -> Now {
+    Now { wall: at(0).checked_add(mono).unwrap(), mono }
 }
 
 /// The tasks that a decision writes, and who stays in the result.
@@ -163,7 +175,7 @@ fn what_is_remembered_and_what_is_forgotten() {
     let anew = after(&|b| b.metadata.uid = Some("another".into()));
     assert_eq!(
         anew.since.values().collect::<Vec<_>>(),
-        [&S(10), &S(10)],
+        [&SignedDuration::from_secs(10); 2],
         "another binding of the same name begins anew"
     );
     let bound = Bound::from(Arc::new(ill));
@@ -174,8 +186,37 @@ fn what_is_remembered_and_what_is_forgotten() {
         check: Check::Strict,
         state_injection: false,
         memory: &memory,
+        began: at(0),
     };
-    assert!(decide(&seen, S(10)).memory.is_empty(), "nobody judges the health of its kind");
+    assert!(decide(&seen, moment(S(10))).memory.is_empty(), "nobody judges the health of its kind");
+}
+
+#[test]
+fn a_restart_goes_on_counting() {
+    let two = fleet(&["m1", "m2"]);
+    let ill = |turned: Option<i64>| {
+        let line = AggregatedStatusItem {
+            health_transition_time: turned.map(|second| ironclad_api::Time(at(second))),
+            ..line("m1", Unhealthy, 0)
+        };
+        binding(&[("m1", 1)], vec![line])
+    };
+    // The process began at second 0 and looks for the first time five seconds later.
+    for (name, turned, left_after, wait) in [
+        ("long ago: at once", Some(-400), true, None),
+        ("within the toleration: what is left of it, rounded up", Some(-100), false, Some(196)),
+        ("a second less than it takes, as stored times are cut", Some(-296), false, Some(0)),
+        ("and with it", Some(-297), true, None),
+        ("an older version told no time: anew", None, false, Some(300)),
+        ("since this process looks: as it sees it", Some(2), false, Some(300)),
+        ("a clock that went back", Some(9_000), false, Some(300)),
+    ] {
+        let decision = look(&ill(turned), &two, &Memory::default(), S(5));
+        assert_eq!(left(&decision) == ["m1"], left_after, "{name}");
+        assert_eq!(decision.next, wait.map_or(Next::OnEvent, |wait| Next::After(S(wait) + TICK)), "{name}");
+        let again = look(&ill(turned), &two, &decision.memory, S(6));
+        assert_eq!(again.memory, decision.memory, "{name}: it counts on");
+    }
 }
 
 #[test]
@@ -214,8 +255,9 @@ fn the_task_of_each_purge_mode() {
         check: Check::Strict,
         state_injection: false,
         memory: &Memory::default(),
+        began: at(0),
     };
-    let (tasks, _) = written(&decide(&seen, S(0))).unwrap();
+    let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert_eq!(tasks[0].producer, "cluster-resource-binding-application-failover-controller");
     let mut old = namespaced;
     (old.spec.propagate_deps, application(&mut old).decision_conditions.toleration_seconds) = (false, Some(0));
@@ -293,8 +335,9 @@ fn state_goes_into_the_task_or_nobody_goes() {
         check: Check::Strict,
         state_injection: false,
         memory: &Memory::default(),
+        began: at(0),
     };
-    let (tasks, _) = written(&decide(&seen, S(0))).unwrap();
+    let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert!(tasks[0].preserved_label_state.is_empty(), "with the gate off nothing is read");
 }
 

@@ -225,7 +225,8 @@ impl Evictions {
                 (Step::Park(reason), _) => self.park(&key, &element, &reason, now),
                 (Step::Fail(reason), _) => {
                     self.tell_failure(&key, &element, &reason);
-                    self.queue.failed(&key, self.flags.eviction.backoff(element.attempts), now.mono);
+                    let wait = self.backoff(element.attempts, now.mono);
+                    self.queue.failed(&key, wait, now.mono);
                     self.notices.changed(&key.binding, now.mono);
                 }
                 (Step::Evict(planned), Some(seen)) => {
@@ -309,17 +310,32 @@ impl Evictions {
                 return again;
             }
             Outcome::Withdrawn => self.queue.put_back(key),
-            Outcome::Conflict if self.queue.conflicted(key) <= CONFLICTS_MAX => self.queue.put_back(key),
+            Outcome::Conflict if self.queue.conflicted(key) <= CONFLICTS_MAX => {
+                let wait = self.retries.reserve(&self.flags.eviction, now.mono);
+                if wait.is_zero() {
+                    self.queue.put_back(key);
+                } else {
+                    self.queue.wait(key, wait, now.mono);
+                }
+            }
             Outcome::Conflict => {
-                self.queue.failed(key, self.flags.eviction.backoff(element.attempts), now.mono);
+                let wait = self.backoff(element.attempts, now.mono);
+                self.queue.failed(key, wait, now.mono);
             }
             Outcome::Failed(error) => {
                 self.tell_failure(key, &element, &Reason::WriteFailed { error: error.clone() });
-                self.queue.failed(key, self.flags.eviction.backoff(element.attempts), now.mono);
+                let wait = self.backoff(element.attempts, now.mono);
+                self.queue.failed(key, wait, now.mono);
                 self.notices.changed(&key.binding, now.mono);
             }
         }
         false
+    }
+
+    /// How long an element waits that failed: by its own failures, and until there is room among all retries.
+    fn backoff(&mut self, attempts: u32, now: Duration) -> Duration {
+        let flags = &self.flags.eviction;
+        flags.backoff(attempts).max(self.retries.reserve(flags, now))
     }
 
     fn count_in_episode(&mut self, cluster: &ClusterName) {

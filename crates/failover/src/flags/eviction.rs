@@ -43,6 +43,10 @@ pub struct EvictionFlags {
     pub rate_limiter_base_delay: Duration,
     /// `--rate-limiter-max-delay`: the longest wait after failed writes.
     pub rate_limiter_max_delay: Duration,
+    /// `--rate-limiter-qps`: repeated attempts per second, of all elements together.
+    pub rate_limiter_qps: f64,
+    /// `--rate-limiter-bucket-size`: so many of them may come at once.
+    pub rate_limiter_bucket_size: u32,
 }
 
 impl Default for EvictionFlags {
@@ -64,6 +68,8 @@ impl Default for EvictionFlags {
             state_preservation: false,
             rate_limiter_base_delay: Duration::from_millis(5),
             rate_limiter_max_delay: Duration::from_secs(1000),
+            rate_limiter_qps: 10.0,
+            rate_limiter_bucket_size: 100,
         }
     }
 }
@@ -140,6 +146,20 @@ impl EvictionFlags {
             let base = json!(in_words(self.rate_limiter_base_delay));
             let text = "must be less than or equal to RateLimiterMaxDelay";
             errors.push(FieldError::invalid(path("RateLimiterBaseDelay"), &base, text));
+        }
+        let qps = self.rate_limiter_qps;
+        if !qps.is_finite() {
+            errors.push(FieldError::invalid(
+                path("RateLimiterQPS"),
+                &json!(qps.to_string()),
+                "must be a finite number",
+            ));
+        } else if qps <= 0.0 {
+            // With none at all what failed once would never be tried again.
+            errors.push(FieldError::invalid(path("RateLimiterQPS"), &json!(qps), "must be greater than 0"));
+        }
+        if self.rate_limiter_bucket_size == 0 {
+            errors.push(FieldError::invalid(path("RateLimiterBucketSize"), &json!(0), "must be greater than 0"));
         }
         errors
     }
@@ -228,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_refused_and_how() {
         type Change = fn(&mut EvictionFlags);
-        let rows: [(&str, Change, &str); 16] = [
+        let rows: [(&str, Change, &str); 22] = [
             (
                 "negative",
                 |f| f.resource_eviction_rate = -1.0,
@@ -308,6 +328,32 @@ mod tests {
                 "base above max",
                 |f| f.rate_limiter_base_delay = Duration::from_secs(2000),
                 "RateLimiterBaseDelay: Invalid value: \"33m20s\": must be less than or equal to RateLimiterMaxDelay",
+            ),
+            (
+                "secondary no number",
+                |f| f.secondary_resource_eviction_rate = f64::NAN,
+                "SecondaryResourceEvictionRate: Invalid value: \"NaN\": must be a finite number",
+            ),
+            (
+                "threshold infinite",
+                |f| f.unhealthy_cluster_threshold = f64::INFINITY,
+                "UnhealthyClusterThreshold: Invalid value: \"inf\": must be between 0 and 1",
+            ),
+            ("no retries", |f| f.rate_limiter_qps = 0.0, "RateLimiterQPS: Invalid value: 0.0: must be greater than 0"),
+            (
+                "fewer retries than none",
+                |f| f.rate_limiter_qps = -10.0,
+                "RateLimiterQPS: Invalid value: -10.0: must be greater than 0",
+            ),
+            (
+                "retries no number",
+                |f| f.rate_limiter_qps = f64::NAN,
+                "RateLimiterQPS: Invalid value: \"NaN\": must be a finite number",
+            ),
+            (
+                "no bucket",
+                |f| f.rate_limiter_bucket_size = 0,
+                "RateLimiterBucketSize: Invalid value: 0: must be greater than 0",
             ),
         ];
         for (name, change, want) in rows {

@@ -34,6 +34,22 @@ pub enum Reason {
     ApisPartial,
     /// What the cluster serves is not known.
     ApisUnknown,
+    /// Enough of the cluster's nodes are ready.
+    NodesReady {
+        /// How many are.
+        ready: i32,
+        /// Of how many.
+        total: i32,
+    },
+    /// Too few of the cluster's nodes are ready.
+    NodesNotReady {
+        /// How many are.
+        ready: i32,
+        /// Of how many.
+        total: i32,
+    },
+    /// The cluster has no nodes of which anything could be said.
+    NoNodes,
     /// The cluster's agent renews its lease or reports.
     Heard,
     /// The cluster's agent stopped to be heard of.
@@ -94,6 +110,9 @@ impl Reason {
             Self::ApisComplete => "Complete",
             Self::ApisPartial => "Partial",
             Self::ApisUnknown => "Empty",
+            Self::NodesReady { .. } => "NodesReady",
+            Self::NodesNotReady { .. } => "NodesNotReady",
+            Self::NoNodes => "NoNodes",
             Self::Heard => "ClusterHeard",
             Self::Silent => "ClusterStatusUnknown",
             Self::NeverHeard => "ClusterStatusNeverUpdated",
@@ -126,6 +145,10 @@ impl fmt::Display for Reason {
             Self::ApisComplete => f.write_str("collected all APIs of the cluster"),
             Self::ApisPartial => f.write_str("some APIs of the cluster could not be collected"),
             Self::ApisUnknown => f.write_str("no API of the cluster could be collected"),
+            Self::NodesReady { ready, total } | Self::NodesNotReady { ready, total } => {
+                write!(f, "{ready} of {total} nodes are ready")
+            }
+            Self::NoNodes => f.write_str("the cluster has no nodes"),
             Self::Heard => f.write_str("the cluster's agent is heard of"),
             Self::Silent => f.write_str("Cluster status controller stopped posting cluster status."),
             Self::NeverHeard => f.write_str("Cluster status controller never posted cluster status."),

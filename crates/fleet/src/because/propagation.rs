@@ -246,6 +246,12 @@ pub enum Reason {
         /// The cluster.
         cluster: ClusterName,
     },
+    /// The Work is being deleted, but its binding wants its copy in this cluster after all: the copy stays for the Work that
+    /// is made anew.
+    WantedAgain {
+        /// What stays.
+        object: ObjectKey,
+    },
     /// The member reported.
     Reported {
         /// Which cluster.
@@ -312,6 +318,7 @@ impl Reason {
             Self::Released { .. } => "Released",
             Self::MemberObjectDeleted { .. } => "MemberObjectDeleted",
             Self::LeftBehind { .. } => "LeftBehind",
+            Self::WantedAgain { .. } => "WantedAgain",
             Self::Reported { .. } => "Reported",
             Self::NeededBy { .. } => "NeededBy",
             Self::NotNeeded { .. } => "NotNeeded",
@@ -369,6 +376,7 @@ impl fmt::Display for Reason {
             Self::Released { object } => write!(f, "{object} stays in the member without our marks"),
             Self::MemberObjectDeleted { object } => write!(f, "{object} goes with its Work"),
             Self::LeftBehind { cluster } => write!(f, "cluster {cluster} leaves and can't be reached: copies stay"),
+            Self::WantedAgain { object } => write!(f, "{object} is wanted again: it stays"),
             Self::Reported { cluster } => write!(f, "cluster {cluster} reported"),
             Self::NeededBy { binding } => write!(f, "the workload of binding {binding} refers to it"),
             Self::NotNeeded { binding } => write!(f, "nothing refers to the object of binding {binding} any more"),

@@ -83,6 +83,18 @@ pub(crate) struct EvictionArgs {
     /// The longest wait after failed evictions
     #[arg(long, value_parser = duration, default_value = "1000s", value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_MAX_DELAY")]
     rate_limiter_max_delay: Duration,
+    /// Repeated attempts to evict per second, of all workloads together
+    #[arg(
+        long,
+        default_value_t = 10.0,
+        value_name = "NUMBER",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_RATE_LIMITER_QPS"
+    )]
+    rate_limiter_qps: f64,
+    /// So many of them at once
+    #[arg(long, default_value_t = 100, value_name = "NUMBER", env = "IRONCLAD_RATE_LIMITER_BUCKET_SIZE")]
+    rate_limiter_bucket_size: u32,
 }
 
 impl EvictionArgs {
@@ -104,6 +116,8 @@ impl EvictionArgs {
             failover_mode: self.failover_mode.clone(),
             rate_limiter_base_delay: self.rate_limiter_base_delay,
             rate_limiter_max_delay: self.rate_limiter_max_delay,
+            rate_limiter_qps: self.rate_limiter_qps,
+            rate_limiter_bucket_size: self.rate_limiter_bucket_size,
             ..EvictionFlags::default()
         };
     }

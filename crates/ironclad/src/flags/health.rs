@@ -38,6 +38,16 @@ pub(crate) struct HealthArgs {
     /// URLs of which one can be reached unless this control plane itself is cut off: then no member is blamed
     #[arg(long, value_delimiter = ',', value_name = "URL,...", env = "IRONCLAD_CONNECTIVITY_WITNESSES")]
     connectivity_witnesses: Vec<String>,
+    /// The share of ready nodes below which a cluster's condition NodesReady is False, for ClusterTaintPolicies; 0 is no such
+    /// condition
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "SHARE",
+        allow_negative_numbers = true,
+        env = "IRONCLAD_NODES_READY_RATIO"
+    )]
+    nodes_ready_ratio: f64,
     /// Taint clusters that are not Ready with NoSchedule
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_TAINT_CLUSTER_BY_CONDITION")]
     taint_cluster_by_condition: bool,
@@ -57,6 +67,7 @@ impl HealthArgs {
             startup_grace_period: self.cluster_startup_grace_period,
             cache_sync_timeout: self.cluster_cache_sync_timeout,
             connectivity_witnesses: self.connectivity_witnesses.clone(),
+            nodes_ready_ratio: self.nodes_ready_ratio,
             ..HealthFlags::default()
         };
         flags.by_condition = if self.taint_cluster_by_condition { ByCondition::On } else { ByCondition::Off };

@@ -17,8 +17,11 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     if !list.iter().any(|finalizer| finalizer == finalizers::EXECUTION_CONTROLLER) {
         return;
     }
-    if let Some(because) = road.unreachable() {
-        let leaves = road.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    let leaves = road.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    if let Some(object) = object_key(work).filter(|_| road.seen.wanted_again && !leaves) {
+        // Nothing is asked of the member, so it need not be there.
+        plan.note(Reason::WantedAgain { object }.into());
+    } else if let Some(because) = road.unreachable() {
         if !leaves || road.is_ready() {
             plan.push(Effect::Park, because);
             return;

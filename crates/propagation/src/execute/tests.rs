@@ -100,6 +100,7 @@ struct Scene {
     object: Option<Option<Value>>,
     held: bool,
     served: Served,
+    wanted_again: bool,
 }
 
 impl Scene {
@@ -111,6 +112,7 @@ impl Scene {
             object: Some(None),
             held: false,
             served: Served::Yes,
+            wanted_again: false,
         }
     }
 
@@ -150,6 +152,7 @@ impl Scene {
                 Some(Some(object)) => Observed::Present(object),
             },
             served: self.served,
+            wanted_again: self.wanted_again,
             namespace: None,
             replicas_path: None,
             interpreter,

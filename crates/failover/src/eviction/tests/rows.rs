@@ -464,6 +464,29 @@ fn always_conflicting_ends_in_backoff() {
 }
 
 #[test]
+fn repeated_attempts_of_all_elements_stay_below_their_limit() {
+    // 6.4: a server that refuses everything is not asked faster than --rate-limiter-qps, however high the rate is.
+    for (name, outcome) in [("conflicts", Outcome::Conflict), ("failures", Outcome::Failed("no".into()))] {
+        let limits = |f: &mut EvictionFlags| {
+            (f.resource_eviction_rate, f.rate_limiter_qps, f.rate_limiter_bucket_size) = (1_000.0, 10.0, 20);
+            f.rate_limiter_max_delay = Duration::from_millis(50);
+        };
+        let mut world = World::with(3, flags(limits));
+        for n in 0..30 {
+            world.put(dup(&format!("w{n:02}"), &["m1"]));
+        }
+        world.writes =
+            if outcome == Outcome::Conflict { |_, _| Outcome::Conflict } else { |_, _| Outcome::Failed("no".into()) };
+        world.fail("m1", NO_EXECUTE);
+        world.run(READY_AT + 60);
+        // 30 first attempts, 20 at once out of the bucket, ten each second.
+        let most = 30 + 20 + 60 * 10;
+        assert!(world.attempts <= most, "{name}: {} attempts", world.attempts);
+        assert!(world.attempts > most / 2, "{name}: only {} attempts", world.attempts);
+    }
+}
+
+#[test]
 fn one_task_per_cluster() {
     let mut world = World::new(3);
     world.put(dup("w", &["m1"]));

@@ -269,6 +269,7 @@ fn a_work_that_goes() {
     let impersonator = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "karmada-impersonator", "uid": "uid-role"}});
     let release = r#"release ["other"]"#;
+    let wanted = |scene: Scene| Scene { wanted_again: true, ..scene };
     for (name, scene, want) in [
         (
             "ready: the object, then the finalizer",
@@ -335,6 +336,19 @@ fn a_work_that_goes() {
             Scene { served: Served::No, ..Scene::of(gone.clone()).unknown() },
             vec![WARN[0], WARN[1], "retry"],
         ),
+        // Wanted again (failover.md 14.1, #5406).
+        ("wanted again: it stays", wanted(Scene::of(gone.clone()).has(there.clone())), vec![release]),
+        (
+            "wanted again in a cluster that is lost: it need not come back for that",
+            wanted(Scene::of(gone.clone()).ready("Unknown").has(there.clone())),
+            vec![release],
+        ),
+        ("wanted again, not looked up", wanted(Scene::of(gone.clone()).unknown()), vec![release]),
+        (
+            "wanted again by a binding, but the cluster leaves: cleaned",
+            wanted(Scene::of(gone.clone()).cluster(leaving.clone()).has(there.clone())),
+            vec!["delete uid-member", release],
+        ),
         // Preserved (row 2).
         ("preserved: released, then the finalizer", Scene::of(kept.clone()).has(there.clone()), vec!["patch", release]),
         ("preserved, absent", Scene::of(kept.clone()), vec![release]),
@@ -392,6 +406,47 @@ fn a_work_that_goes() {
         let plan = scene.plan();
         assert_eq!(words(&plan), want, "{name}");
         assert!(want.is_empty() || !plan.because.is_empty() || name.starts_with("no manifest"), "{name}: it says why");
+    }
+}
+
+#[test]
+fn who_wants_a_work_again() {
+    let id = "resourcebinding.karmada.io/permanent-id";
+    let gone = with(&deleting(&web()), json!({"metadata": {"labels": {id: "id-web"}}}));
+    let binding = |patch: Value| -> ironclad_api::work::ResourceBinding {
+        let mut base = json!({
+            "metadata": {"namespace": "shop", "name": "web-deployment", "labels": {id: "id-web"}},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
+                "clusters": [{"name": "m1"}],
+            },
+        });
+        merge(&mut base, &patch);
+        serde_json::from_value(base).unwrap()
+    };
+    let task = json!([{"fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager"}]);
+    for (name, work, patch, want) in [
+        ("its cluster is a target", &gone, json!({}), true),
+        ("another one is", &gone, json!({"spec": {"clusters": [{"name": "m2"}]}}), false),
+        ("none is", &gone, json!({"spec": {"clusters": null}}), false),
+        (
+            "a referrer needs it there",
+            &gone,
+            json!({"spec": {"clusters": null, "requiredBy": [{"namespace": "shop", "name": "a", "clusters": [{"name": "m1"}]}]}}),
+            true,
+        ),
+        (
+            "it is being left, so no Work is made anew",
+            &gone,
+            json!({"spec": {"clusters": null, "gracefulEvictionTasks": task}}),
+            false,
+        ),
+        ("the binding goes too", &gone, json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}), false),
+        ("another binding of the name", &gone, json!({"metadata": {"labels": {id: "id-other"}}}), false),
+        ("a Work of nobody", &deleting(&web()), json!({}), false),
+        ("the binding is of another object now", &gone, json!({"spec": {"resource": {"name": "web2"}}}), false),
+    ] {
+        assert_eq!(is_wanted_again(work, Binding::from(&binding(patch))), want, "{name}");
     }
 }
 

@@ -1,0 +1,216 @@
+//! What happens to bindings and their copies: placed by the scheduler, come up after a while, let go by graceful eviction.
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{
+    conditions::TRUE,
+    policy::PurgeMode,
+    work::{AggregatedStatusItem, GracefulEvictionTask, ResourceHealth},
+};
+use ironclad_failover::{Bound, graceful};
+use ironclad_fleet::{BindingKey, ClusterName, targets};
+use ironclad_scheduling::{self as scheduling, Available};
+use serde_json::json;
+
+use super::{Due, Plan};
+use crate::{
+    Fate,
+    copy::{for_scheduler, patched_binding, with_reports, with_status},
+};
+
+impl Plan<'_> {
+    /// A binding is written.
+    pub(super) fn set_binding(&mut self, key: &BindingKey, binding: Bound) {
+        let before = self.fleet.put(key, binding.clone());
+        let moment = self.moment();
+        if let Some(evictions) = &mut self.evictions {
+            evictions.binding(key, Some(&binding), moment);
+        }
+        let generation = |b: &Bound| b.metadata().generation;
+        if before.as_ref().is_none_or(|before| generation(before) != generation(&binding)) {
+            self.to_schedule.insert(key.clone());
+            if let Some(before) = &before {
+                self.placed(key, before, &binding);
+            }
+        }
+        if !binding.spec().graceful_eviction_tasks.is_empty() {
+            self.to_assess.insert(key.clone());
+        }
+    }
+
+    /// What a change of the result means for copies: new ones start, old ones are not reported any more.
+    fn placed(&mut self, key: &BindingKey, before: &Bound, after: &Bound) {
+        let expected = targets::expected_clusters(after.spec());
+        let standing = after.status().map_or(&[][..], |status| &status.aggregated_status);
+        let reports: Vec<AggregatedStatusItem> =
+            standing.iter().filter(|item| expected.contains(&item.cluster_name.as_str().into())).cloned().collect();
+        let shorter = reports.len() != standing.len();
+        for target in &after.spec().clusters {
+            let same = before.spec().target(&target.name).is_some_and(|b| b.replicas == target.replicas);
+            if !same {
+                self.start_copy(key, &target.name.as_str().into());
+            }
+        }
+        if shorter {
+            let changed = with_reports(after, reports);
+            self.fleet.put(key, changed);
+        }
+        let new: Vec<&str> = after.spec().clusters.iter().map(|t| t.name.as_str()).collect();
+        let gained =
+            after.spec().clusters.iter().any(|t| before.spec().target(&t.name).is_none_or(|b| b.replicas < t.replicas));
+        if gained {
+            let first = (key.clone(), ClusterName::from(""));
+            for ((_, from), index) in self.open.range(first..).take_while(|((k, _), _)| k == key) {
+                if let Some(one) = self.found.moves.get_mut(*index) {
+                    one.placed.get_or_insert(self.now);
+                    if new.contains(&&*from.0) {
+                        one.fate = Fate::Back;
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_copy(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        if self.starting.insert((key.clone(), cluster.clone())) {
+            self.timers.insert((self.now + self.options.startup, Due::Healthy(key.clone(), cluster.clone())));
+        }
+    }
+
+    /// What is placed in a cluster that is back, and was never seen healthy there, starts now.
+    pub(super) fn restart_copies(&mut self, cluster: &ClusterName) {
+        let unhealthy = |bound: &Bound| {
+            let status = bound.status().map_or(&[][..], |status| &status.aggregated_status);
+            !status.iter().any(|i| i.cluster_name == *cluster.0 && i.health == Some(ResourceHealth::Healthy))
+        };
+        let keys: Vec<BindingKey> =
+            self.fleet.on(cluster).filter(|(_, bound)| unhealthy(bound)).map(|(_, bound)| bound.key()).collect();
+        for key in keys {
+            self.start_copy(&key, cluster);
+        }
+    }
+
+    /// A copy has come up, unless its cluster is lost or it is not wanted there any more.
+    pub(super) fn healthy(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        self.starting.remove(&(key.clone(), cluster.clone()));
+        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let Some(target) = binding.spec().target(&cluster.0) else { return };
+        if self.lost.contains(cluster) {
+            return;
+        }
+        let status = binding.spec().is_workload().then(|| {
+            let replicas = target.replicas;
+            json!({"replicas": replicas, "readyReplicas": replicas, "updatedReplicas": replicas,
+                   "availableReplicas": replicas})
+        });
+        let report = AggregatedStatusItem {
+            cluster_name: cluster.to_string(),
+            status,
+            applied: true,
+            applied_message: String::new(),
+            health: Some(ResourceHealth::Healthy),
+            ..AggregatedStatusItem::default()
+        };
+        let mut reports = binding.status().map_or_else(Vec::new, |status| status.aggregated_status.clone());
+        reports.retain(|item| item.cluster_name != report.cluster_name);
+        reports.push(report);
+        reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
+        self.set_binding(key, with_reports(&binding, reports));
+    }
+
+    pub(super) fn schedule(&mut self, key: &BindingKey) {
+        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let seen = scheduling::Seen {
+            binding: for_scheduler(&binding),
+            clusters: &self.fleet.clusters,
+            available: &Available::new(),
+            options: &self.options.scheduling,
+        };
+        let decision = scheduling::decide(&seen, self.wall());
+        let mut current = binding.clone();
+        for effect in &decision.plan.effects {
+            match effect {
+                scheduling::Effect::Result { patch } => current = patched_binding(&current, patch),
+                scheduling::Effect::Status(part) => current = with_status(&current, part),
+                scheduling::Effect::Event(_) => {}
+            }
+        }
+        if let scheduling::Next::At(at) = decision.next {
+            self.timers.insert((self.until(at), Due::Schedule(key.clone())));
+        }
+        if !decision.plan.effects.is_empty() {
+            let moved = current.spec().clusters != binding.spec().clusters;
+            if moved {
+                let targets: Vec<String> =
+                    current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
+                self.tell(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
+            }
+            self.set_binding(key, current);
+            // The echo of the scheduler's own write gives it another turn only if something else changed, too.
+            if moved {
+                self.to_schedule.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn assess(&mut self, key: &BindingKey) {
+        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let spec = binding.spec();
+        if spec.graceful_eviction_tasks.is_empty() {
+            return;
+        }
+        let named =
+            spec.clusters.iter().map(|t| &t.name).chain(spec.graceful_eviction_tasks.iter().map(|t| &t.from_cluster));
+        let is_ready = |name: &ClusterName| self.fleet.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
+        let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
+        let (status, copies) = (binding.status(), self.copies(&binding));
+        let seen = graceful::Seen {
+            about: binding.reference(),
+            metadata: binding.metadata(),
+            spec,
+            scheduler_observed: status.map_or(0, |s| s.scheduler_observed_generation),
+            status: status.map_or(&[], |s| &s.aggregated_status),
+            history: status.map_or(&[], |s| &s.failover_history),
+            not_ready: &not_ready,
+            copies: &copies,
+            plugins: &self.options.flags.evict_plugins,
+        };
+        let decision = graceful::decide(&seen, self.wall());
+        if let Some(at) = decision.next {
+            self.timers.insert((self.until(at), Due::Assess(key.clone())));
+        }
+        let mut current = None;
+        for effect in &decision.plan.effects {
+            if let graceful::Effect::Tasks { patch } = effect {
+                current = Some(patched_binding(&binding, patch));
+            }
+        }
+        for cleared in &decision.cleared {
+            self.cleared(key, &cleared.task, cleared.by);
+        }
+        if let Some(current) = current {
+            self.set_binding(key, current);
+        }
+    }
+
+    /// The clusters that hold a copy: targets, and what is left where it stays or can't be removed.
+    fn copies(&self, binding: &Bound) -> BTreeSet<ClusterName> {
+        let spec = binding.spec();
+        let stays = |task: &&GracefulEvictionTask| {
+            task.purge_mode != Some(PurgeMode::Directly) || self.lost.contains(&task.from_cluster.as_str().into())
+        };
+        let left = spec.graceful_eviction_tasks.iter().filter(stays).map(|task| task.from_cluster.as_str());
+        spec.clusters.iter().map(|t| t.name.as_str()).chain(left).map(ClusterName::from).collect()
+    }
+
+    fn cleared(&mut self, key: &BindingKey, task: &GracefulEvictionTask, by: &str) {
+        self.tell(&key.to_string(), format!("its old copy in {} may go: {by}", task.from_cluster));
+        let from = ClusterName::from(task.from_cluster.as_str());
+        if let Some(one) = self.open.remove(&(key.clone(), from)).and_then(|index| self.found.moves.get_mut(index)) {
+            one.cleared = Some(self.now);
+            if one.fate != Fate::Back {
+                one.fate = Fate::Moved;
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The eviction queue in virtual time: what leaves, what waits and why.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_failover::{
+    eviction::{Next, Outcome, Waiting},
+    precheck,
+};
+use ironclad_fleet::{BindingKey, ClusterName};
+
+use super::{BEFORE, Due, Plan};
+use crate::{
+    Fate, Move, Waits,
+    copy::{patched_binding, with_status},
+};
+
+impl Plan<'_> {
+    /// Takes one step of the queue; false if it has nothing to do now.
+    pub(super) fn evict(&mut self) -> bool {
+        let moment = self.moment();
+        let Some(evictions) = &mut self.evictions else { return false };
+        let bindings = &self.fleet.bindings;
+        let next = evictions.next(&self.fleet.clusters, |key| bindings.get(key).cloned(), moment);
+        let events = evictions.take_events();
+        let _ = evictions.take_waited();
+        let goes_on = match next {
+            Next::Wait(at) => {
+                self.timers.retain(|(_, due)| *due != Due::Evict);
+                if let Some(at) = at {
+                    // A moment that has come already would be asked for without end.
+                    let at = at.saturating_sub(BEFORE).max(self.now + Duration::from_millis(1));
+                    self.timers.insert((at, Due::Evict));
+                }
+                false
+            }
+            Next::Again => true,
+            Next::Evict(eviction) => {
+                let rate = evictions.allowed(moment).rate;
+                let again = evictions.done(&eviction, &Outcome::Written, moment);
+                self.found.peak_rate = self.found.peak_rate.max(rate);
+                let key = eviction.key.binding.clone();
+                let from = eviction.key.cluster.clone();
+                let task = eviction.task.clone();
+                let resource = &eviction.binding.spec().resource;
+                let index = self.found.moves.len();
+                self.found.moves.push(Move {
+                    binding: key.clone(),
+                    resource: named(resource),
+                    from: from.clone(),
+                    reason: task.reason.clone(),
+                    purge_mode: format!("{:?}", task.purge_mode.unwrap_or_default()),
+                    evicted: self.now,
+                    placed: None,
+                    cleared: None,
+                    ends: BTreeMap::new(),
+                    fate: Fate::Homeless,
+                });
+                self.open.insert((key.clone(), from.clone()), index);
+                self.tell(&key.to_string(), format!("leaves {from}: {}", task.reason));
+                let mut patched = patched_binding(&eviction.binding, &eviction.patch);
+                patched = with_status(&patched, &eviction.status());
+                self.set_binding(&key, patched.clone());
+                if again && let Some(evictions) = &mut self.evictions {
+                    evictions.binding(&key, Some(&patched), moment);
+                }
+                true
+            }
+        };
+        for event in events {
+            if event.about.kind == "Cluster" {
+                self.tell(&event.about.name, event.message);
+            }
+        }
+        goes_on
+    }
+
+    /// Whatever still waits to leave a cluster whose episode ends now stays there.
+    pub(super) fn abandoned(&mut self, name: &ClusterName) {
+        let mut waiting = self.waiting();
+        waiting.retain(|one| one.from == *name);
+        for mut one in waiting {
+            if self.no_target(&one.binding, &one.from).is_none() {
+                "its cluster recovers first".clone_into(&mut one.because);
+            }
+            "Abandoned".clone_into(&mut one.state);
+            one.position = None;
+            self.found.waits.push(one);
+        }
+    }
+
+    /// Who waits at this moment, and why.
+    pub(super) fn waiting(&self) -> Vec<Waits> {
+        let Some(evictions) = &self.evictions else { return Vec::new() };
+        let moment = self.moment();
+        let with_reason = |row: ironclad_failover::eviction::Row| {
+            let because = match (self.no_target(&row.binding, &row.cluster), row.state) {
+                (Some(why), _) => why,
+                (None, Waiting::Held) => "its cluster is back and its taints wait to be removed".to_owned(),
+                (None, _) => evictions.allowed(moment).why.to_string(),
+            };
+            Waits {
+                binding: row.binding,
+                resource: row.resource,
+                from: row.cluster,
+                state: row.state.to_string(),
+                position: row.position,
+                causes: row.causes,
+                because,
+            }
+        };
+        evictions.rows(moment).into_iter().map(with_reason).collect()
+    }
+
+    /// Why nothing would take it, if that is so.
+    fn no_target(&self, key: &BindingKey, from: &ClusterName) -> Option<String> {
+        let check = self.options.flags.eviction.check();
+        let left_out = BTreeSet::from([from.clone()]);
+        let binding = self.fleet.bindings.get(key)?;
+        precheck::has_target(binding, &left_out, &self.fleet.clusters, check).err().map(|why| why.to_string())
+    }
+}
+
+/// A template as people name it.
+fn named(resource: &ironclad_api::work::ObjectReference) -> String {
+    let name = if resource.namespace.is_empty() {
+        resource.name.clone()
+    } else {
+        format!("{}/{}", resource.namespace, resource.name)
+    };
+    format!("{}/{} {name}", resource.api_version, resource.kind)
+}

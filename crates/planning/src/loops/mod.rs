@@ -1,0 +1,223 @@
+//! The event loop: what is due is decided by the real decisions and written into the copy of the fleet, until nothing is
+//! due any more; then the clock jumps.
+
+mod clusters;
+mod copies;
+mod evict;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ironclad_failover::{Evictions, Now, eviction::Waiting, health, taint_policy};
+use ironclad_fleet::{BindingKey, ClusterName, World};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Fate, Foreseen, Line, Options, Script, copy::Fleet};
+
+/// The leader is taken to have led for so long: its warm-up is over.
+const BEFORE: Duration = Duration::from_secs(3_600);
+/// A decision that goes on changing its own input for so many rounds at one moment would never end.
+const ROUNDS_MAX: usize = 10_000_000;
+/// So many lines of the timeline are kept.
+const LINES_MAX: usize = 100_000;
+
+/// What is done to this fleet from `start` on, and what follows from it.
+#[must_use]
+pub fn foresee(world: &World, script: &Script, options: &Options, start: Timestamp) -> Foreseen {
+    let mut plan = Plan::new(world, script, options, start);
+    plan.begin();
+    plan.run();
+    plan.finish()
+}
+
+/// What a moment is waited for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Script(usize),
+    Probe(ClusterName),
+    TaintPolicies(ClusterName),
+    Healthy(BindingKey, ClusterName),
+    Schedule(BindingKey),
+    Assess(BindingKey),
+    Evict,
+}
+
+struct Plan<'a> {
+    options: &'a Options,
+    script: &'a Script,
+    fleet: Fleet,
+    /// `None` while the gate is off.
+    evictions: Option<Evictions>,
+    start: Timestamp,
+    now: Duration,
+    timers: BTreeSet<(Duration, Due)>,
+    lost: BTreeSet<ClusterName>,
+    probes: BTreeMap<ClusterName, health::Memory>,
+    policies: BTreeMap<ClusterName, taint_policy::Memory>,
+    to_taint: BTreeSet<ClusterName>,
+    to_schedule: BTreeSet<BindingKey>,
+    to_assess: BTreeSet<BindingKey>,
+    starting: BTreeSet<(BindingKey, ClusterName)>,
+    open: BTreeMap<(BindingKey, ClusterName), usize>,
+    rounds: usize,
+    found: Foreseen,
+}
+
+impl<'a> Plan<'a> {
+    fn new(world: &World, script: &'a Script, options: &'a Options, start: Timestamp) -> Self {
+        let born = start.checked_sub(SignedDuration::try_from(BEFORE).unwrap_or_default()).unwrap_or(start);
+        let evictions =
+            options.gate.then(|| Evictions::new(options.flags.clone(), Now { wall: born, mono: Duration::ZERO }));
+        Self {
+            options,
+            script,
+            fleet: Fleet::of(world),
+            evictions,
+            start,
+            now: Duration::ZERO,
+            timers: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            probes: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            to_taint: BTreeSet::new(),
+            to_schedule: BTreeSet::new(),
+            to_assess: BTreeSet::new(),
+            starting: BTreeSet::new(),
+            open: BTreeMap::new(),
+            rounds: 0,
+            found: Foreseen::default(),
+        }
+    }
+
+    /// The moment as the eviction queue takes it.
+    fn moment(&self) -> Now {
+        let elapsed = SignedDuration::try_from(self.now).unwrap_or(SignedDuration::MAX);
+        Now { wall: self.start.saturating_add(elapsed).unwrap_or(self.start), mono: BEFORE + self.now }
+    }
+
+    /// In whole seconds, as on the wire.
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_second(self.moment().wall.as_second()).unwrap_or(self.start)
+    }
+
+    /// So long after the beginning a stored time comes.
+    fn until(&self, at: Timestamp) -> Duration {
+        Duration::try_from(at.duration_since(self.start)).unwrap_or_default().max(self.now)
+    }
+
+    fn tell(&mut self, about: &str, what: impl Into<String>) {
+        if self.found.timeline.len() < LINES_MAX {
+            self.found.timeline.push(Line { at: self.now, about: about.to_owned(), what: what.into() });
+        }
+    }
+
+    /// The fleet as it is, faults and waiting evictions among it.
+    fn begin(&mut self) {
+        for (index, (at, _)) in self.script.0.iter().enumerate() {
+            self.timers.insert((*at, Due::Script(index)));
+        }
+        let moment = self.moment();
+        if let Some(evictions) = &mut self.evictions {
+            let mut faulty = Vec::new();
+            for (name, cluster) in &self.fleet.clusters {
+                let recovering = taint_policy::is_recovering(cluster, &self.fleet.taint_policies);
+                if evictions.cluster(name, Some(cluster), recovering.into(), moment) {
+                    faulty.push(name.clone());
+                }
+            }
+            let bound: Vec<_> = faulty.iter().flat_map(|name| self.fleet.on(name)).collect();
+            evictions.evaluate(bound, moment);
+            self.to_taint = self.fleet.clusters.keys().cloned().collect();
+        }
+        self.to_assess = self.fleet.leaving.clone();
+        self.timers.insert((Duration::ZERO, Due::Evict));
+    }
+
+    fn run(&mut self) {
+        while let Some((at, due)) = self.timers.pop_first() {
+            if at > self.options.horizon {
+                self.found.cut_off = due != Due::Evict || self.is_moving();
+                return;
+            }
+            self.now = self.now.max(at);
+            self.take(due);
+            // Everything that is due at this moment is seen before anything is decided on it.
+            if self.timers.first().is_none_or(|(next, _)| *next > self.now) {
+                self.settle();
+                if self.is_idle() || self.rounds > ROUNDS_MAX {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, due: Due) {
+        match due {
+            Due::Script(index) => {
+                if let Some((_, change)) = self.script.0.get(index) {
+                    self.change(change);
+                }
+            }
+            Due::Probe(cluster) => self.probe(&cluster),
+            Due::TaintPolicies(cluster) => drop(self.to_taint.insert(cluster)),
+            Due::Healthy(binding, cluster) => self.healthy(&binding, &cluster),
+            Due::Schedule(binding) => drop(self.to_schedule.insert(binding)),
+            Due::Assess(binding) => drop(self.to_assess.insert(binding)),
+            Due::Evict => {}
+        }
+    }
+
+    /// Nothing is to come but another look at what can't move.
+    fn is_idle(&self) -> bool {
+        self.timers.iter().all(|(_, due)| *due == Due::Evict) && !self.is_moving()
+    }
+
+    /// Something in the queue has its turn by time alone.
+    fn is_moving(&self) -> bool {
+        let Some(evictions) = &self.evictions else { return false };
+        if evictions.queue().tally().pending() == 0 || !self.timers.iter().any(|(_, due)| *due == Due::Evict) {
+            return false;
+        }
+        let goes = |state: Waiting| !matches!(state, Waiting::Parked | Waiting::Held);
+        evictions.queue().tally().ready() > 0 || evictions.rows(self.moment()).iter().any(|row| goes(row.state))
+    }
+
+    /// Decides on everything that changed, until nothing changes any more at this moment.
+    fn settle(&mut self) {
+        loop {
+            self.rounds += 1;
+            if self.rounds > ROUNDS_MAX {
+                return;
+            }
+            if let Some(name) = self.to_taint.pop_first() {
+                self.taint_by_policies(&name);
+            } else if let Some(key) = self.to_schedule.pop_first() {
+                self.schedule(&key);
+            } else if let Some(key) = self.to_assess.pop_first() {
+                self.assess(&key);
+            } else if !self.evict() {
+                return;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Foreseen {
+        let waiting = self.waiting();
+        self.found.waits.extend(waiting);
+        for one in &mut self.found.moves {
+            let Some(binding) = self.fleet.bindings.get(&one.binding) else { continue };
+            one.ends = binding.spec().clusters.iter().map(|t| (t.name.clone(), t.replicas)).collect();
+            let kept = binding.spec().eviction(&one.from.0).is_some();
+            let elsewhere = one.ends.keys().any(|name| *name != *one.from.0);
+            if one.fate == Fate::Homeless && elsewhere {
+                one.fate = if kept { Fate::MovedButKept } else { Fate::Moved };
+            } else if one.fate == Fate::Homeless && !one.ends.is_empty() {
+                one.fate = Fate::Back;
+            }
+        }
+        self.found.add_up();
+        self.found
+    }
+}

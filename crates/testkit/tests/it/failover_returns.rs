@@ -1,0 +1,83 @@
+//! What was decided before a member, or the control plane itself, came back (failover.md 14.1, IR-15).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{eviction::APPLICATION_FAILURE, work::ResourceHealth};
+use ironclad_simcluster::Faults;
+use ironclad_testkit::sim::{
+    programme::{App, Failover},
+    stage::{Stage, setup},
+};
+use serde_json::json;
+
+/// karmada#5406: a member that returns must not delete what it was told to forget, if it is wanted there again by then.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_wanted_again_outlives_its_works_deletion() -> anyhow::Result<()> {
+    let mut unchecked = setup(3, 0.5);
+    "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
+    let mut stage = Stage::new(unchecked).await?;
+    let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
+    let pinned = App { affinity: vec!["member1".into()], failover, ..App::new("web") };
+    // It may be placed on a cluster that is not ready, or only the return itself would bring it back.
+    let anywhere = json!([{"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}]);
+    stage.add(&pinned, |policy| policy["spec"]["placement"]["clusterTolerations"] = anywhere).await?;
+    stage.settle(&[]).await?;
+    let uid = |stage: &Stage| stage.copy("web", "member1").and_then(|copy| copy.pointer("/metadata/uid").cloned());
+    let before = uid(&stage).context("no copy")?;
+
+    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
+    stage
+        .until("it is known", |stage| {
+            let lost = |fleet: &ironclad_fleet::World| {
+                fleet.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))
+            };
+            Ok(stage.world.truth.look(lost))
+        })
+        .await?;
+    stage.taint(&["member1"], "NoExecute").await?;
+    stage
+        .until("its Work is being deleted", |stage| {
+            Ok(stage.works("web")?.iter().any(|(_, work)| work.metadata.deletion_timestamp.is_some()))
+        })
+        .await?;
+    stage.untaint(&["member1"], "NoExecute").await?;
+    stage.until("it is placed there again", |stage| Ok(stage.placed("web")? == ["member1:1"])).await?;
+    stage.fault("member1", Faults::default())?;
+    stage.until_settled("web", &["member1:1"]).await?;
+    stage.world.until_quiet().await?;
+    ensure!(uid(&stage) == Some(before), "the copy is another one");
+    let works = stage.works("web")?;
+    ensure!(works.len() == 1 && works[0].1.metadata.deletion_timestamp.is_none(), "{works:?}");
+    Ok(())
+}
+
+/// IR-15: how long a workload has been unhealthy does not begin anew with a restart.
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow::Result<()> {
+    let mut stage = Stage::new(setup(3, 10.0)).await?;
+    let app = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("web") };
+    let behaviour = json!({"application": {
+        "decisionConditions": {"tolerationSeconds": 100}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600,
+    }});
+    let add = |policy: &mut serde_json::Value| {
+        policy["spec"]["failover"] = behaviour;
+        policy["spec"]["propagateDeps"] = json!(true);
+    };
+    stage.add(&app, add).await?;
+    stage.settle(&[]).await?;
+    stage.without_room("member1")?;
+    let ill = |stage: &Stage| {
+        let status = stage.binding("web")?.status.clone().unwrap_or_default();
+        Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))
+    };
+    stage.until("it is unhealthy", ill).await?;
+    let turned = stage.world.clock().mono();
+    stage.world.pass(Duration::from_secs(70)).await?;
+    stage.world.crash(0, Duration::from_secs(2));
+    stage.until("it leaves", |stage| Ok(!stage.tasks("web")?.is_empty())).await?;
+    let after = (stage.world.clock().mono() - turned).as_secs_f64();
+    ensure!((99.0..106.0).contains(&after), "left {after} s after it turned unhealthy");
+    ensure!(stage.tasks("web")?[0].reason == APPLICATION_FAILURE);
+    stage.until("it runs elsewhere", |stage| Ok(stage.placed("web")? == ["member2:1"])).await
+}

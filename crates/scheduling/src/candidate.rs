@@ -17,6 +17,8 @@ pub struct Candidate {
     pub score: i64,
     /// Further replicas (or component sets) that fit, by the estimators.
     pub allocatable: i64,
+    /// Whether an estimator said so; else nobody knows, and whatever is wanted fits.
+    pub estimated: bool,
     /// Replicas that this binding has there already.
     pub assigned: i64,
 }

@@ -6,13 +6,13 @@ use ironclad_api::{
     Condition, Time,
     annotations::APPLIED_PLACEMENT,
     conditions::{self, FALSE, TRUE, binding::SCHEDULED},
-    events::{SCHEDULE_BINDING_FAILED, SCHEDULE_BINDING_SUCCEED},
+    events::{INSUFFICIENT_CAPACITY, SCHEDULE_BINDING_FAILED, SCHEDULE_BINDING_SUCCEED},
     policy::Placement,
     reasons::binding::{NO_CLUSTER_FIT, SCHEDULER_ERROR, SUCCESS, UNSCHEDULABLE},
     work::{ObjectReference, TargetCluster},
 };
 use ironclad_fleet::{
-    Event, Plan, StatusPart,
+    ClusterName, Event, Plan, StatusPart,
     because::schedule::{Keeping, Reason},
 };
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Binding, BindingKind, Class, Failure, Found, Seen,
-    pass::{self, GroupFailure},
+    pass::{self, GroupFailure, Step, Trace, room_for},
     trigger::{self, Turn},
 };
 
@@ -28,8 +28,33 @@ use crate::{
 const SUCCEEDED: &str = "Binding has been scheduled successfully.";
 /// Bytes of a condition's message that the API takes.
 const MESSAGE_MAX: usize = 32_768;
+/// Clusters that a message lists by name.
+const LISTED_MAX: usize = 5;
 /// Bytes of an event's message that the API takes.
 const EVENT_MAX: usize = 1_024;
+
+/// How a pass ended, as metrics name it (16.14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attempt {
+    /// With a result.
+    Scheduled,
+    /// Nothing fits, or nothing has room.
+    Unschedulable,
+    /// With an error.
+    Error,
+}
+
+impl Attempt {
+    /// As metrics print it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Unschedulable => "unschedulable",
+            Self::Error => "error",
+        }
+    }
+}
 
 /// What is written, in this order.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +118,19 @@ pub struct Decision {
     pub failure: Option<Failure>,
 }
 
+impl Decision {
+    /// How the pass ended, if one ran.
+    #[must_use]
+    pub fn attempt(&self) -> Option<(ScheduleType, Attempt)> {
+        let attempt = match self.failure.as_ref().map(Failure::class) {
+            None => Attempt::Scheduled,
+            Some(Class::NoFit | Class::TooFew | Class::NoRoom) => Attempt::Unschedulable,
+            Some(Class::Other) => Attempt::Error,
+        };
+        Some((self.schedule_type?, attempt))
+    }
+}
+
 /// What `schedulerObservedGeneration` becomes after a result patch: the generation that the patch returned, if nothing
 /// but the patch lies between it and the generation read; else the generation read (2.5).
 #[must_use]
@@ -102,6 +140,11 @@ pub fn observed_generation(read: i64, returned: i64) -> i64 {
 
 /// Gives a binding its turn. `now` is in whole seconds.
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
+    decide_timed(seen, now, &mut |_| {})
+}
+
+/// The same; `step` hears the end of each step of a pass, so that whoever has a clock can measure them.
+pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, step: &mut dyn FnMut(Step)) -> Decision {
     let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
     let reason = match trigger::turn(seen) {
         Turn::Leave(reason) => {
@@ -122,7 +165,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    match pass::search(seen, &BTreeSet::new(), now, &mut decision.plan.because, &mut failed) {
+    let mut trace = Trace { because: &mut decision.plan.because, step };
+    match pass::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
         Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
         Err(failure) => {
             decision.next = fail(seen, &failure, &reason, &failed, now, &mut decision.plan);
@@ -180,6 +224,35 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
             SCHEDULE_BINDING_SUCCEED,
             message,
         )));
+    }
+    if changed {
+        tell_of_room(seen, &found.targets, plan);
+    }
+}
+
+/// A result that was made without a look at room is kept, but whoever wants to know hears where it does not fit (16.11).
+fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effect>) {
+    let (binding, spec) = (&seen.binding, seen.binding.spec);
+    if spec.placement.as_ref().is_none_or(|placement| pass::looks_at_room(spec, placement)) {
+        return;
+    }
+    let lacks = |target: &&TargetCluster| {
+        let more = target.replicas - spec.target(&target.name).map_or(0, |before| before.replicas);
+        let cluster = ClusterName::from(target.name.as_str());
+        more > 0
+            && seen.capacity.is_told(&cluster)
+            && room_for(spec, &cluster, seen.capacity, seen.options).is_some_and(|room| room < i64::from(more))
+    };
+    let names: Vec<&str> = targets.iter().filter(lacks).map(|target| target.name.as_str()).collect();
+    if !names.is_empty() {
+        let (noun, rest) =
+            (if names.len() == 1 { "cluster" } else { "clusters" }, names.len().saturating_sub(LISTED_MAX));
+        let listed = names.iter().take(LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        let message = format!(
+            "{noun} {listed}{more} may not have room for the replicas: this strategy does not look at capacity"
+        );
+        plan.effects.push(Effect::Event(Event::warning(reference(binding), INSUFFICIENT_CAPACITY, message)));
     }
 }
 

@@ -40,22 +40,13 @@ pub struct Filter<'a> {
     pub now: Timestamp,
 }
 
-/// A cluster that passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fit {
-    /// Which tier of the affinity group opens it (4.3).
-    pub tier: u32,
-    /// Its score.
-    pub score: i64,
-}
-
 impl Filter<'_> {
-    /// Whether the cluster may be used. `target`: it is in the present result, which exempts it from taints and the
-    /// API check.
+    /// Whether the cluster may be used, and which tier of the affinity group opens it (4.3). `target`: it is in the present
+    /// result, which exempts it from taints and the API check.
     ///
     /// # Errors
     /// The first filter that refuses it.
-    pub fn test(&self, cluster: &Cluster, target: Standing) -> Result<Fit, Refusal> {
+    pub fn test(&self, cluster: &Cluster, target: Standing) -> Result<u32, Refusal> {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let sent_away = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
         if self.spec.eviction(name).is_some_and(|task| sent_away(&task.reason)) {
@@ -87,7 +78,7 @@ impl Filter<'_> {
         if self.plugins.spread_constraint {
             self.spread_fields(cluster)?;
         }
-        Ok(Fit { tier, score: self.score(cluster, target) })
+        Ok(tier)
     }
 
     /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
@@ -118,7 +109,9 @@ impl Filter<'_> {
         u32::try_from(overflow + 1).ok()
     }
 
-    fn score(&self, cluster: &Cluster, target: Standing) -> i64 {
+    /// How much a cluster that may be used is preferred (6).
+    #[must_use]
+    pub fn score(&self, cluster: &Cluster, target: Standing) -> i64 {
         let avoided = || cluster.spec.taints.iter().any(|taint| taint.effect == PREFER_NO_EXECUTE);
         match target {
             Standing::Target if self.plugins.cluster_locality => LOCALITY,
@@ -189,6 +182,16 @@ mod tests {
     use super::*;
     use crate::testkit::{affinity, binding, cluster, failover, group, spread, taint, task, toleration};
 
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Fit {
+        tier: u32,
+        score: i64,
+    }
+
+    fn fit(filter: &Filter<'_>, cluster: &Cluster, standing: Standing) -> Result<Fit, Refusal> {
+        Ok(Fit { tier: filter.test(cluster, standing)?, score: filter.score(cluster, standing) })
+    }
+
     #[test]
     fn taints_tolerations_and_standing() {
         let k = |effect| vec![taint("k", "", effect)];
@@ -223,7 +226,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(filter.test(&cluster, standing), want, "{name}");
+            assert_eq!(fit(&filter, &cluster, standing), want, "{name}");
         }
     }
 
@@ -246,7 +249,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(filter.test(&cluster("m1"), Standing::New), want, "{reason}");
+            assert_eq!(fit(&filter, &cluster("m1"), Standing::New), want, "{reason}");
         }
     }
 
@@ -261,11 +264,11 @@ mod tests {
             plugins: Plugins::default(),
             now: Timestamp::MIN,
         };
-        assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(Refusal::Affinity));
+        assert_eq!(fit(&filter, &cluster("m1"), Standing::Target), Err(Refusal::Affinity));
         let mut bare = cluster("m2");
         bare.status = None;
-        assert_eq!(filter.test(&bare, Standing::New), Err(Refusal::ApiNotEnabled), "unknown is not enabled");
-        assert_eq!(filter.test(&bare, Standing::Target), Ok(Fit { tier: 0, score: 100 }));
+        assert_eq!(fit(&filter, &bare, Standing::New), Err(Refusal::ApiNotEnabled), "unknown is not enabled");
+        assert_eq!(fit(&filter, &bare, Standing::Target), Ok(Fit { tier: 0, score: 100 }));
     }
 
     #[test]
@@ -283,7 +286,7 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            ["m1", "m2", "m3", "m4"].map(|name| filter.test(&cluster(name), Standing::New).ok().map(|fit| fit.tier))
+            ["m1", "m2", "m3", "m4"].map(|name| fit(&filter, &cluster(name), Standing::New).ok().map(|fit| fit.tier))
         };
         assert_eq!(tiers(1), [Some(0), Some(1), Some(2), None]);
         assert_eq!(tiers(0), [Some(0), None, None, None], "configuration does not overflow");
@@ -305,12 +308,12 @@ mod tests {
                 plugins: Plugins::default(),
                 now: Timestamp::MIN,
             };
-            assert_eq!(filter.test(&cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
+            assert_eq!(fit(&filter, &cluster("m1"), Standing::Target), Err(want), "{field:?}, also for targets");
             let mut placed = cluster("m1");
             placed.spec.provider = "p".into();
             placed.spec.region = "r".into();
             placed.spec.zones = vec!["z".into()];
-            assert!(filter.test(&placed, Standing::New).is_ok(), "{field:?}");
+            assert!(fit(&filter, &placed, Standing::New).is_ok(), "{field:?}");
         }
     }
 

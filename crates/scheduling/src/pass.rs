@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::{
+    cluster::Cluster,
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN},
     policy::{
         ClusterAffinityTerm, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy, ReplicaSchedulingType,
@@ -16,13 +17,14 @@ use jiff::Timestamp;
 use crate::{
     BindingKind, Candidate, Options, Seen,
     assign::{self, AssignError, Fill, Mode, Shares},
+    capacity::{Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
     filter::{Filter, FitError, Standing},
     groups::{AtTheEnd, Start, attempts},
     spread::{self, Bounds, Need, SelectError, Spread},
 };
 
-/// What no estimator has an opinion about, of things that take no room.
+/// What fits of things that take no room, and where nobody asks for room.
 const UNLIMITED: i64 = i32::MAX as i64;
 
 /// Why a pass came to no result. The texts are those of conditions and events.
@@ -93,8 +95,43 @@ pub struct Found {
 /// If it would go nowhere.
 pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
     let mut because = Vec::new();
-    let found = search(seen, without, Timestamp::MIN, &mut because, &mut Vec::new());
+    let mut trace = Trace { because: &mut because, step: &mut |_| {} };
+    let found = search(seen, without, Timestamp::MIN, &mut trace, &mut Vec::new());
     (found, because)
+}
+
+/// The steps of a pass, as metrics name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Which clusters may be used.
+    Filter,
+    /// How much they are preferred.
+    Score,
+    /// Which of them are used, by room and spread.
+    Select,
+    /// How many replicas each gets.
+    AssignReplicas,
+}
+
+impl Step {
+    /// As metrics print it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "Filter",
+            Self::Score => "Score",
+            Self::Select => "Select",
+            Self::AssignReplicas => "AssignReplicas",
+        }
+    }
+}
+
+/// What a pass tells while it runs.
+pub(crate) struct Trace<'a> {
+    /// Why every cluster is or isn't chosen.
+    pub(crate) because: &'a mut Vec<Because>,
+    /// Hears the end of each step: whoever has a clock can measure them.
+    pub(crate) step: &'a mut dyn FnMut(Step),
 }
 
 /// A failed affinity group: its place in the list, and why.
@@ -106,25 +143,25 @@ pub(crate) fn search(
     seen: &Seen<'_>,
     without: &BTreeSet<ClusterName>,
     now: Timestamp,
-    because: &mut Vec<Because>,
+    trace: &mut Trace<'_>,
     failed: &mut Vec<GroupFailure>,
 ) -> Result<Found, Failure> {
     let binding = &seen.binding;
     let Some(placement) = &binding.spec.placement else { return Err(no_placement(seen)) };
     let groups = &placement.cluster_affinities;
     if placement.cluster_affinity.is_some() || groups.is_empty() {
-        let targets = pass(seen, placement, None, without, now, because)?;
+        let targets = pass(seen, placement, None, without, now, trace)?;
         return Ok(Found { targets, group: None });
     }
     let start = if binding.reschedule_required() { Start::First } else { Start::Observed };
     let end = if seen.options.wrap_around_groups { AtTheEnd::WrapAround } else { AtTheEnd::Stop };
     for index in attempts(groups, binding.observed_group, start, end) {
         let group = &groups[index];
-        match pass(seen, placement, Some(group), without, now, because) {
+        match pass(seen, placement, Some(group), without, now, trace) {
             Ok(targets) => return Ok(Found { targets, group: Some(group.affinity_name.clone()) }),
             Err(failure) => {
                 let (group, error) = (group.affinity_name.clone(), failure.to_string());
-                because.push(Reason::GroupFailed { group, index, error }.into());
+                trace.because.push(Reason::GroupFailed { group, index, error }.into());
                 failed.push((index, failure));
             }
         }
@@ -146,83 +183,145 @@ fn pass(
     group: Option<&ClusterAffinityTerm>,
     without: &BTreeSet<ClusterName>,
     now: Timestamp,
-    because: &mut Vec<Because>,
+    trace: &mut Trace<'_>,
 ) -> Result<Vec<TargetCluster>, Failure> {
     let spec = seen.binding.spec;
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
-    let mut candidates = feasible(
-        seen,
-        Filter { spec, placement, group, plugins: seen.options.plugins, now },
-        &before,
-        without,
-        because,
-    )?;
+    let filter = Filter { spec, placement, group, plugins: seen.options.plugins, now };
+    let feasible = feasible(seen, &filter, &before, without, trace.because);
+    (trace.step)(Step::Filter);
+    let feasible = feasible.map_err(Failure::NoFit)?;
+    let scores: Vec<i64> = feasible.iter().map(|f| filter.score(f.cluster, f.standing)).collect();
+    (trace.step)(Step::Score);
+    let mut candidates = weighed(seen, placement, &before, feasible, &scores);
     Candidate::sort(&mut candidates);
-    because.extend(candidates.iter().map(|candidate| fits(seen, candidate)));
+    trace.because.extend(candidates.iter().map(fits));
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
+    (trace.step)(Step::Select);
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
         return Err(Failure::NothingSelected);
     }
-    let targets = assigned(seen, placement, &candidates).map_err(Failure::Assign)?;
-    explain(&targets, &candidates, &rest, &before, because);
+    let targets = assigned(seen, placement, &candidates);
+    (trace.step)(Step::AssignReplicas);
+    let targets = targets.map_err(Failure::Assign)?;
+    explain(&targets, &candidates, &rest, &before, trace.because);
     Ok(targets)
 }
 
-fn feasible(
-    seen: &Seen<'_>,
-    filter: Filter<'_>,
+/// A cluster that passed the filters.
+struct Feasible<'a> {
+    name: &'a ClusterName,
+    cluster: &'a Cluster,
+    tier: u32,
+    standing: Standing,
+}
+
+fn feasible<'a>(
+    seen: &Seen<'a>,
+    filter: &Filter<'_>,
     before: &BTreeMap<&str, &TargetCluster>,
     without: &BTreeSet<ClusterName>,
     because: &mut Vec<Because>,
-) -> Result<Vec<Candidate>, Failure> {
+) -> Result<Vec<Feasible<'a>>, FitError> {
     let missing = filter.missing(seen.clusters);
     because.extend(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }.into()));
     let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new(), missing };
-    let mut candidates = Vec::new();
-    let sets = schedules_component_sets(seen.options, filter.spec, filter.placement);
+    let mut all = Vec::new();
     for (name, cluster) in seen.clusters.iter().filter(|(name, _)| !without.contains(*name)) {
         if cluster.metadata.deletion_timestamp.is_some() {
             because.push(Reason::ClusterLeaving { cluster: name.clone() }.into());
             continue;
         }
-        let target = before.get(&*name.0);
-        let standing = if target.is_some() { Standing::Target } else { Standing::New };
+        let standing = if before.contains_key(&*name.0) { Standing::Target } else { Standing::New };
         match filter.test(cluster, standing) {
             Err(refusal) => {
                 because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
                 *error.refusals.entry(refusal).or_default() += 1;
             }
-            Ok(fit) => candidates.push(Candidate {
-                name: name.clone(),
-                region: cluster.spec.region.as_str().into(),
-                tier: fit.tier,
-                score: fit.score,
-                allocatable: allocatable(seen, name),
-                assigned: match target {
-                    Some(_) if sets => 1,
-                    Some(target) => i64::from(target.replicas),
-                    None => returning(seen, name),
-                },
-            }),
+            Ok(tier) => all.push(Feasible { name, cluster, tier, standing }),
         }
     }
-    if candidates.is_empty() { Err(Failure::NoFit(error)) } else { Ok(candidates) }
+    if all.is_empty() { Err(error) } else { Ok(all) }
 }
 
-fn fits(seen: &Seen<'_>, candidate: &Candidate) -> Because {
-    let room = seen.available.get(&candidate.name).copied();
+fn fits(candidate: &Candidate) -> Because {
+    let room = candidate.estimated.then_some(candidate.allocatable);
     Reason::Fits { cluster: candidate.name.clone(), tier: candidate.tier, score: candidate.score, room }.into()
 }
 
-/// What the estimators say; where they say nothing, whatever is wanted fits (10.1).
-fn allocatable(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
-    let spec = seen.binding.spec;
-    if spec.replicas == 0 && spec.components.is_empty() {
-        return UNLIMITED;
+/// The feasible clusters with their room (7.1).
+fn weighed(
+    seen: &Seen<'_>,
+    placement: &Placement,
+    before: &BTreeMap<&str, &TargetCluster>,
+    feasible: Vec<Feasible<'_>>,
+    scores: &[i64],
+) -> Vec<Candidate> {
+    let sets = schedules_component_sets(seen.options, seen.binding.spec, placement);
+    let demand = looks_at_room(seen.binding.spec, placement).then(|| Demand::of(seen.binding.spec, sets));
+    // Where nobody says anything, whatever is wanted fits (10.1).
+    let unknown = if demand.is_some() { i64::from(seen.binding.spec.replicas).max(1) } else { UNLIMITED };
+    let said = |f: &Feasible<'_>| Some((f.name.clone(), estimate(seen, f.name, demand.as_ref()?)?));
+    let estimates: BTreeMap<ClusterName, i64> = feasible.iter().filter_map(said).collect();
+    let candidate = |(f, score): (Feasible<'_>, &i64)| Candidate {
+        region: f.cluster.spec.region.as_str().into(),
+        tier: f.tier,
+        score: *score,
+        allocatable: estimates.get(f.name).copied().unwrap_or(unknown),
+        estimated: estimates.contains_key(f.name),
+        assigned: match before.get(&*f.name.0) {
+            Some(_) if sets => 1,
+            Some(target) => i64::from(target.replicas),
+            None => returning(seen, f.name),
+        },
+        name: f.name.clone(),
+    };
+    feasible.into_iter().zip(scores).map(candidate).collect()
+}
+
+/// What the estimators say, the least of it (10.1).
+fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
+    let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec, seen.options));
+    let accurate = seen.available.get(cluster).copied();
+    general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
+}
+
+/// What was assigned and isn't seen yet is taken where the gate says so; for what leaves a faulty cluster always, or a burst
+/// of evictions would all find the same room (failover.md 8.5).
+fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
+    if options.overcommit_protection || !spec.graceful_eviction_tasks.is_empty() {
+        Counting::Promised
+    } else {
+        Counting::Reported
     }
-    let wanted = i64::from(spec.replicas).max(1);
-    seen.available.get(cluster).copied().unwrap_or(wanted).clamp(0, UNLIMITED)
+}
+
+/// How many more replicas (or component sets) of a binding the cluster holds: what a pass would be told. Nothing if nobody
+/// knows the cluster, or the binding takes no room.
+#[must_use]
+pub fn room_for(
+    spec: &ResourceBindingSpec,
+    cluster: &ClusterName,
+    capacity: &Capacity,
+    options: &Options,
+) -> Option<i64> {
+    let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
+    let takes_room = spec.replicas != 0 || !spec.components.is_empty();
+    takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting(spec, options))).flatten()
+}
+
+/// Whether room has a say in the result at all: what takes none, or goes everywhere without being selected, asks nobody.
+pub(crate) fn looks_at_room(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
+    let takes_room = spec.replicas != 0 || !spec.components.is_empty();
+    takes_room && (spread_of(spec, placement) != Spread::All || divides_by_room(placement))
+}
+
+/// Whether the shares follow capacity (8.2).
+fn divides_by_room(placement: &Placement) -> bool {
+    let Some(strategy) = &placement.replica_scheduling else { return false };
+    let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
+    placement.replica_scheduling_type() == ReplicaSchedulingType::Divided && (!is_weighted(strategy) || dynamic)
 }
 
 /// Replicas that a cluster had before a taint drove them out, offered as a previous result while there is no good one:

@@ -12,13 +12,13 @@ use ironclad_api::{
 use ironclad_fleet::{BindingKey, ClusterName};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::Plugins;
+use crate::{Capacity, Plugins};
 
 /// All clusters of the fleet.
 pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 
-/// How many further replicas (or component sets) of one binding each cluster holds, by the estimators. A cluster that is
-/// missing is one about which no estimator has an opinion.
+/// How many further replicas (or component sets) of one binding each cluster holds, by estimators that were asked about this
+/// very binding. A cluster that is missing is one about which none has an opinion.
 pub type Available = BTreeMap<ClusterName, i64>;
 
 /// The snapshot that a pass decides on.
@@ -28,8 +28,10 @@ pub struct Seen<'a> {
     pub binding: Binding<'a>,
     /// Every cluster, also those that are being deleted.
     pub clusters: &'a Clusters,
-    /// What fits where.
+    /// What estimators that were asked said.
     pub available: &'a Available,
+    /// What fits where by what clusters report of themselves.
+    pub capacity: &'a Capacity,
     /// The switches.
     pub options: &'a Options,
 }
@@ -43,6 +45,8 @@ pub struct Options {
     pub empty_workload_propagation: bool,
     /// Gate `MultiplePodTemplatesScheduling`.
     pub component_scheduling: bool,
+    /// Gate `SchedulingOvercommitProtection`: what was assigned and isn't seen yet is taken, for everybody.
+    pub overcommit_protection: bool,
     /// `--clear-unfit-result-after`: how long a result that nothing fits any more is kept; zero clears at once (16.1).
     pub clear_unfit_result_after: SignedDuration,
     /// Whether the search through ordered affinity groups goes on with the earlier ones after the last (16.16).
@@ -59,6 +63,7 @@ impl Default for Options {
             scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(),
             empty_workload_propagation: false,
             component_scheduling: false,
+            overcommit_protection: false,
             clear_unfit_result_after: SignedDuration::from_mins(5),
             wrap_around_groups: true,
             plugins: Plugins::default(),

@@ -19,11 +19,11 @@ use jiff::Timestamp;
 use ironclad_fleet::StatusPart;
 use serde_json::Value;
 
-use crate::{Available, Binding, Candidate, Clusters, Decision, Effect, Options, Seen, decide};
+use crate::{Available, Binding, Candidate, Capacity, Clusters, Decision, Effect, Options, Seen, decide};
 
 /// A feasible cluster with this score and this much room, nothing assigned.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
-    Candidate { name: name.into(), region: "".into(), tier: 0, score, allocatable, assigned: 0 }
+    Candidate { name: name.into(), region: "".into(), tier: 0, score, allocatable, estimated: true, assigned: 0 }
 }
 
 /// A moment, in seconds.
@@ -173,7 +173,8 @@ pub(crate) fn turn(
     options: &Options,
     now: i64,
 ) -> Decision {
-    decide(&Seen { binding: Binding::from(binding), clusters, available, options }, at(now))
+    let capacity = Capacity::default();
+    decide(&Seen { binding: Binding::from(binding), clusters, available, capacity: &capacity, options }, at(now))
 }
 
 /// The binding after the effects were applied, as a server and a status writer would.

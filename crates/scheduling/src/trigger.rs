@@ -16,8 +16,8 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, affinity, because::schedule::Reason};
 
 use crate::{
-    Binding, Options, Seen, groups,
-    pass::{component_targets, schedules_component_sets},
+    Binding, Capacity, Options, Seen, groups,
+    pass::{component_targets, room_for, schedules_component_sets},
 };
 
 /// Whether a pass runs.
@@ -211,6 +211,13 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
 #[must_use]
 pub fn is_unsettled(binding: &Binding<'_>) -> bool {
     binding.spec.clusters.is_empty() || !binding.spec.graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
+}
+
+/// Whether a binding that waits for room may find some in a cluster that has more now (16.3).
+#[must_use]
+pub fn may_fit(binding: &Binding<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
+    let name = ClusterName::from(cluster.metadata.name.as_deref().unwrap_or_default());
+    concerns(binding, cluster, options) && room_for(binding.spec, &name, capacity, options).is_some_and(|room| room > 0)
 }
 
 #[cfg(test)]

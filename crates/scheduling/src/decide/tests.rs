@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Available, Clusters, Options,
+    Available, Capacity, Clusters, Options,
+    capacity::Modelling,
     testkit::{
         affinity, aggregated, applied, at, binding, cluster, clusters, duplicated, dynamic, group, spread, taint,
         targets, task, told, turn, weighted,
@@ -29,6 +30,32 @@ fn plain(binding: &ResourceBinding, clusters: &Clusters, now: i64) -> Decision {
 
 fn rooms(rows: &[(&str, i64)]) -> Available {
     rows.iter().map(|(name, room)| ((*name).into(), *room)).collect()
+}
+
+/// Clusters with so many cores and 110 pods each, and what they have.
+fn with_cores(rows: &[(&str, &str)]) -> (Clusters, Capacity) {
+    let mut fleet = Clusters::new();
+    for (name, cpu) in rows {
+        let mut cluster = cluster(name);
+        let summary = serde_json::from_value(json!({"allocatable": {"cpu": cpu, "pods": "110"}})).unwrap();
+        cluster.status.as_mut().unwrap().resource_summary = Some(summary);
+        fleet.insert((*name).into(), cluster.into());
+    }
+    let capacity = Capacity::of(&fleet, Modelling::On);
+    (fleet, capacity)
+}
+
+/// Each replica asks for this much cpu.
+fn asking(mut binding: ResourceBinding, cpu: &str) -> ResourceBinding {
+    let needs = serde_json::from_value(json!({"resourceRequest": {"cpu": cpu}})).unwrap();
+    binding.spec.replica_requirements = Some(needs);
+    binding
+}
+
+fn by_summary(binding: &ResourceBinding, fleet: &(Clusters, Capacity), available: &Available) -> Decision {
+    let options = Options::default();
+    let (clusters, capacity) = (&fleet.0, &fleet.1);
+    decide(&Seen { binding: binding.into(), clusters, available, capacity, options: &options }, at(1))
 }
 
 fn result(binding: &ResourceBinding) -> Vec<(&str, i32)> {
@@ -163,6 +190,91 @@ fn divided_and_duplicated_results() {
         let decision = turn(&before, &fleet, &rooms(available), &Options::default(), 1);
         assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
     }
+}
+
+#[test]
+fn what_clusters_report_is_their_room() {
+    let fleet = with_cores(&[("m1", "3"), ("m2", "6"), ("m3", "9")]);
+    let spread_two = |placement: Placement| Placement {
+        spread_constraints: vec![spread(SpreadByField::Cluster, 1, 2)],
+        ..placement
+    };
+    let none = Available::new();
+    let rows: &[(&str, Placement, i32, &[(&str, i64)], &[(&str, i32)])] = &[
+        ("by capacity", dynamic(), 6, &[], &[("m1", 1), ("m2", 2), ("m3", 3)]),
+        ("aggregated", aggregated(), 12, &[], &[("m2", 5), ("m3", 7)]),
+        ("selected by room", spread_two(dynamic()), 15, &[], &[("m2", 6), ("m3", 9)]),
+        ("the least of all estimates counts", dynamic(), 6, &[("m3", 0), ("m2", 100)], &[("m1", 2), ("m2", 4)]),
+        ("fixed weights don't ask", weighted(&[]), 30, &[], &[("m1", 10), ("m2", 10), ("m3", 10)]),
+        ("Duplicated doesn't ask", duplicated(), 7, &[], &[("m1", 7), ("m2", 7), ("m3", 7)]),
+    ];
+    for (name, placement, replicas, available, want) in rows {
+        let before = asking(placed(placement.clone(), *replicas), "1");
+        let decision = by_summary(&before, &fleet, &rooms(available));
+        assert_eq!(result(&applied(&before, &decision)), *want, "{name}");
+    }
+    let full = asking(placed(dynamic(), 19), "1");
+    let decision = by_summary(&full, &fleet, &none);
+    assert_eq!(decision.next, Next::WhenRoom);
+    let text =
+        "failed to assign replicas: failed to scale up: Clusters available replicas 18 are not enough to schedule.";
+    assert_eq!(decision.failure.unwrap().to_string(), text);
+}
+
+#[test]
+fn who_does_not_look_at_room_is_warned() {
+    let fleet = with_cores(&[("m1", "3"), ("m2", "6")]);
+    for (name, placement, replicas, had, want) in [
+        ("Duplicated", duplicated(), 5, &[][..], Some("cluster m1 may not have room")),
+        ("fixed weights", weighted(&[]), 14, &[], Some("clusters m1, m2 may not have room")),
+        ("it fits", duplicated(), 3, &[], None),
+        ("only what is new must fit", duplicated(), 5, &[("m1", 2), ("m2", 2)], None),
+        ("by capacity it would not have been scheduled", dynamic(), 9, &[], None),
+    ] {
+        let mut before = asking(placed(placement, replicas), "1");
+        before.spec.clusters = targets(had);
+        let decision = by_summary(&before, &fleet, &Available::new());
+        let told = events(&decision);
+        let told: Vec<_> = told.iter().filter(|(_, reason, _)| *reason == "InsufficientCapacity").collect();
+        assert_eq!(told.len(), usize::from(want.is_some()), "{name}: {told:?}");
+        assert!(
+            want.is_none_or(|want| told[0].0 == "ResourceBinding" && told[0].2.starts_with(want)),
+            "{name}: {told:?}"
+        );
+    }
+    let silent = (clusters(&["m1"]), Capacity::of(&clusters(&["m1"]), Modelling::On));
+    let before = asking(placed(duplicated(), 5), "1");
+    assert_eq!(events(&by_summary(&before, &silent, &Available::new())).len(), 1, "nobody knows its room");
+}
+
+#[test]
+fn attempts_as_metrics_count_them() {
+    let fleet = clusters(&["m1"]);
+    let attempt = |binding: &ResourceBinding| plain(binding, &fleet, 1).attempt();
+    let scheduled = placed(duplicated(), 1);
+    assert_eq!(attempt(&scheduled), Some((ScheduleType::Reconcile, Attempt::Scheduled)));
+    let unfit = placed(Placement { cluster_affinity: Some(affinity(&["m9"])), ..duplicated() }, 1);
+    assert_eq!(attempt(&unfit), Some((ScheduleType::Reconcile, Attempt::Unschedulable)));
+    let unsupported = placed(Placement { spread_constraints: vec![spread(SpreadByField::Zone, 1, 1)], ..dynamic() }, 1);
+    let zoned = {
+        let mut fleet = clusters(&["m1"]);
+        std::sync::Arc::make_mut(fleet.get_mut(&"m1".into()).unwrap()).spec.zones = vec!["z".into()];
+        fleet
+    };
+    assert_eq!(plain(&unsupported, &zoned, 1).attempt(), Some((ScheduleType::Reconcile, Attempt::Error)));
+    let mut steps = Vec::new();
+    let (available, capacity, options) = (Available::new(), Capacity::default(), Options::default());
+    let seen = Seen {
+        binding: (&scheduled).into(),
+        clusters: &fleet,
+        available: &available,
+        capacity: &capacity,
+        options: &options,
+    };
+    let _ = decide_timed(&seen, at(1), &mut |step| steps.push(step.as_str()));
+    assert_eq!(steps, ["Filter", "Score", "Select", "AssignReplicas"]);
+    let stands = applied(&placed(weighted(&[]), 1), &plain(&placed(weighted(&[]), 1), &fleet, 1));
+    assert_eq!(attempt(&stands), None, "no pass, no attempt");
 }
 
 #[test]
@@ -375,7 +487,13 @@ fn a_cluster_resource_binding_tells_the_same_with_another_text() {
     let mut binding = ClusterResourceBinding::new("role-clusterrole", source.spec.clone());
     binding.metadata.labels = Some([(CLUSTER_PROPAGATION_POLICY_PERMANENT_ID.to_owned(), "id".to_owned())].into());
     let (fleet, available, options) = (clusters(&["m1"]), Available::new(), Options::default());
-    let seen = Seen { binding: (&binding).into(), clusters: &fleet, available: &available, options: &options };
+    let seen = Seen {
+        binding: (&binding).into(),
+        clusters: &fleet,
+        available: &available,
+        capacity: &Capacity::default(),
+        options: &options,
+    };
     let decision = decide(&seen, at(1));
     assert_eq!(events(&decision)[0].2, "Binding has been scheduled successfully. Result {m1:0}");
     let none = Clusters::new();

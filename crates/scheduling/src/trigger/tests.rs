@@ -6,7 +6,7 @@ use ironclad_api::{
 
 use super::*;
 use crate::{
-    Available, Clusters,
+    Available, Capacity, Clusters,
     testkit::{
         affinity, at, binding, cluster, clusters, duplicated, dynamic, group, overflow, scheduled, toleration, weighted,
     },
@@ -29,7 +29,13 @@ fn settled(placement: Placement, replicas: i32, result: &[(&str, i32)]) -> Resou
 }
 
 fn turn_of(binding: &ResourceBinding, clusters: &Clusters, options: &Options) -> Turn {
-    turn(&Seen { binding: binding.into(), clusters, available: &Available::new(), options })
+    turn(&Seen {
+        binding: binding.into(),
+        clusters,
+        available: &Available::new(),
+        capacity: &Capacity::default(),
+        options,
+    })
 }
 
 #[test]
@@ -242,8 +248,13 @@ fn replica_changes() {
     ] {
         let binding = settled(placement.clone(), replicas, result);
         let options = Options::default();
-        let seen =
-            Seen { binding: (&binding).into(), clusters: &fleet, available: &Available::new(), options: &options };
+        let seen = Seen {
+            binding: (&binding).into(),
+            clusters: &fleet,
+            available: &Available::new(),
+            capacity: &Capacity::default(),
+            options: &options,
+        };
         assert_eq!(replicas_changed(&seen, &placement), want, "{name}");
     }
 }
@@ -258,7 +269,13 @@ fn changes_of_components() {
     binding.spec.components = vec![component("jobmanager", 1), component("taskmanager", 4)];
     let changed = |binding: &ResourceBinding, gate| {
         let options = Options { component_scheduling: gate, ..Options::default() };
-        let seen = Seen { binding: binding.into(), clusters: &fleet, available: &Available::new(), options: &options };
+        let seen = Seen {
+            binding: binding.into(),
+            clusters: &fleet,
+            available: &Available::new(),
+            capacity: &Capacity::default(),
+            options: &options,
+        };
         replicas_changed(&seen, &placement)
     };
     assert!(!changed(&binding, false), "the gate is off");

@@ -1,0 +1,109 @@
+//! What a workload asks for, in whole units (scheduling.md 10.2, 10.3).
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    ResourceList,
+    quantity::Amount,
+    work::{Component, ReplicaRequirements, ResourceBindingSpec},
+};
+
+/// The one resource that is counted in thousandths.
+const CPU: &str = "cpu";
+
+/// Amounts by resource: thousandths of a core of `cpu`, whole units of everything else, however the text was written
+/// (16.20).
+pub type Units = BTreeMap<String, i64>;
+
+/// One pod template of a set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// Pods of it in one set.
+    pub replicas: i64,
+    /// What each asks for.
+    pub request: Units,
+}
+
+/// What the estimators are asked to find room for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Demand {
+    /// One replica that asks for nothing in particular: it takes the place of a pod.
+    Pod,
+    /// One replica that asks for this much.
+    Replica(Units),
+    /// One complete set of several pod templates.
+    Set(Vec<Part>),
+}
+
+impl Demand {
+    /// Of a binding. `sets`: its components are placed as complete sets (9).
+    #[must_use]
+    pub fn of(spec: &ResourceBindingSpec, sets: bool) -> Self {
+        if sets {
+            return Self::Set(parts(&spec.components));
+        }
+        spec.replica_requirements.as_ref().map_or(Self::Pod, |needs| Self::Replica(request(needs)))
+    }
+
+    /// As pods to be placed: what one replica or one set is made of.
+    #[must_use]
+    pub fn into_parts(self) -> Vec<Part> {
+        match self {
+            Self::Pod => vec![Part { replicas: 1, request: Units::new() }],
+            Self::Replica(request) => vec![Part { replicas: 1, request }],
+            Self::Set(parts) => parts,
+        }
+    }
+}
+
+/// The parts that components make.
+#[must_use]
+pub fn parts(components: &[Component]) -> Vec<Part> {
+    let part = |component: &Component| Part {
+        replicas: i64::from(component.replicas.max(0)),
+        request: component
+            .replica_requirements
+            .as_ref()
+            .map(|needs| units(&needs.resource_request))
+            .unwrap_or_default(),
+    };
+    components.iter().map(part).collect()
+}
+
+fn request(needs: &ReplicaRequirements) -> Units {
+    let mut request = units(&needs.resource_request);
+    request.retain(|_, amount| *amount > 0);
+    request
+}
+
+/// A list in whole units, rounded up; what can't be read is left out.
+#[must_use]
+pub fn units(list: &ResourceList) -> Units {
+    let read = |(name, quantity): (&String, _)| Some((name.clone(), in_units(name, Amount::try_from(quantity).ok()?)));
+    list.iter().filter_map(read).collect()
+}
+
+/// An amount of one resource in whole units.
+#[must_use]
+pub fn in_units(resource: &str, amount: Amount) -> i64 {
+    if resource == CPU { amount.milli_value() } else { amount.value() }
+}
+
+/// What all pods of one set ask for together.
+#[must_use]
+pub fn total(parts: &[Part]) -> Units {
+    let mut sum = Units::new();
+    for part in parts {
+        for (resource, amount) in &part.request {
+            let entry = sum.entry(resource.clone()).or_default();
+            *entry = entry.saturating_add(amount.saturating_mul(part.replicas));
+        }
+    }
+    sum
+}
+
+/// The pods of one set.
+#[must_use]
+pub fn pods(parts: &[Part]) -> i64 {
+    parts.iter().fold(0, |sum, part| sum.saturating_add(part.replicas))
+}

@@ -1,0 +1,228 @@
+//! The nodes that a cluster's resource models stand for, and what fits on them (scheduling.md 10.4).
+//!
+//! Each counted node has what its grade has at least, and room for 110 pods. Resources that the models do not name are
+//! judged by the summary alone.
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    cluster::{AllocatableModeling, ResourceModel},
+    quantity::Amount,
+};
+
+use super::demand::{Part, Units, in_units};
+
+/// Pods that a node takes, however many run on it already.
+const PODS_PER_NODE: i64 = 110;
+/// Complete sets that are tried; whoever has room for more is answered this many.
+const SETS_MAX: i64 = 256;
+
+/// Nodes, the smallest grade first: those that are equal stand together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Nodes(Vec<Group>);
+
+/// So many nodes that have this left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    left: Units,
+    pods: i64,
+    count: i64,
+}
+
+impl Group {
+    /// Pods with this request that one of the nodes takes.
+    fn per_node(&self, request: &Units) -> i64 {
+        let named = request.iter().filter(|(_, amount)| **amount > 0);
+        let fits = named.filter_map(|(resource, amount)| Some(self.left.get(resource)? / amount));
+        fits.fold(self.pods, i64::min).max(0)
+    }
+
+    /// So many of the nodes, after each took `pods` pods.
+    fn after(&self, count: i64, request: &Units, pods: i64) -> Self {
+        let mut left = self.left.clone();
+        for (resource, amount) in &mut left {
+            let taken = request.get(resource).map_or(0, |asked| asked.saturating_mul(pods));
+            *amount = amount.saturating_sub(taken);
+        }
+        Self { left, pods: self.pods - pods, count }
+    }
+}
+
+impl Nodes {
+    /// The nodes that were counted; nothing if there are no models, or a count makes no sense: then the summary alone says
+    /// what fits.
+    #[must_use]
+    pub(super) fn new(models: &[ResourceModel], modelings: &[AllocatableModeling]) -> Option<Self> {
+        if models.is_empty() || modelings.is_empty() || modelings.iter().any(|modeling| modeling.count < 0) {
+            return None;
+        }
+        let counts: BTreeMap<u64, i64> = modelings.iter().map(|modeling| (modeling.grade, modeling.count)).collect();
+        let mut models: Vec<&ResourceModel> = models.iter().collect();
+        models.sort_by_key(|model| model.grade);
+        let group = |model: &ResourceModel| {
+            let count = counts.get(&model.grade).copied().filter(|count| *count > 0)?;
+            let amount = |min| Amount::try_from(min).unwrap_or_default();
+            let least =
+                model.ranges.iter().map(|range| (range.name.clone(), in_units(&range.name, amount(&range.min))));
+            Some(Group { left: least.collect(), pods: PODS_PER_NODE, count })
+        };
+        Some(Self(models.into_iter().filter_map(group).collect()))
+    }
+
+    /// Pods with this request that fit on all nodes together.
+    #[must_use]
+    pub(super) fn replicas(&self, request: &Units) -> i64 {
+        let fits = self.0.iter().map(|group| group.per_node(request).saturating_mul(group.count));
+        fits.fold(0, i64::saturating_add)
+    }
+
+    /// Complete sets that fit, at most so many: each component is spread over nodes, the first that has room first.
+    #[must_use]
+    pub(super) fn sets(&self, parts: &[Part], at_most: i64) -> i64 {
+        let at_most = at_most.min(SETS_MAX);
+        let mut nodes = self.clone();
+        let whole =
+            |nodes: &mut Self| parts.iter().all(|part| nodes.place(&part.request, part.replicas) == part.replicas);
+        (0..at_most).find(|_| !whole(&mut nodes)).unwrap_or(at_most)
+    }
+
+    /// Puts so many pods onto the nodes, the first that has room first. Returns how many found room.
+    pub(super) fn place(&mut self, request: &Units, pods: i64) -> i64 {
+        let mut rest = pods;
+        let mut groups: Vec<Group> = Vec::with_capacity(self.0.len() + 2);
+        for group in std::mem::take(&mut self.0) {
+            let each = group.per_node(request);
+            if rest <= 0 || each == 0 {
+                join(&mut groups, group);
+                continue;
+            }
+            let full = (rest / each).min(group.count);
+            rest -= full * each;
+            let part = if full < group.count { rest } else { 0 };
+            rest -= part;
+            for (count, pods) in
+                [(full, each), (i64::from(part > 0), part), (group.count - full - i64::from(part > 0), 0)]
+            {
+                if count > 0 {
+                    join(&mut groups, group.after(count, request, pods));
+                }
+            }
+        }
+        self.0 = groups;
+        pods - rest.max(0)
+    }
+}
+
+/// Equal nodes side by side are one group.
+fn join(groups: &mut Vec<Group>, next: Group) {
+    match groups.last_mut() {
+        Some(last) if last.left == next.left && last.pods == next.pods => last.count += next.count,
+        _ => groups.push(next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Grades of this much cpu (in cores) and memory, and how many nodes of each were counted.
+    fn nodes(grades: &[(&str, Option<&str>, i64)]) -> Nodes {
+        let model = |(grade, (cpu, memory, _)): (usize, &(&str, Option<&str>, i64))| {
+            let mut ranges = vec![json!({"name": "cpu", "min": cpu, "max": "999"})];
+            ranges.extend(memory.map(|memory| json!({"name": "memory", "min": memory, "max": "999Ti"})));
+            json!({"grade": grade, "ranges": ranges})
+        };
+        let models: Vec<ResourceModel> =
+            grades.iter().enumerate().map(|row| serde_json::from_value(model(row)).unwrap()).collect();
+        let counts = grades.iter().enumerate();
+        let counts: Vec<_> =
+            counts.map(|(grade, (_, _, count))| AllocatableModeling { grade: grade as u64, count: *count }).collect();
+        Nodes::new(&models, &counts).unwrap()
+    }
+
+    fn request(cpu: &str, memory: &str) -> Units {
+        let list = [("cpu", cpu), ("memory", memory)].into_iter().filter(|(_, text)| !text.is_empty());
+        list.map(|(name, text)| (name.to_owned(), in_units(name, Amount::parse(text).unwrap()))).collect()
+    }
+
+    #[test]
+    fn worked_examples() {
+        let by_cpu = [("0", None, 1), ("1", None, 1), ("2", None, 1)];
+        let by_both = [("0", Some("0"), 1), ("1", Some("1Gi"), 1), ("2", Some("2Gi"), 1)];
+        for (name, grades, asked, want) in [
+            ("cpu 1.5", &by_cpu, request("1.5", ""), 1),
+            ("cpu 3", &by_cpu, request("3", ""), 0),
+            ("cpu 1, memory 1.5Gi", &by_both, request("1", "1.5Gi"), 1),
+            ("cpu 1, memory 2.5Gi", &by_both, request("1", "2.5Gi"), 0),
+            ("every node is divided by itself", &by_both, request("500m", "512Mi"), 2 + 4),
+            ("a resource without a model is the summary's business", &by_cpu, request("2", "64Gi"), 1),
+            ("nothing in particular: 110 pods a node", &by_cpu, Units::new(), 330),
+        ] {
+            assert_eq!(nodes(grades).replicas(&asked), want, "{name}");
+        }
+        assert_eq!(nodes(&[("4", None, 0)]).replicas(&request("1", "")), 0, "no node of that grade");
+    }
+
+    #[test]
+    fn models_that_say_nothing() {
+        let model: ResourceModel =
+            serde_json::from_value(json!({"grade": 0, "ranges": [{"name": "cpu", "min": "1", "max": "2"}]})).unwrap();
+        let count = |grade, count| AllocatableModeling { grade, count };
+        let of = |models: &[ResourceModel], counts: &[AllocatableModeling]| {
+            Nodes::new(models, counts).map(|nodes| nodes.replicas(&request("1", "")))
+        };
+        assert_eq!(of(&[], &[count(0, 3)]), None, "no models in the spec");
+        assert_eq!(of(std::slice::from_ref(&model), &[]), None, "nothing counted yet");
+        assert_eq!(of(std::slice::from_ref(&model), &[count(0, -1)]), None, "a count below nothing");
+        assert_eq!(
+            of(&[model], &[count(0, 3), count(7, 9)]),
+            Some(3),
+            "grades that the spec does not know are skipped"
+        );
+    }
+
+    #[test]
+    fn sets_are_placed_whole() {
+        let set = |rows: &[(i64, &str)]| -> Vec<Part> {
+            rows.iter().map(|(replicas, cpu)| Part { replicas: *replicas, request: request(cpu, "") }).collect()
+        };
+        let two_of_four = [("4", None, 2)];
+        for (name, grades, parts, at_most, want) in [
+            ("a manager and three workers", &two_of_four, set(&[(1, "1"), (3, "1")]), 9, 2),
+            ("a component is spread over nodes", &two_of_four, set(&[(4, "2")]), 9, 1),
+            ("the sum would fit, the pieces do not", &two_of_four, set(&[(2, "3"), (1, "2")]), 9, 0),
+            ("no more than asked", &two_of_four, set(&[(1, "1m")]), 3, 3),
+            ("nobody is asked for thousands", &[("4", None, 2_000)], set(&[(1, "1m")]), i64::MAX, SETS_MAX),
+        ] {
+            assert_eq!(nodes(grades).sets(&parts, at_most), want, "{name}");
+        }
+    }
+
+    proptest! {
+        /// Replica by replica on node by node, as upstream counts.
+        #[test]
+        fn division_agrees_with_the_slow_simulation(
+            grades in prop::collection::vec((0_i64..5, 0_i64..5), 1..5), cpu in 0_i64..4, pods in 0_i64..60,
+        ) {
+            let rows: Vec<_> = grades.iter().map(|(cpu, count)| (cpu.to_string(), None, *count)).collect();
+            let rows: Vec<_> = rows.iter().map(|(cpu, memory, count)| (cpu.as_str(), *memory, *count)).collect();
+            let asked = request(&cpu.to_string(), "");
+            let mut slow: Vec<(i64, i64)> =
+                grades.iter().flat_map(|(cpu, count)| (0..*count).map(|_| (*cpu, PODS_PER_NODE))).collect();
+            let mut placed = 0;
+            while placed < pods {
+                let Some(node) = slow.iter_mut().find(|(left, pods)| *pods > 0 && *left >= cpu) else { break };
+                *node = (node.0 - cpu, node.1 - 1);
+                placed += 1;
+            }
+            let mut fast = nodes(&rows);
+            let all = fast.replicas(&asked);
+            prop_assert_eq!(fast.place(&asked, pods), placed);
+            prop_assert_eq!(placed, all.min(pods));
+            prop_assert_eq!(fast.replicas(&asked), all - placed, "what is placed is gone, and nothing else");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What was assigned and is in no summary yet (scheduling.md 11, 16.18, 16.33; failover.md 8.5).
+//!
+//! A promise is what an assignment adds to a cluster, not what the workload has there in all. It ends when the cluster
+//! reports the pods and has had time for another summary, when the target is gone, or after five minutes. The binding's own
+//! promises count against itself, too: what it has in a cluster already is added to its estimate as *assigned*, so until it
+//! is seen it must be missing from the estimate (docs/decisions).
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::work::{
+    AggregatedStatusItem, Component, ResourceBindingSpec, ResourceHealth, TargetCluster, TargetComponent,
+};
+use ironclad_fleet::{BindingKey, ClusterName};
+
+use super::{
+    Capacity, PROMISE_LASTS, PROMISES_MAX, Slot,
+    demand::{self, Demand, Part},
+    place,
+    room::Promised,
+};
+use crate::{Binding, BindingKind, Options, pass::schedules_component_sets};
+
+/// A summary that was on its way when the pods were reported is followed by the next one within this time.
+const SUMMARY_DELAY: Duration = Duration::from_secs(5);
+
+/// What one binding was promised in one cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    /// One replica, or one set.
+    parts: Arc<[Part]>,
+    count: i64,
+    ends: Duration,
+    /// The cluster reports it; it ends when the next summary is there.
+    seen: bool,
+}
+
+impl Capacity {
+    /// A result was written: what each target gained is promised from now on. `before` is the binding that was scheduled,
+    /// `now` any monotonic time.
+    pub fn assigned(&mut self, before: &Binding<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
+        let spec = before.spec;
+        let tracked = before.kind == BindingKind::ResourceBinding && spec.is_workload();
+        if !tracked {
+            return;
+        }
+        let key = before.key();
+        let kept = |cluster: &ClusterName| after.iter().any(|target| target.name == *cluster.0);
+        let lost: Vec<_> = self
+            .held
+            .get(&key)
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .filter(|name| !kept(name))
+            .cloned()
+            .collect();
+        for cluster in &lost {
+            self.release(&key, cluster);
+        }
+        let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
+        let whole: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
+        for target in after {
+            let cluster = ClusterName::from(target.name.as_str());
+            let old = spec.target(&target.name);
+            if sets {
+                let gained =
+                    gained_parts(&spec.components, old.map_or(&[], |old| old.components.as_slice()), old.is_some());
+                if demand::pods(&gained) > 0 {
+                    self.hold(&key, &cluster, &gained.into(), 1, 1, now + PROMISE_LASTS);
+                }
+                continue;
+            }
+            // What an eviction still runs there is in the summary.
+            let task = spec.eviction(&target.name).and_then(|task| task.replicas);
+            let had = i64::from(old.map(|old| old.replicas).or(task).unwrap_or(0));
+            let has = i64::from(target.replicas);
+            if has > had {
+                self.hold(&key, &cluster, &whole, has - had, has, now + PROMISE_LASTS);
+            } else {
+                self.shrink(&key, &cluster, has);
+            }
+        }
+    }
+
+    /// What clusters report of a binding changed. Returns nothing: what is seen ends by itself, see [`Capacity::expire`].
+    pub fn reported(
+        &mut self,
+        key: &BindingKey,
+        spec: &ResourceBindingSpec,
+        old: &[AggregatedStatusItem],
+        new: &[AggregatedStatusItem],
+        now: Duration,
+    ) {
+        let Some(all) = self.held.get(key) else { return };
+        let of = |list: &'_ [AggregatedStatusItem], name: &ClusterName| {
+            list.iter().position(|item| item.cluster_name == *name.0)
+        };
+        let (mut gone, mut seen) = (Vec::new(), Vec::new());
+        for (name, held) in all {
+            let Some(target) = spec.target(&name.0) else {
+                gone.push(name.clone());
+                continue;
+            };
+            let report = of(new, name).and_then(|at| new.get(at));
+            let before = of(old, name).and_then(|at| old.get(at));
+            if !held.seen && report.is_some_and(|report| shows(report, before, target)) {
+                seen.push(name.clone());
+            }
+        }
+        for cluster in &gone {
+            self.release(key, cluster);
+        }
+        let ends = now + self.summaries_every + SUMMARY_DELAY;
+        for cluster in &seen {
+            self.end_at(key, cluster, ends);
+        }
+    }
+
+    /// A binding as it is found at a start: what was assigned not long ago and is not reported is promised (16.33).
+    /// `age`: since it was scheduled.
+    pub fn found(
+        &mut self,
+        binding: &Binding<'_>,
+        reports: &[AggregatedStatusItem],
+        age: Duration,
+        options: &Options,
+        now: Duration,
+    ) {
+        let spec = binding.spec;
+        let recent = age < PROMISE_LASTS && binding.kind == BindingKind::ResourceBinding && spec.is_workload();
+        if !recent {
+            return;
+        }
+        let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
+        let parts: Arc<[Part]> = Demand::of(spec, sets).into_parts().into();
+        let (key, ends) = (binding.key(), now + (PROMISE_LASTS - age));
+        for target in &spec.clusters {
+            let report = reports.iter().find(|report| report.cluster_name == target.name);
+            if report.is_some_and(|report| report.health == Some(ResourceHealth::Healthy)) {
+                continue;
+            }
+            let wanted = if sets { 1 } else { i64::from(target.replicas) };
+            let missing = wanted - report.and_then(pods_of).unwrap_or(0).clamp(0, wanted);
+            if missing > 0 {
+                self.hold(&key, &target.name.as_str().into(), &parts, missing, wanted, ends);
+            }
+        }
+    }
+
+    /// A binding is gone.
+    pub fn forget(&mut self, key: &BindingKey) {
+        let clusters: Vec<_> = self.held.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        for cluster in &clusters {
+            self.release(key, cluster);
+        }
+    }
+
+    /// Ends what is over. Returns the clusters that have more room for it.
+    pub fn expire(&mut self, now: Duration) -> Vec<ClusterName> {
+        let mut freed = Vec::new();
+        while let Some((ends, key, cluster)) = self.ends.first().cloned() {
+            if ends > now {
+                break;
+            }
+            self.release(&key, &cluster);
+            freed.push(cluster);
+        }
+        freed.sort();
+        freed.dedup();
+        freed
+    }
+
+    /// When [`Capacity::expire`] has something to do next.
+    #[must_use]
+    pub fn expires_next(&self) -> Option<Duration> {
+        self.ends.first().map(|(ends, _, _)| *ends)
+    }
+
+    /// How many promises are kept.
+    #[must_use]
+    pub fn promises(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn hold(
+        &mut self,
+        key: &BindingKey,
+        cluster: &ClusterName,
+        parts: &Arc<[Part]>,
+        more: i64,
+        at_most: i64,
+        ends: Duration,
+    ) {
+        let before = self.held.get(key).and_then(|all| all.get(cluster)).filter(|held| held.parts == *parts);
+        let count = before.map_or(0, |held| held.count).saturating_add(more).min(at_most);
+        self.release(key, cluster);
+        if self.ends.len() >= PROMISES_MAX
+            && let Some((_, key, cluster)) = self.ends.first().cloned()
+        {
+            self.release(&key, &cluster);
+        }
+        let held = Held { parts: parts.clone(), count, ends, seen: false };
+        self.ends.insert((ends, key.clone(), cluster.clone()));
+        self.held.entry(key.clone()).or_default().insert(cluster.clone(), held);
+        self.slots.entry(cluster.clone()).or_default().promise(parts, count);
+    }
+
+    /// Keeps at most so many of what is held.
+    fn shrink(&mut self, key: &BindingKey, cluster: &ClusterName, at_most: i64) {
+        let Some(held) = self.held.get(key).and_then(|all| all.get(cluster)) else { return };
+        if held.count <= at_most {
+            return;
+        }
+        let (parts, ends, seen) = (held.parts.clone(), held.ends, held.seen);
+        self.release(key, cluster);
+        if at_most > 0 {
+            self.hold(key, cluster, &parts, at_most, at_most, ends);
+            if seen {
+                self.end_at(key, cluster, ends);
+            }
+        }
+    }
+
+    fn end_at(&mut self, key: &BindingKey, cluster: &ClusterName, ends: Duration) {
+        let Some(held) = self.held.get_mut(key).and_then(|all| all.get_mut(cluster)) else { return };
+        held.seen = true;
+        if ends < held.ends {
+            self.ends.remove(&(held.ends, key.clone(), cluster.clone()));
+            held.ends = ends;
+            self.ends.insert((ends, key.clone(), cluster.clone()));
+        }
+    }
+
+    fn release(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        let Some(all) = self.held.get_mut(key) else { return };
+        let Some(held) = all.remove(cluster) else { return };
+        if all.is_empty() {
+            self.held.remove(key);
+        }
+        self.ends.remove(&(held.ends, key.clone(), cluster.clone()));
+        let Some(slot) = self.slots.get_mut(cluster) else { return };
+        slot.take_back(&held.parts, held.count);
+        if slot.room.is_none() && slot.footprints.is_empty() {
+            self.slots.remove(cluster);
+        }
+    }
+}
+
+impl Slot {
+    fn promise(&mut self, parts: &Arc<[Part]>, count: i64) {
+        *self.footprints.entry(parts.clone()).or_default() += count;
+        self.count(parts, count);
+        if let Some(nodes) = &mut self.nodes {
+            place(nodes, parts, count);
+        }
+    }
+
+    fn take_back(&mut self, parts: &Arc<[Part]>, count: i64) {
+        if let Some(all) = self.footprints.get_mut(parts) {
+            *all -= count;
+            if *all <= 0 {
+                self.footprints.remove(parts);
+            }
+        }
+        self.promised = Promised::default();
+        let all: Vec<_> = self.footprints.iter().map(|(parts, count)| (parts.clone(), *count)).collect();
+        for (parts, count) in &all {
+            self.count(parts, *count);
+        }
+        self.place_again();
+    }
+
+    fn count(&mut self, parts: &[Part], count: i64) {
+        self.promised.pods = self.promised.pods.saturating_add(demand::pods(parts).saturating_mul(count));
+        for (resource, amount) in demand::total(parts) {
+            let all = self.promised.amounts.entry(resource).or_default();
+            *all = all.saturating_add(amount.saturating_mul(count));
+        }
+    }
+}
+
+/// Whether the cluster has what was assigned: all pods exist, or it has just become healthy.
+fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, target: &TargetCluster) -> bool {
+    let healthy = |item: &AggregatedStatusItem| item.health == Some(ResourceHealth::Healthy);
+    let turned = healthy(report) && !before.is_some_and(healthy);
+    turned || (target.replicas > 0 && pods_of(report).is_some_and(|pods| pods >= i64::from(target.replicas)))
+}
+
+/// The pods of a reported status, as most workloads tell them.
+fn pods_of(report: &AggregatedStatusItem) -> Option<i64> {
+    report.status.as_ref()?.get("replicas")?.as_i64()
+}
+
+/// What a cluster gains when it is assigned these components.
+fn gained_parts(components: &[Component], before: &[TargetComponent], was_target: bool) -> Vec<Part> {
+    let mut parts = demand::parts(components);
+    for (part, component) in parts.iter_mut().zip(components) {
+        let had = before.iter().find(|had| had.name == component.name).map(|had| i64::from(had.replicas));
+        // A target without a list of components has the whole set.
+        let had = had.unwrap_or(if was_target && before.is_empty() { part.replicas } else { 0 });
+        part.replicas = (part.replicas - had).max(0);
+    }
+    parts.retain(|part| part.replicas > 0);
+    parts
+}

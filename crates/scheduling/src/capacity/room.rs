@@ -1,0 +1,258 @@
+//! What one cluster has free by its own summary: the general estimator (scheduling.md 10.2, 10.3).
+
+use ironclad_api::cluster::Cluster;
+
+use super::{
+    demand::{self, Demand, Part, Units, units},
+    models::Nodes,
+};
+
+/// The resource that counts pods.
+const PODS: &str = "pods";
+
+/// Whether resource models are looked at: gate `CustomizedClusterResourceModeling`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Modelling {
+    /// They are.
+    #[default]
+    On,
+    /// The summary alone counts.
+    Off,
+}
+
+/// What is free in a cluster, read once per change of its status. A cluster that tells nothing has no room.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Whether there is a summary at all.
+    told: bool,
+    pods: i64,
+    /// By resource of the allocatable list; below zero where more is asked for than there is.
+    free: Units,
+    nodes: Option<Nodes>,
+}
+
+/// What is promised to workloads that the summary does not show yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Promised {
+    /// Pods.
+    pub(super) pods: i64,
+    /// What they ask for together.
+    pub(super) amounts: Units,
+}
+
+impl Room {
+    /// Reads a cluster's status.
+    #[must_use]
+    pub(super) fn of(cluster: &Cluster, modelling: Modelling) -> Self {
+        let Some(summary) = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref()) else {
+            return Self::default();
+        };
+        let mut free = units(&summary.allocatable);
+        for taken in [units(&summary.allocated), units(&summary.allocating)] {
+            for (resource, amount) in &mut free {
+                *amount = amount.saturating_sub(taken.get(resource).copied().unwrap_or(0));
+            }
+        }
+        let nodes = match modelling {
+            Modelling::On => Nodes::new(&cluster.spec.resource_models, &summary.allocatable_modelings),
+            Modelling::Off => None,
+        };
+        Self { told: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
+    }
+
+    /// Whether the cluster tells of its room at all.
+    pub(super) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// The nodes that its models stand for.
+    pub(super) fn nodes(&self) -> Option<&Nodes> {
+        self.nodes.as_ref()
+    }
+
+    /// Whether there may be room for something that had none before: more of anything, or other nodes.
+    #[must_use]
+    pub(super) fn has_grown_since(&self, before: &Self) -> bool {
+        let more = |(resource, amount): (&String, &i64)| *amount > before.free.get(resource).copied().unwrap_or(0);
+        self.pods > before.pods || self.free.iter().any(more) || self.nodes != before.nodes
+    }
+
+    /// How many of this fit, besides what is promised; `nodes` are the models' nodes after it.
+    #[must_use]
+    pub(super) fn fits(&self, demand: &Demand, promised: &Promised, nodes: Option<&Nodes>) -> i64 {
+        let pods = self.pods.saturating_sub(promised.pods).max(0);
+        if pods == 0 {
+            return 0;
+        }
+        match demand {
+            Demand::Pod => pods,
+            Demand::Replica(request) => {
+                let bound = self.by_summary(request, promised).map_or(pods, |bound| bound.min(pods));
+                nodes.map_or(bound, |nodes| nodes.replicas(request).min(bound))
+            }
+            Demand::Set(parts) => self.sets(parts, pods, promised, nodes),
+        }
+    }
+
+    fn sets(&self, parts: &[Part], pods: i64, promised: &Promised, nodes: Option<&Nodes>) -> i64 {
+        let in_set = demand::pods(parts);
+        if in_set == 0 {
+            return pods;
+        }
+        let bound = pods / in_set;
+        let bound = self.by_summary(&demand::total(parts), promised).map_or(bound, |sets| sets.min(bound));
+        nodes.map_or(bound, |nodes| nodes.sets(parts, bound))
+    }
+
+    /// How often the free amounts hold this much; nothing if it asks for nothing.
+    fn by_summary(&self, request: &Units, promised: &Promised) -> Option<i64> {
+        let often = |(resource, amount): (&String, &i64)| {
+            let taken = promised.amounts.get(resource).copied().unwrap_or(0);
+            let free = self.free.get(resource).copied().unwrap_or(0).saturating_sub(taken);
+            free.max(0) / amount
+        };
+        request.iter().filter(|(_, amount)| **amount > 0).map(often).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::cluster;
+
+    fn room(summary: &Value, models: &Value) -> Room {
+        let mut cluster = cluster("m1");
+        cluster.status.as_mut().unwrap().resource_summary = serde_json::from_value(summary.clone()).unwrap();
+        cluster.spec.resource_models = serde_json::from_value(models.clone()).unwrap();
+        Room::of(&cluster, Modelling::On)
+    }
+
+    fn list(rows: &[(&str, &str)]) -> Units {
+        let list: Value =
+            rows.iter().map(|(name, text)| ((*name).to_owned(), json!(text))).collect::<serde_json::Map<_, _>>().into();
+        units(&serde_json::from_value(list).unwrap())
+    }
+
+    fn fits(room: &Room, demand: &Demand) -> i64 {
+        room.fits(demand, &Promised::default(), room.nodes())
+    }
+
+    #[test]
+    fn replicas_by_the_summary() {
+        let replica = |rows: &[(&str, &str)]| Demand::Replica(list(rows));
+        for (name, summary, demand, want) in [
+            (
+                "the scarcest resource decides",
+                json!({"allocatable": {"cpu": "10", "memory": "20Gi", "pods": "110"},
+                       "allocated": {"cpu": "4", "memory": "4Gi", "pods": "10"}, "allocating": {"cpu": "1", "pods": "2"}}),
+                replica(&[("cpu", "500m"), ("memory", "1Gi")]),
+                10,
+            ),
+            (
+                "no pod left",
+                json!({"allocatable": {"cpu": "9", "pods": "5"}, "allocated": {"pods": "5"}}),
+                replica(&[("cpu", "1")]),
+                0,
+            ),
+            (
+                "a resource that is not there",
+                json!({"allocatable": {"cpu": "10", "pods": "110"}}),
+                replica(&[("nvidia.com/gpu", "1")]),
+                0,
+            ),
+            ("best effort", json!({"allocatable": {"pods": "20"}, "allocated": {"pods": "3"}}), Demand::Pod, 17),
+            ("a request of nothing", json!({"allocatable": {"pods": "20"}}), replica(&[]), 20),
+            ("a request of zero", json!({"allocatable": {"pods": "20"}}), replica(&[("nvidia.com/gpu", "0")]), 20),
+            ("no summary", json!(null), Demand::Pod, 0),
+            (
+                "more promised than there is",
+                json!({"allocatable": {"cpu": "1", "pods": "9"}, "allocated": {"cpu": "2"}}),
+                replica(&[("cpu", "1")]),
+                0,
+            ),
+            (
+                "pods below nothing",
+                json!({"allocatable": {"pods": "3"}, "allocated": {"pods": "2"}, "allocating": {"pods": "2"}}),
+                Demand::Pod,
+                0,
+            ),
+            ("cpu in thousandths", json!({"allocatable": {"cpu": "1", "pods": "99"}}), replica(&[("cpu", "333m")]), 3),
+            (
+                "decimal against binary",
+                json!({"allocatable": {"memory": "1Gi", "pods": "99"}}),
+                replica(&[("memory", "100M")]),
+                10,
+            ),
+            (
+                "a quantity that can't be read",
+                json!({"allocatable": {"cpu": "many", "pods": "9"}}),
+                replica(&[("cpu", "1")]),
+                0,
+            ),
+        ] {
+            assert_eq!(fits(&room(&summary, &json!([])), &demand), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn models_and_summary_both_bound_the_answer() {
+        let models = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]}]);
+        let summary = |cpu: &str, pods: &str, count: i64| json!({"allocatable": {"cpu": cpu, "pods": pods}, "allocatableModelings": [{"grade": 0, "count": count}]});
+        let asked = Demand::Replica(list(&[("cpu", "1")]));
+        for (name, summary, want) in [
+            ("the models know of smaller nodes", summary("100", "110", 3), 6),
+            ("the summary knows of less in all", summary("5", "110", 3), 5),
+            ("pods bound both", summary("100", "4", 3), 4),
+            ("a count that makes no sense: the summary alone", summary("9", "110", -1), 9),
+        ] {
+            assert_eq!(fits(&room(&summary, &models), &asked), want, "{name}");
+        }
+        let mut off = cluster("m1");
+        off.status.as_mut().unwrap().resource_summary = serde_json::from_value(summary("9", "110", 1)).unwrap();
+        off.spec.resource_models = serde_json::from_value(models).unwrap();
+        assert_eq!(fits(&Room::of(&off, Modelling::Off), &asked), 9, "the gate is off");
+    }
+
+    #[test]
+    fn sets_by_the_summary() {
+        let set = |rows: &[(i64, &[(&str, &str)])]| {
+            Demand::Set(rows.iter().map(|(replicas, rows)| Part { replicas: *replicas, request: list(rows) }).collect())
+        };
+        let job = set(&[(1, &[("cpu", "1"), ("memory", "1Gi")]), (4, &[("cpu", "500m"), ("memory", "2Gi")])]);
+        let of = |cpu: &str, memory: &str, pods: &str| {
+            room(&json!({"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}}), &json!([]))
+        };
+        for (name, room, demand, want) in [
+            ("cpu: 3 a set", of("10", "100Gi", "110"), &job, 3),
+            ("memory: 9Gi a set", of("99", "20Gi", "110"), &job, 2),
+            ("pods: 5 a set", of("99", "999Gi", "14"), &job, 2),
+            ("nothing free", of("0", "999Gi", "110"), &job, 0),
+            ("memory of any format is in bytes", of("99", "20000000Ki", "110"), &job, 2),
+            ("a set without pods", of("1", "1Gi", "7"), &set(&[(0, &[("cpu", "1")])]), 7),
+            ("sums that leave 64 bits", of("10", "8Ei", "110"), &set(&[(i64::MAX, &[("memory", "8Ei")])]), 0),
+        ] {
+            assert_eq!(fits(&room, demand), want, "{name}");
+        }
+        let models = json!([{"grade": 0, "ranges": [{"name": "cpu", "min": "2", "max": "4"}]}]);
+        let small = json!({"allocatable": {"cpu": "9", "memory": "99Gi", "pods": "110"}, "allocatableModelings": [{"grade": 0, "count": 2}]});
+        assert_eq!(fits(&room(&small, &models), &job), 1, "the sum holds three, the nodes one");
+    }
+
+    #[test]
+    fn what_counts_as_growth() {
+        let of = |cpu: &str, pods: &str| room(&json!({"allocatable": {"cpu": cpu, "pods": pods}}), &json!([]));
+        for (name, before, after, want) in [
+            ("nothing changed", of("4", "9"), of("4", "9"), false),
+            ("more of a resource", of("4", "9"), of("4001m", "9"), true),
+            ("more pods", of("4", "9"), of("4", "10"), true),
+            ("less of one, more of the other", of("4", "9"), of("3", "10"), true),
+            ("less", of("4", "9"), of("3", "8"), false),
+            ("the first summary", room(&json!(null), &json!([])), of("1", "1"), true),
+            ("no summary any more", of("1", "1"), room(&json!(null), &json!([])), false),
+        ] {
+            assert_eq!(after.has_grown_since(&before), want, "{name}");
+        }
+    }
+}

@@ -156,6 +156,8 @@ pub struct Context {
     pub(crate) unhealthy: Memories,
     /// What is remembered of evictions.
     pub(crate) taint_manager: taint_manager::State,
+    /// What the scheduler remembers: the room of the fleet, and who waits for it.
+    pub(crate) scheduler: crate::scheduler::State,
     clusters_by_name: RwLock<Arc<Clusters>>,
     leaving: RwLock<BTreeSet<ClusterName>>,
 }
@@ -257,6 +259,8 @@ impl Context {
         let metrics = Metrics::new();
         let unhealthy = Memories::new(&seam.clock);
         let queues = Queues::new(&seam, &metrics.work);
+        metrics.scheduler.watch(&queues.scheduler);
+        let scheduler = crate::scheduler::State::new(&settings, seam.clock.clone(), metrics.scheduler.waiting());
         let settings = Arc::new(settings);
         let by_template: Indexer<ResourceBinding> = (BY_TEMPLATE, |b| vec![template_of(&b.spec)]);
         let bindings: Informer<ResourceBinding> = Informer::new(&[
@@ -396,6 +400,7 @@ impl Context {
             heard: crate::cluster::monitor::Heard::default(),
             taint_policy: taint_policy::State::default(),
             taint_manager: taint_manager::State::new(metrics.eviction.source()),
+            scheduler,
             templates,
             waiting: WaitingTemplates::default(),
             members: Members::default(),

@@ -93,6 +93,13 @@ impl Evictions {
         self.held = held;
     }
 
+    /// Some cluster has more room: what was parked for want of it is looked at again.
+    pub fn room_appeared(&mut self) {
+        if self.flags.eviction.capacity_check {
+            self.queue.look_again_at_parked();
+        }
+    }
+
     /// A cluster as it is now, `None` if it is gone. `recovering` is [`is_recovering`](crate::taint_policy::is_recovering). Returns true if the
     /// bindings on it are to be evaluated: it became faulty, or its taints changed.
     pub fn cluster(&mut self, name: &ClusterName, cluster: Option<&Cluster>, recovering: Recovering, now: Now) -> bool {

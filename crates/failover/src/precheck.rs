@@ -108,6 +108,44 @@ pub fn has_target(
     Ok(())
 }
 
+/// How many more replicas of a binding a cluster holds; nothing if nobody knows.
+pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
+
+/// Whether the clusters that could take it have room for what the workload loses with `from` (14.2): all of them together
+/// where replicas are divided, else one that does not run it yet. Who is not known to lack room has it.
+///
+/// # Errors
+/// How much is missing.
+pub fn has_room(
+    binding: &Bound,
+    from: &ClusterName,
+    left_out: &BTreeSet<ClusterName>,
+    clusters: &Clusters,
+    room: Room<'_>,
+) -> Result<(), NoTarget> {
+    let spec = binding.spec();
+    let everything = Placement::default();
+    let placement = spec.placement.as_ref().unwrap_or(&everything);
+    let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
+    let lost = spec.target(&from.0).map_or(0, |target| i64::from(target.replicas));
+    // A set of components is one thing.
+    let wanted = if lost == 0 && !spec.components.is_empty() { 1 } else { lost };
+    if !spec.is_workload() || wanted == 0 {
+        return Ok(());
+    }
+    let mut takers = candidates(binding, placement, left_out, clusters);
+    // Where every copy is whole, one more goes to a cluster that has none.
+    takers.retain(|cluster| divided || spec.target(name_of(cluster)).is_none());
+    let fits: Option<Vec<i64>> = takers.iter().map(|cluster| room(spec, &name_of(cluster).into())).collect();
+    let Some(fits) = fits.filter(|fits| !fits.is_empty()) else { return Ok(()) };
+    let found = if divided {
+        fits.iter().fold(0, |sum: i64, fits| sum.saturating_add(*fits))
+    } else {
+        fits.into_iter().max().unwrap_or(0)
+    };
+    if found < wanted { Err(NoTarget::InsufficientCapacity { wanted, found }) } else { Ok(()) }
+}
+
 fn name_of(cluster: &Cluster) -> &str {
     cluster.metadata.name.as_deref().unwrap_or_default()
 }

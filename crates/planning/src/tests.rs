@@ -27,6 +27,7 @@ fn fleet(clusters: usize) -> World {
                 "finalizers": ["karmada.io/cluster-controller"]},
             "spec": {"syncMode": "Push"},
             "status": {
+                "resourceSummary": {"allocatable": {"cpu": "100", "memory": "100Gi", "pods": "1000"}},
                 "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
                 "conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
                     "lastTransitionTime": "2026-01-01T00:00:00Z"}],

@@ -99,6 +99,13 @@ fn one_tier(selected: &[Candidate], want: i64, fill: Fill, mode: Mode, ties: Tie
     let (action, to_assign, capacity, kept): (_, _, fn(&Candidate) -> i64, _) = match mode {
         Mode::Fresh => ("do fresh scale", want, Candidate::available, Shares::new()),
         Mode::Steady if have == want => return Ok(before()),
+        Mode::Steady if have > want && leaves_alone(selected, want) => {
+            let (fixed, free): (Vec<_>, Vec<_>) = selected.iter().cloned().partition(|c| c.suspended && c.assigned > 0);
+            let fixed: Shares = fixed.into_iter().map(|c| (c.name, c.assigned)).collect();
+            let mut shares = one_tier(&free, want - fixed.values().sum::<i64>(), fill, mode, ties)?;
+            shares.extend(fixed);
+            return Ok(shares);
+        }
         Mode::Steady if have > want => ("scale down", want, |c| c.assigned, Shares::new()),
         Mode::Steady => ("scale up", want - have, |c| c.allocatable, before()),
     };
@@ -126,6 +133,14 @@ fn one_tier(selected: &[Candidate], want: i64, fill: Fill, mode: Mode, ties: Tie
         *shares.entry(cluster).or_default() += more;
     }
     Ok(shares)
+}
+
+/// Whether some clusters keep what they have, since nothing is dispatched to them, and the others can do with the rest
+/// (16.30).
+fn leaves_alone(selected: &[Candidate], want: i64) -> bool {
+    let fixed = selected.iter().filter(|c| c.suspended && c.assigned > 0);
+    let (n, sum) = fixed.fold((0, 0_i64), |(n, sum), c| (n + 1, sum.saturating_add(c.assigned)));
+    n > 0 && sum <= want
 }
 
 fn share(weights: &[Weight], want: i64, ties: TieOrder) -> Shares {
@@ -228,6 +243,40 @@ mod tests {
         for (name, fill, clusters, want, result) in rows {
             let got = dynamic(&selected(clusters), *want, *fill, Mode::Steady, TieOrder::Ascending);
             assert_eq!(got, result.clone().map(shares), "{name}: {clusters:?} want {want}");
+        }
+    }
+
+    #[test]
+    fn scaling_down_leaves_suspended_clusters_alone() {
+        use Fill::{Aggregated, ByCapacity};
+        let rows: &[(&str, Fill, &[(&str, i64)], &[&str], i64, &[(&str, i64)])] = &[
+            (
+                "nothing suspended",
+                ByCapacity,
+                &[("m1", 2), ("m2", 4), ("m3", 6)],
+                &[],
+                6,
+                &[("m1", 1), ("m2", 2), ("m3", 3)],
+            ),
+            (
+                "m3 keeps its six",
+                ByCapacity,
+                &[("m1", 2), ("m2", 4), ("m3", 6)],
+                &["m3"],
+                9,
+                &[("m1", 1), ("m2", 2), ("m3", 6)],
+            ),
+            ("the others end", ByCapacity, &[("m1", 2), ("m3", 6)], &["m3"], 6, &[("m3", 6)]),
+            ("it has more than is wanted", ByCapacity, &[("m1", 2), ("m3", 6)], &["m3"], 4, &[("m1", 1), ("m3", 3)]),
+            ("packed around it", Aggregated, &[("m1", 4), ("m2", 8)], &["m1"], 6, &[("m1", 4), ("m2", 2)]),
+            ("one that has nothing", ByCapacity, &[("m1", 2), ("m2", 0)], &["m2"], 1, &[("m1", 1)]),
+        ];
+        for (name, fill, had, suspended, want, result) in rows {
+            let rows: Vec<_> = had.iter().map(|(name, had)| (*name, 9, *had)).collect();
+            let mut clusters = selected(&rows);
+            clusters.iter_mut().for_each(|c| c.suspended = suspended.contains(&&*c.name.0));
+            let got = dynamic(&clusters, *want, *fill, Mode::Steady, TieOrder::Ascending);
+            assert_eq!(got, Ok(shares(result)), "{name}");
         }
     }
 

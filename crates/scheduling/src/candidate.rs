@@ -21,6 +21,8 @@ pub struct Candidate {
     pub estimated: bool,
     /// Replicas that this binding has there already.
     pub assigned: i64,
+    /// Nothing is dispatched there for the time being: what it has stays when the rest is scaled down (16.30).
+    pub suspended: bool,
 }
 
 impl Candidate {

@@ -28,7 +28,7 @@ use room::{Promised, Room};
 /// An assignment that nothing was heard of counts for so long (11).
 pub const PROMISE_LASTS: Duration = Duration::from_secs(300);
 /// Assignments that are remembered at most; beyond them those go first that end first.
-const PROMISES_MAX: usize = 100_000;
+const PROMISES_MAX: usize = 50_000;
 /// No estimate is larger: replicas are 32-bit numbers on the wire (10.1).
 const LARGEST: i64 = i32::MAX as i64;
 

@@ -24,6 +24,10 @@ use crate::{
     trigger::{self, Turn},
 };
 
+mod refused;
+
+pub use refused::refused;
+
 /// What a condition says when all is well.
 const SUCCEEDED: &str = "Binding has been scheduled successfully.";
 /// Bytes of a condition's message that the API takes.

@@ -258,24 +258,28 @@ fn weighed(
     feasible: Vec<Feasible<'_>>,
     scores: &[i64],
 ) -> Vec<Candidate> {
-    let sets = schedules_component_sets(seen.options, seen.binding.spec, placement);
-    let demand = looks_at_room(seen.binding.spec, placement).then(|| Demand::of(seen.binding.spec, sets));
+    let spec = seen.binding.spec;
+    let sets = schedules_component_sets(seen.options, spec, placement);
+    let demand = looks_at_room(spec, placement).then(|| Demand::of(spec, sets));
     // Where nobody says anything, whatever is wanted fits (10.1).
-    let unknown = if demand.is_some() { i64::from(seen.binding.spec.replicas).max(1) } else { UNLIMITED };
-    let said = |f: &Feasible<'_>| Some((f.name.clone(), estimate(seen, f.name, demand.as_ref()?)?));
-    let estimates: BTreeMap<ClusterName, i64> = feasible.iter().filter_map(said).collect();
-    let candidate = |(f, score): (Feasible<'_>, &i64)| Candidate {
-        region: f.cluster.spec.region.as_str().into(),
-        tier: f.tier,
-        score: *score,
-        allocatable: estimates.get(f.name).copied().unwrap_or(unknown),
-        estimated: estimates.contains_key(f.name),
-        assigned: match before.get(&*f.name.0) {
-            Some(_) if sets => 1,
-            Some(target) => i64::from(target.replicas),
-            None => returning(seen, f.name),
-        },
-        name: f.name.clone(),
+    let unknown = if demand.is_some() { i64::from(spec.replicas).max(1) } else { UNLIMITED };
+    let suspended = spec.suspension.as_ref().and_then(|all| all.dispatching_on_clusters.as_ref());
+    let candidate = |(f, score): (Feasible<'_>, &i64)| {
+        let estimate = demand.as_ref().and_then(|demand| estimate(seen, f.name, demand));
+        Candidate {
+            region: f.cluster.spec.region.as_str().into(),
+            tier: f.tier,
+            score: *score,
+            allocatable: estimate.unwrap_or(unknown),
+            estimated: estimate.is_some(),
+            assigned: match before.get(&*f.name.0) {
+                Some(_) if sets => 1,
+                Some(target) => i64::from(target.replicas),
+                None => returning(seen, f.name),
+            },
+            suspended: suspended.is_some_and(|some| some.cluster_names.iter().any(|name| **name == *f.name.0)),
+            name: f.name.clone(),
+        }
     };
     feasible.into_iter().zip(scores).map(candidate).collect()
 }
@@ -306,9 +310,31 @@ pub fn room_for(
     capacity: &Capacity,
     options: &Options,
 ) -> Option<i64> {
+    room(spec, cluster, capacity, options, counting(spec, options))
+}
+
+/// The same for one that is about to leave a faulty cluster: what was assigned and isn't seen yet is taken in any case, as
+/// for the pass that follows.
+#[must_use]
+pub fn room_for_leaving(
+    spec: &ResourceBindingSpec,
+    cluster: &ClusterName,
+    capacity: &Capacity,
+    options: &Options,
+) -> Option<i64> {
+    room(spec, cluster, capacity, options, Counting::Promised)
+}
+
+fn room(
+    spec: &ResourceBindingSpec,
+    cluster: &ClusterName,
+    capacity: &Capacity,
+    options: &Options,
+    counting: Counting,
+) -> Option<i64> {
     let sets = spec.placement.as_ref().is_some_and(|placement| schedules_component_sets(options, spec, placement));
     let takes_room = spec.replicas != 0 || !spec.components.is_empty();
-    takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting(spec, options))).flatten()
+    takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
 }
 
 /// Whether room has a say in the result at all: what takes none, or goes everywhere without being selected, asks nobody.

@@ -23,7 +23,16 @@ use crate::{Available, Binding, Candidate, Capacity, Clusters, Decision, Effect,
 
 /// A feasible cluster with this score and this much room, nothing assigned.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
-    Candidate { name: name.into(), region: "".into(), tier: 0, score, allocatable, estimated: true, assigned: 0 }
+    Candidate {
+        name: name.into(),
+        region: "".into(),
+        tier: 0,
+        score,
+        allocatable,
+        estimated: true,
+        assigned: 0,
+        suspended: false,
+    }
 }
 
 /// A moment, in seconds.

@@ -8,7 +8,7 @@ use ironclad_failover::{
     drain::{self, Verdict},
 };
 use ironclad_fleet::because::migration::Reason;
-use ironclad_scheduling::{Available, Binding, Options, Seen, dry_run};
+use ironclad_scheduling::{Available, Binding, Capacity, Options, Seen, capacity::Modelling, dry_run};
 use kube::{
     Client,
     api::{Api, ApiResource, DynamicObject, GroupVersionKind},
@@ -97,12 +97,14 @@ impl Survey {
         });
         let mut concerned = concerned.await?;
         concerned.sort_by_cached_key(drain::order);
+        // What fits by what the clusters report; what is on its way is not known here.
+        let capacity = Capacity::of(&clusters, Modelling::On);
         for binding in concerned {
             if !labelled(plane, wanted, &binding).await? {
                 continue;
             }
             match drain::judge(&binding, &wanted.cluster, &clusters, wanted.check) {
-                Some(verdict) => survey.items.push(foreseen(binding, verdict, wanted, &clusters)),
+                Some(verdict) => survey.items.push(foreseen(binding, verdict, wanted, &clusters, &capacity)),
                 None => survey.under_way.push(binding),
             }
         }
@@ -145,17 +147,22 @@ impl Survey {
 }
 
 /// With the scheduler's own word on where it would go: the check before it is only a check.
-fn foreseen(binding: Bound, verdict: Verdict, wanted: &Wanted, clusters: &Clusters) -> Item {
+fn foreseen(binding: Bound, verdict: Verdict, wanted: &Wanted, clusters: &Clusters, capacity: &Capacity) -> Item {
     if verdict != Verdict::Moves {
         return Item { binding, verdict, to: Vec::new() };
     }
-    match place(&binding, wanted, clusters) {
+    match place(&binding, wanted, clusters, capacity) {
         Ok(to) => Item { binding, verdict, to },
         Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
     }
 }
 
-fn place(binding: &Bound, wanted: &Wanted, clusters: &Clusters) -> Result<Vec<TargetCluster>, String> {
+fn place(
+    binding: &Bound,
+    wanted: &Wanted,
+    clusters: &Clusters,
+    capacity: &Capacity,
+) -> Result<Vec<TargetCluster>, String> {
     let mut spec = binding.spec().clone();
     spec.clusters.retain(|target| target.name != *wanted.cluster.0);
     if spec.eviction(&wanted.cluster.0).is_none() {
@@ -167,9 +174,9 @@ fn place(binding: &Bound, wanted: &Wanted, clusters: &Clusters) -> Result<Vec<Ta
         Bound::Namespaced(binding) => Binding::from(&**binding),
         Bound::Cluster(binding) => Binding::from(&**binding),
     };
-    // What the estimators would say is not known here: whatever is wanted fits.
     let (available, options) = (Available::new(), Options::default());
-    let seen = Seen { binding: Binding { spec: &spec, ..seen }, clusters, available: &available, options: &options };
+    let binding = Binding { spec: &spec, ..seen };
+    let seen = Seen { binding, clusters, available: &available, capacity, options: &options };
     let (found, _) = dry_run(&seen, &BTreeSet::from([wanted.cluster.clone()]));
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
 }

@@ -20,7 +20,7 @@ use ironclad_propagation::{
     detect::Skipped,
     template::Identity,
 };
-use ironclad_scheduling::{self as scheduling, Available, Options, Seen};
+use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -280,7 +280,14 @@ fn bound(binding: &Binding, made: bool) -> Bound {
 /// The scheduler's decision: the pass of the next turn where one runs, and else the pass that somebody could ask for.
 fn schedule(binding: &Binding, world: &World, now: Timestamp) -> Scheduling {
     let (view, options, available) = (binding.for_scheduler(), Options::default(), Available::new());
-    let seen = Seen { binding: view, clusters: &world.clusters, available: &available, options: &options };
+    let capacity = Capacity::of(&world.clusters, Modelling::On);
+    let seen = Seen {
+        binding: view,
+        clusters: &world.clusters,
+        available: &available,
+        capacity: &capacity,
+        options: &options,
+    };
     let decision = scheduling::decide(&seen, now);
     let turn = decision.plan.because.first().cloned();
     let (group, failure, trace) = if decision.schedule_type.is_some() {

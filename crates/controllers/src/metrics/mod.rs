@@ -7,6 +7,7 @@ mod graceful;
 mod names;
 mod plain;
 mod road;
+pub(crate) mod scheduler;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub use eviction::EvictionMetrics;
 pub use plain::PlainCounter;
 pub use road::RoadMetrics;
 pub(crate) use road::{About, MemberWrite};
+pub use scheduler::SchedulerMetrics;
 
 use self::graceful::GracefulMetrics;
 
@@ -32,6 +34,8 @@ pub struct Metrics {
     pub clusters: ClusterMetrics,
     /// Of the eviction queue.
     pub eviction: EvictionMetrics,
+    /// Of the scheduler.
+    pub scheduler: SchedulerMetrics,
     registry: Arc<Registry>,
     pub(crate) graceful: GracefulMetrics,
 }
@@ -46,7 +50,8 @@ impl Metrics {
         let clusters = ClusterMetrics::register(&mut registry);
         let graceful = GracefulMetrics::new(&mut registry);
         let eviction = EvictionMetrics::register(&mut registry);
-        Self { work, road, clusters, eviction, registry: Arc::new(registry), graceful }
+        let scheduler = SchedulerMetrics::register(&mut registry);
+        Self { work, road, clusters, eviction, scheduler, registry: Arc::new(registry), graceful }
     }
 
     /// What `/metrics` shows.

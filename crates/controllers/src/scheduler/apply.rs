@@ -8,9 +8,6 @@ use ironclad_scheduling::{self as scheduling, Decision, Effect};
 use super::observe::Observed;
 use crate::Context;
 
-/// A binding without room gets another turn after this time even if nothing is known to have changed.
-const UNSCHEDULABLE_AGAIN: Duration = Duration::from_secs(300);
-
 pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {
     for reason in &decision.plan.because {
         tracing::debug!(binding = %key, %reason, "scheduled");
@@ -19,7 +16,14 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     for effect in &decision.plan.effects {
         match effect {
             Effect::Result { patch } => {
-                cx.patch_binding(&writer, &seen.binding, patch.clone()).await?;
+                let written = cx.patch_binding(&writer, &seen.binding, patch.clone()).await;
+                if let Err(failure) = written {
+                    tell_refusal(cx, key, seen, &failure);
+                    return Err(failure);
+                }
+                if let Some(written) = cx.binding(key) {
+                    cx.scheduler.assigned(&seen.binding.for_scheduler(), &written.spec().clusters);
+                }
             }
             Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
             Effect::Event(event) => cx.emit(event),
@@ -27,11 +31,26 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     }
     Ok(match &decision.next {
         scheduling::Next::OnEvent => Next::Forget,
-        scheduling::Next::WhenRoom => Next::After(UNSCHEDULABLE_AGAIN),
+        scheduling::Next::WhenRoom => Next::After(cx.scheduler.look_again()),
         scheduling::Next::Backoff => Next::Retry,
         scheduling::Next::At(at) => {
             let wait = at.duration_since(cx.seam.clock.wall());
             Next::After(Duration::try_from(wait).unwrap_or(Duration::from_secs(1)).max(Duration::from_secs(1)))
         }
     })
+}
+
+/// What will never be accepted as it is shows in the condition; whatever else failed is tried again in silence.
+fn tell_refusal(cx: &Context, key: &Key, seen: &Observed, failure: &Failure) {
+    if !failure.is_final() {
+        return;
+    }
+    let plan = scheduling::refused(&seen.binding.for_scheduler(), &failure.to_string(), cx.seam.clock.wall_seconds());
+    for effect in &plan.effects {
+        match effect {
+            Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
+            Effect::Event(event) => cx.emit(event),
+            Effect::Result { .. } => {}
+        }
+    }
 }

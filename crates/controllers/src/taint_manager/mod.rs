@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{
     cluster::Cluster,
-    work::{ClusterResourceBinding, ResourceBinding},
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_failover::{
     Bound, Evictions, Flags, Now,
@@ -180,7 +180,8 @@ fn turn(cx: &Context) -> Option<Turn> {
     let began = running.began;
     let evictions = &mut running.evictions;
     let notice = evictions.next_notice(now);
-    let next = evictions.next(&clusters, |key| observe::bound(cx, key), now);
+    let room = |spec: &ResourceBindingSpec, cluster: &ClusterName| observe::room(cx, spec, cluster);
+    let next = evictions.next_with_room(&clusters, Some(&room), |key| observe::bound(cx, key), now);
     let events = evictions.take_events();
     cx.metrics.eviction.waited(evictions.take_waited());
     let at = match &next {
@@ -210,6 +211,13 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
         cx.metrics.eviction.forget(&name.0);
     }
     cx.taint_manager.tell(|evictions, now| observe::cluster(cx, evictions, &name, change.new.as_ref(), now));
+}
+
+/// Some cluster has more room than before.
+pub(crate) fn on_room(cx: &Context) {
+    if cx.settings.failover.eviction.capacity_check {
+        cx.taint_manager.tell(|evictions, _| evictions.room_appeared());
+    }
 }
 
 /// A ResourceBinding changed.

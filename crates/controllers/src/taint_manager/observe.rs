@@ -6,6 +6,7 @@ use ironclad_api::{
     cluster::Cluster,
     conditions::{self, binding::EVICTION_PENDING},
     namespaces,
+    work::ResourceBindingSpec,
 };
 use ironclad_failover::{Bound, Evictions, Flags, Now, eviction::PAUSE_CONFIG_MAP, guards, taint_policy};
 use ironclad_fleet::{BindingKey, ClusterName, gates::Gate};
@@ -83,6 +84,12 @@ fn on(cx: &Context, name: &ClusterName) -> Vec<(ClusterName, Bound)> {
 /// The binding of this key, with what we wrote last.
 pub(super) fn bound(cx: &Context, key: &BindingKey) -> Option<Bound> {
     cx.binding(&Key::new(&key.namespace, &key.name)).map(Bound::from)
+}
+
+/// How many more replicas of a binding a cluster holds, as the scheduler would be told.
+pub(super) fn room(cx: &Context, spec: &ResourceBindingSpec, cluster: &ClusterName) -> Option<i64> {
+    let capacity = cx.scheduler.capacity();
+    ironclad_scheduling::room_for_leaving(spec, cluster, &capacity, cx.scheduler.options())
 }
 
 /// Whether a change of a binding can change who is evicted.

@@ -14,7 +14,7 @@ use super::{Evictions, history::recorded, is_ready, rows::in_words};
 use crate::{
     Bound, Clusters, Now, depart,
     flags::eviction::{EvictionFlags, Mode},
-    precheck::has_target,
+    precheck::{Room, has_room, has_target},
     preserved,
     queue::{Abandoned, Element, Hold, Key, Place},
     rate::Token,
@@ -103,17 +103,24 @@ pub(super) struct Planned {
     task: GracefulEvictionTask,
 }
 
-/// The decision on one element: pure, and without regard to the rate. `others` are the other clusters that the binding
-/// is to leave.
+/// The fleet around one element.
+pub(super) struct Around<'a> {
+    /// The other clusters that the binding is to leave.
+    others: &'a BTreeSet<ClusterName>,
+    clusters: &'a Clusters,
+    room: Option<Room<'a>>,
+}
+
+/// The decision on one element: pure, and without regard to the rate.
 pub(super) fn decide(
     key: &Key,
     element: &Element,
     binding: Option<&Bound>,
-    others: &BTreeSet<ClusterName>,
-    clusters: &Clusters,
+    around: &Around<'_>,
     flags: &EvictionFlags,
     now: Now,
 ) -> Step {
+    let (others, clusters) = (around.others, around.clusters);
     let Some(binding) = binding else { return Step::Drop(Abandoned::Obsolete) };
     let spec = binding.spec();
     let gone = binding.metadata().deletion_timestamp.is_some() || *element.wanted.binding_uid != *binding.uid();
@@ -143,6 +150,11 @@ pub(super) fn decide(
         left_out.extend(others.iter().cloned());
     }
     if let Err(why) = has_target(binding, &left_out, clusters, flags.check()) {
+        return Step::Park(Reason::NoTarget(why));
+    }
+    if let Some(room) = around.room.filter(|_| flags.capacity_check)
+        && let Err(why) = has_room(binding, &key.cluster, &left_out, clusters, room)
+    {
         return Step::Park(Reason::NoTarget(why));
     }
     let state = match preserved_state(&key.cluster, binding, flags) {
@@ -189,6 +201,17 @@ fn message(element: &Element, now: Now) -> String {
 impl Evictions {
     /// What to do now. `binding` looks a binding up, with whatever was written last.
     pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Bound>, now: Now) -> Next {
+        self.next_with_room(clusters, None, binding, now)
+    }
+
+    /// The same, with what `--eviction-capacity-check` asks.
+    pub fn next_with_room(
+        &mut self,
+        clusters: &Clusters,
+        room: Option<Room<'_>>,
+        binding: impl Fn(&BindingKey) -> Option<Bound>,
+        now: Now,
+    ) -> Next {
         let due = self.queue.promote(now.mono);
         let allowed = self.allowed(now);
         self.tell_state(&allowed);
@@ -215,7 +238,8 @@ impl Evictions {
             let step = if busy {
                 Step::Wait
             } else {
-                decide(&key, &element, seen.as_ref(), &others, clusters, &self.flags.eviction, now)
+                let around = Around { others: &others, clusters, room };
+                decide(&key, &element, seen.as_ref(), &around, &self.flags.eviction, now)
             };
             match (step, seen) {
                 (Step::Drop(why), _) => {

@@ -25,6 +25,8 @@ pub struct EvictionFlags {
     pub no_execute_taint_eviction_purge_mode: String,
     /// `--pre-scheduling-check`: strict, relaxed or off.
     pub pre_scheduling_check: String,
+    /// `--eviction-capacity-check`: what no cluster has room for is not evicted either.
+    pub capacity_check: bool,
     /// `--concurrent-binding-eviction-syncs`: writes under way at once; never raises the rate.
     pub concurrent_binding_eviction_syncs: u32,
     /// `--halt-eviction-on-total-outage`.
@@ -59,6 +61,7 @@ impl Default for EvictionFlags {
             enable_no_execute_taint_eviction: true,
             no_execute_taint_eviction_purge_mode: "Gracefully".to_owned(),
             pre_scheduling_check: "strict".to_owned(),
+            capacity_check: false,
             concurrent_binding_eviction_syncs: 5,
             halt_eviction_on_total_outage: true,
             mass_failure_hold: Duration::from_secs(60),

@@ -82,6 +82,48 @@ fn checked(binding: &Bound, clusters: &Clusters, check: Check) -> bool {
 }
 
 #[test]
+fn room_for_what_leaves() {
+    // Room in m2 to m5; -1 is nobody knows.
+    let rows: [(&str, Case, [i64; 4], Result<(), (i64, i64)>); 9] = [
+        ("divided: all others together", Case { divided: true, result: &[("m1", 4)], ..case() }, [1, 1, 1, 1], Ok(())),
+        ("one short", Case { divided: true, result: &[("m1", 5)], ..case() }, [1, 1, 1, 1], Err((5, 4))),
+        (
+            "divided: survivors take part",
+            Case { affinity: &["m1", "m2"], divided: true, result: &[("m1", 3), ("m2", 1)], ..case() },
+            [3, 9, 9, 9],
+            Ok(()),
+        ),
+        (
+            "only the share that leaves counts",
+            Case { affinity: &["m1", "m2"], divided: true, result: &[("m1", 3), ("m2", 9)], ..case() },
+            [2, 9, 9, 9],
+            Err((3, 2)),
+        ),
+        ("whole copies: one must take it all", Case { result: &[("m1", 2)], ..case() }, [1, 1, 1, 1], Err((2, 1))),
+        ("and one does", Case { result: &[("m1", 2)], ..case() }, [1, 0, 2, 0], Ok(())),
+        (
+            "nobody new takes a copy",
+            Case { affinity: &["m1", "m2"], result: &[("m1", 2), ("m2", 2)], ..case() },
+            [0; 4],
+            Ok(()),
+        ),
+        ("nobody knows", Case { divided: true, result: &[("m1", 4)], ..case() }, [0, 0, -1, 0], Ok(())),
+        ("no workload", Case { workload: false, result: &[("m1", 0)], ..case() }, [0; 4], Ok(())),
+    ];
+    for (name, case, room, want) in rows {
+        let fits = |_: &ResourceBindingSpec, cluster: &ClusterName| {
+            let at = ["m2", "m3", "m4", "m5"].iter().position(|name| **name == *cluster.0)?;
+            Some(room[at]).filter(|fits| *fits >= 0)
+        };
+        let got = has_room(&binding(&case), &"m1".into(), &BTreeSet::from(["m1".into()]), &fleet(|_, _| {}), &fits);
+        let want = want.map_err(|(wanted, found)| NoTarget::InsufficientCapacity { wanted, found });
+        assert_eq!(got, want, "{name}");
+    }
+    let text = NoTarget::InsufficientCapacity { wanted: 3, found: 2 }.to_string();
+    assert_eq!(text, "insufficient_capacity: 3 replicas have to go, and the others have room for 2");
+}
+
+#[test]
 fn the_table_of_6_9() {
     use SpreadByField::{Cluster as ByCluster, Region};
     let all_well = || fleet(|_, _| {});

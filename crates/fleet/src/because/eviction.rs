@@ -96,6 +96,13 @@ pub enum NoTarget {
         /// How many they are.
         candidates: usize,
     },
+    /// The candidates don't have the room (`--eviction-capacity-check`, 14.2).
+    InsufficientCapacity {
+        /// Replicas that have to go somewhere.
+        wanted: i64,
+        /// How many of them fit.
+        found: i64,
+    },
 }
 
 impl Reason {
@@ -165,6 +172,9 @@ impl fmt::Display for NoTarget {
             Self::NoSpreadConstraint => f.write_str("it is duplicated and has no spread constraint"),
             Self::TooFewGroups { by, wanted, found } => {
                 write!(f, "its spread constraint wants {wanted} groups by {by} and {found} are left")
+            }
+            Self::InsufficientCapacity { wanted, found } => {
+                write!(f, "insufficient_capacity: {wanted} replicas have to go, and the others have room for {found}")
             }
             Self::AllInUse { candidates: 1 } => f.write_str("the one other cluster that could take it runs it already"),
             Self::AllInUse { candidates } => {

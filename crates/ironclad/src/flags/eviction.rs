@@ -59,6 +59,9 @@ pub(crate) struct EvictionArgs {
     /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
     #[arg(long, default_value = "strict", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
+    /// Evict nothing for whose replicas the other clusters have no room
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
+    eviction_capacity_check: bool,
     /// Evictions that are written at once; never raises the rate
     #[arg(long, default_value_t = 5, value_name = "NUMBER", env = "IRONCLAD_CONCURRENT_BINDING_EVICTION_SYNCS")]
     concurrent_binding_eviction_syncs: u32,
@@ -108,6 +111,7 @@ impl EvictionArgs {
             enable_no_execute_taint_eviction: self.enable_no_execute_taint_eviction,
             no_execute_taint_eviction_purge_mode: self.no_execute_taint_eviction_purge_mode.clone(),
             pre_scheduling_check: self.pre_scheduling_check.clone(),
+            capacity_check: self.eviction_capacity_check,
             concurrent_binding_eviction_syncs: self.concurrent_binding_eviction_syncs,
             halt_eviction_on_total_outage: self.halt_eviction_on_total_outage,
             mass_failure_hold: self.mass_failure_hold,

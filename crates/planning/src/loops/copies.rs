@@ -124,6 +124,7 @@ impl Plan<'_> {
             binding: for_scheduler(&binding),
             clusters: &self.fleet.clusters,
             available: &Available::new(),
+            capacity: &self.capacity,
             options: &self.options.scheduling,
         };
         let decision = scheduling::decide(&seen, self.wall());
@@ -144,6 +145,8 @@ impl Plan<'_> {
                 let targets: Vec<String> =
                     current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
                 self.tell(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
+                let (before, now) = (for_scheduler(&binding), self.now);
+                self.capacity.assigned(&before, &current.spec().clusters, &self.options.scheduling, now);
             }
             self.set_binding(key, current);
             // The echo of the scheduler's own write gives it another turn only if something else changed, too.

@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
+use ironclad_api::work::ResourceBindingSpec;
 use ironclad_failover::{
     eviction::{Next, Outcome, Waiting},
     precheck,
 };
 use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_scheduling as scheduling;
 
 use super::{BEFORE, Due, Plan};
 use crate::{
@@ -23,7 +25,12 @@ impl Plan<'_> {
         let moment = self.moment();
         let Some(evictions) = &mut self.evictions else { return false };
         let bindings = &self.fleet.bindings;
-        let next = evictions.next(&self.fleet.clusters, |key| bindings.get(key).cloned(), moment);
+        let (capacity, options) = (&self.capacity, &self.options.scheduling);
+        let room = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
+            scheduling::room_for_leaving(spec, cluster, capacity, options)
+        };
+        let clusters = &self.fleet.clusters;
+        let next = evictions.next_with_room(clusters, Some(&room), |key| bindings.get(key).cloned(), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         let goes_on = match next {

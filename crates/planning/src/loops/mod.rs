@@ -12,6 +12,7 @@ use std::{
 
 use ironclad_failover::{Evictions, Now, eviction::Waiting, health, taint_policy};
 use ironclad_fleet::{BindingKey, ClusterName, World};
+use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{Fate, Foreseen, Line, Options, Script, copy::Fleet};
@@ -48,6 +49,8 @@ struct Plan<'a> {
     options: &'a Options,
     script: &'a Script,
     fleet: Fleet,
+    /// What is free. No summary is collected here: what is assigned stays promised to the end.
+    capacity: Capacity,
     /// `None` while the gate is off.
     evictions: Option<Evictions>,
     start: Timestamp,
@@ -74,6 +77,7 @@ impl<'a> Plan<'a> {
             options,
             script,
             fleet: Fleet::of(world),
+            capacity: Capacity::of(&world.clusters, Modelling::On),
             evictions,
             start,
             now: Duration::ZERO,

@@ -206,6 +206,8 @@ fn what_clusters_report_is_their_room() {
         ("selected by room", spread_two(dynamic()), 15, &[], &[("m2", 6), ("m3", 9)]),
         ("the least of all estimates counts", dynamic(), 6, &[("m3", 0), ("m2", 100)], &[("m1", 2), ("m2", 4)]),
         ("fixed weights don't ask", weighted(&[]), 30, &[], &[("m1", 10), ("m2", 10), ("m3", 10)]),
+        ("not even where they are spread", spread_two(weighted(&[])), 30, &[], &[("m1", 10), ("m2", 10), ("m3", 10)]),
+        ("the room of a whole copy is not needed", spread_two(duplicated()), 9, &[], &[("m2", 9), ("m3", 9)]),
         ("Duplicated doesn't ask", duplicated(), 7, &[], &[("m1", 7), ("m2", 7), ("m3", 7)]),
     ];
     for (name, placement, replicas, available, want) in rows {
@@ -464,6 +466,15 @@ fn components_stay_together() {
     assert!(turn(&after, &fleet, &rooms(&[("m1", 9), ("m2", 0)]), &on, 2).plan.is_quiet(), "it counts its own room");
     let off = applied(&before, &turn(&before, &fleet, &rooms(&[("m1", 0), ("m2", 2)]), &Options::default(), 1));
     assert_eq!((result(&off), off.spec.clusters[0].components.len()), (vec![("m2", 0)], 0), "with the gate off");
+    let mut anywhere = before.clone();
+    anywhere.spec.placement = Some(duplicated());
+    let everywhere = applied(&anywhere, &turn(&anywhere, &fleet, &rooms(&[("m1", 0), ("m2", 0)]), &on, 1));
+    let listed = everywhere.spec.clusters.iter().map(|target| target.components.len()).sum::<usize>();
+    assert_eq!(
+        (result(&everywhere), listed),
+        (vec![("m1", 0), ("m2", 0)], 0),
+        "not to one cluster: everywhere, unasked"
+    );
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn cluster(number: usize, taints: Value) -> anyhow::Result<Cluster> {
             "finalizers": ["karmada.io/cluster-controller"]},
         "spec": {"syncMode": "Push", "taints": taints},
         "status": {
+            "resourceSummary": {"allocatable": {"cpu": "1000", "memory": "1000Gi", "pods": "100000"}},
             "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
             "conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}],

@@ -2,6 +2,7 @@
 
 mod admission_real;
 mod bad_input;
+mod capacity_sim;
 mod crds_real;
 mod evictions_sim;
 mod failover_edges;

@@ -1,0 +1,289 @@
+//! The scheduler, under upstream's names (operations.md 6, scheduling.md 13.3).
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use ironclad_runtime::{Key, Queue};
+use ironclad_scheduling::{Attempt, ScheduleType, Step};
+use ironclad_seam::Clock;
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{
+        MetricType,
+        counter::Counter,
+        family::Family,
+        gauge::ConstGauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+use tokio::time::Instant;
+
+use crate::scheduler::Waiting;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    result: &'static str,
+    schedule_type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabel {
+    schedule_step: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabel {
+    event: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PointLabels {
+    extension_point: &'static str,
+    result: &'static str,
+}
+
+/// What gave a binding a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// It came, or became the scheduler's.
+    BindingAdd,
+    /// Its spec changed.
+    BindingUpdate,
+    /// Its last attempt failed.
+    ScheduleAttemptFailure,
+    /// A cluster changed, or has more room.
+    ClusterChanged,
+}
+
+impl Incoming {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::BindingAdd => "BindingAdd",
+            Self::BindingUpdate => "BindingUpdate",
+            Self::ScheduleAttemptFailure => "ScheduleAttemptFailure",
+            Self::ClusterChanged => "ClusterChanged",
+        }
+    }
+}
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The families. Cheap to clone.
+#[derive(Clone)]
+pub struct SchedulerMetrics {
+    attempts: Family<AttemptLabels, Counter>,
+    whole: Seconds<AttemptLabels>,
+    steps: Seconds<StepLabel>,
+    points: Seconds<PointLabels>,
+    incoming: Family<EventLabel, Counter>,
+    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<OnceLock<Queue<Key>>>,
+}
+
+impl SchedulerMetrics {
+    /// Registers the families.
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let from_1_ms: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
+        let from_100_us: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_1, 2.0, 12));
+        let metrics = Self {
+            attempts: Family::default(),
+            whole: Family::new_with_constructor(from_1_ms),
+            steps: Family::new_with_constructor(from_1_ms),
+            points: Family::new_with_constructor(from_100_us),
+            incoming: Family::default(),
+            waiting: Arc::default(),
+            queue: Arc::default(),
+        };
+        let prefixed = |name: &str| format!("karmada_scheduler_{name}");
+        registry.register(prefixed("schedule_attempts"), "Passes, by how they ended", metrics.attempts.clone());
+        let help = "A whole attempt with its writes";
+        registry.register(prefixed("e2e_scheduling_duration_seconds"), help, metrics.whole.clone());
+        let name = prefixed("scheduling_algorithm_duration_seconds");
+        registry.register(name, "One step of a pass", metrics.steps.clone());
+        let name = prefixed("framework_extension_point_duration_seconds");
+        registry.register(name, "All plugins of a point on all clusters", metrics.points.clone());
+        registry.register(prefixed("queue_incoming_bindings"), "Turns, by what gave them", metrics.incoming.clone());
+        let pending = Pending { waiting: metrics.waiting.clone(), queue: metrics.queue.clone() };
+        registry.register_collector(Box::new(pending));
+        metrics
+    }
+
+    /// Whose waiting bindings are shown. Only the first queue counts.
+    pub(crate) fn watch(&self, queue: &Queue<Key>) {
+        self.queue.get_or_init(|| queue.clone());
+    }
+
+    /// Where it is remembered who waits.
+    pub(crate) fn waiting(&self) -> Arc<Mutex<Waiting>> {
+        self.waiting.clone()
+    }
+
+    /// A binding gets a turn.
+    pub(crate) fn incoming(&self, event: Incoming) {
+        self.incoming.get_or_create(&EventLabel { event: event.as_str() }).inc();
+    }
+
+    /// A turn begins.
+    pub(crate) fn attempt<'a>(&'a self, clock: &'a Clock) -> Timed<'a> {
+        let now = clock.mono();
+        Timed { metrics: self, clock, began: now, last: now, filter: None }
+    }
+
+    fn point(&self, extension_point: &'static str, result: &'static str, seconds: f64) {
+        self.points.get_or_create(&PointLabels { extension_point, result }).observe(seconds);
+    }
+}
+
+/// One turn on the clock.
+pub(crate) struct Timed<'a> {
+    metrics: &'a SchedulerMetrics,
+    clock: &'a Clock,
+    began: Instant,
+    last: Instant,
+    /// How long the filters took, while it is not known whether a cluster passed them.
+    filter: Option<f64>,
+}
+
+impl Timed<'_> {
+    /// A step of a pass ended.
+    pub(crate) fn step(&mut self, step: Step) {
+        let now = self.clock.mono();
+        let seconds = (now - std::mem::replace(&mut self.last, now)).as_secs_f64();
+        self.metrics.steps.get_or_create(&StepLabel { schedule_step: step.as_str() }).observe(seconds);
+        match step {
+            Step::Filter => {
+                self.refused();
+                self.filter = Some(seconds);
+            }
+            Step::Score => {
+                if let Some(filter) = self.filter.take() {
+                    self.metrics.point("Filter", "Success", filter);
+                }
+                self.metrics.point("Score", "Success", seconds);
+            }
+            Step::Select | Step::AssignReplicas => {}
+        }
+    }
+
+    /// No cluster passed the filters that ran last: nothing was scored.
+    fn refused(&mut self) {
+        if let Some(filter) = self.filter.take() {
+            self.metrics.point("Filter", "Unschedulable", filter);
+        }
+    }
+
+    /// The turn ended; `written`: so did its writes.
+    pub(crate) fn ended(mut self, attempt: Option<(ScheduleType, Attempt)>, written: bool) {
+        self.refused();
+        let Some((schedule_type, attempt)) = attempt else { return };
+        let attempt = if written { attempt } else { Attempt::Error };
+        let labels = AttemptLabels { result: attempt.as_str(), schedule_type: schedule_type.as_str() };
+        self.metrics.attempts.get_or_create(&labels).inc();
+        self.metrics.whole.get_or_create(&labels).observe((self.clock.mono() - self.began).as_secs_f64());
+    }
+}
+
+/// Who waits where, read when it is shown.
+struct Pending {
+    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<OnceLock<Queue<Key>>>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+impl Collector for Pending {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let (unschedulable, backoff) = self.waiting.lock().counts();
+        let all = self.queue.get().map_or(0, Queue::len);
+        let active = all.saturating_sub(unschedulable + backoff);
+        let help = "Bindings that wait for a turn";
+        let mut family = encoder.encode_descriptor("scheduler_pending_bindings", help, None, MetricType::Gauge)?;
+        for (queue, count) in [("active", active), ("backoff", backoff), ("unschedulable", unschedulable)] {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(family.encode_family(&[("queue", queue)])?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ironclad_seam::Rng;
+
+    use super::*;
+
+    fn shown(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_scheduler_is_counted_under_upstreams_names() {
+        let mut registry = Registry::default();
+        let metrics = SchedulerMetrics::register(&mut registry);
+        let clock = Clock::system();
+        let pass = |steps: &[Step], ended: Option<(ScheduleType, Attempt)>, written| {
+            let mut attempt = metrics.attempt(&clock);
+            steps.iter().for_each(|step| attempt.step(*step));
+            attempt.ended(ended, written);
+        };
+        let all = [Step::Filter, Step::Score, Step::Select, Step::AssignReplicas];
+        pass(&all, Some((ScheduleType::Reconcile, Attempt::Scheduled)), true);
+        pass(&all, Some((ScheduleType::Scale, Attempt::Scheduled)), false);
+        pass(&all[..1], Some((ScheduleType::Reconcile, Attempt::Unschedulable)), true);
+        // Two affinity groups: nothing fits the first.
+        pass(&[Step::Filter, Step::Filter, Step::Score], Some((ScheduleType::Reconcile, Attempt::Unschedulable)), true);
+        pass(&[], None, true);
+        metrics.incoming(Incoming::BindingAdd);
+        metrics.incoming(Incoming::ClusterChanged);
+        metrics.incoming(Incoming::ClusterChanged);
+        let text = shown(&registry);
+        for line in [
+            "karmada_scheduler_schedule_attempts_total{result=\"scheduled\",schedule_type=\"ReconcileSchedule\"} 1",
+            "karmada_scheduler_schedule_attempts_total{result=\"error\",schedule_type=\"ScaleSchedule\"} 1",
+            "karmada_scheduler_schedule_attempts_total{result=\"unschedulable\",schedule_type=\"ReconcileSchedule\"} 2",
+            "karmada_scheduler_e2e_scheduling_duration_seconds_count{result=\"scheduled\",schedule_type=\"ReconcileSchedule\"} 1",
+            "karmada_scheduler_e2e_scheduling_duration_seconds_bucket{le=\"16.384\",result=\"error\",schedule_type=\"ScaleSchedule\"} 1",
+            "karmada_scheduler_scheduling_algorithm_duration_seconds_count{schedule_step=\"Filter\"} 5",
+            "karmada_scheduler_scheduling_algorithm_duration_seconds_count{schedule_step=\"AssignReplicas\"} 2",
+            "karmada_scheduler_framework_extension_point_duration_seconds_count{extension_point=\"Filter\",result=\"Success\"} 3",
+            "karmada_scheduler_framework_extension_point_duration_seconds_count{extension_point=\"Filter\",result=\"Unschedulable\"} 2",
+            "karmada_scheduler_framework_extension_point_duration_seconds_count{extension_point=\"Score\",result=\"Success\"} 3",
+            "karmada_scheduler_queue_incoming_bindings_total{event=\"BindingAdd\"} 1",
+            "karmada_scheduler_queue_incoming_bindings_total{event=\"ClusterChanged\"} 2",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pending_bindings_are_where_they_wait() {
+        let mut registry = Registry::default();
+        let metrics = SchedulerMetrics::register(&mut registry);
+        let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
+        metrics.watch(&queue);
+        let key = |name: &str| Key::new("n", name);
+        queue.add(key("ready"));
+        queue.add_after(key("full"), Duration::from_secs(300));
+        queue.add_after(key("failed"), Duration::from_secs(1));
+        metrics.waiting().lock().for_room(&key("full"));
+        metrics.waiting().lock().backs_off(&key("failed"));
+        let text = shown(&registry);
+        for place in ["active", "backoff", "unschedulable"] {
+            let line = format!("scheduler_pending_bindings{{queue=\"{place}\"}} 1");
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+}

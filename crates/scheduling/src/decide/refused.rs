@@ -1,0 +1,58 @@
+//! What is told when the API server never accepts a result (scheduling.md 13.1).
+
+use ironclad_api::{
+    conditions::FALSE,
+    events::SCHEDULE_BINDING_FAILED,
+    reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR},
+};
+use ironclad_fleet::{Event, Plan, StatusPart, because::schedule::Reason};
+use jiff::Timestamp;
+
+use super::{EVENT_MAX, Effect, cut, reference, scheduled};
+use crate::Binding;
+
+/// The condition and the event of a result that was refused for good; nothing if both stand already. `error` is what the
+/// server said; the result stays as it was.
+pub fn refused(binding: &Binding<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
+    let reason = if is_over_quota(error) { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
+    let mut plan = Plan::default();
+    plan.note(Reason::SchedulerError { error: error.to_owned() }.into());
+    if let Some(condition) = scheduled(binding, FALSE, reason, error, binding.generation(), now) {
+        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
+        let event = Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, cut(error, EVENT_MAX));
+        plan.effects.push(Effect::Event(event));
+    }
+    plan
+}
+
+/// Whether a FederatedResourceQuota refused it. A webhook's refusal reaches us as text, whichever way it came.
+fn is_over_quota(error: &str) -> bool {
+    error.contains("FederatedResourceQuota(") && error.contains(" exceeded for resource ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, binding};
+
+    #[test]
+    fn reasons_of_refusals() {
+        let quota = "FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 5, limit 4";
+        for (name, error, want) in [
+            ("a quota", quota.to_owned(), "QuotaExceeded"),
+            ("a quota, by webhook", format!("admission webhook \"x\" denied the request: {quota}"), "QuotaExceeded"),
+            ("not allowed", "resourcebindings.work.karmada.io \"web\" is forbidden".to_owned(), "SchedulerError"),
+        ] {
+            let mut binding = binding("web", 5, &[("m1", 2)]);
+            let plan = refused(&(&binding).into(), &error, at(5));
+            let [Effect::Status(part), Effect::Event(event)] = plan.effects.as_slice() else {
+                panic!("{name}: {plan:?}")
+            };
+            let condition = part.conditions[0].clone();
+            assert_eq!((condition.reason.as_str(), condition.message.as_str()), (want, error.as_str()), "{name}");
+            assert_eq!((event.reason, event.message.as_str()), ("ScheduleBindingFailed", error.as_str()), "{name}");
+            binding.status.get_or_insert_default().conditions = vec![condition];
+            assert!(refused(&(&binding).into(), &error, at(9)).is_quiet(), "{name}: told once");
+        }
+    }
+}

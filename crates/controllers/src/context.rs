@@ -118,6 +118,10 @@ pub struct Context {
     pub templates: Arc<Objects>,
     /// The bindings whose Works wait for the scheduler.
     pub(crate) held: Held,
+    /// For how long quotas have been counted as they are.
+    pub(crate) counts: crate::quota::Counts,
+    /// Of which clusters it was told that impersonation could not be set up.
+    pub(crate) impersonation_fails: crate::unified_auth::Failing,
     /// The templates that wait for a policy.
     pub waiting: WaitingTemplates,
     /// The members that can be reached.
@@ -237,8 +241,8 @@ impl Queues {
             && self.namespace.is_empty()
             && self.dependencies.is_empty()
             && self.unified_auth.is_empty()
-            && self.quota.is_empty()
-            && self.rebalancer.is_empty()
+            && self.quota.is_idle()
+            && self.rebalancer.is_idle()
             && self.binding_status.is_empty()
             && self.template_status.is_empty()
             && self.cluster.is_empty()
@@ -393,6 +397,8 @@ impl Context {
             priority_classes: Informer::new(&[]),
             definitions: Informer::new(&[]),
             held: Held::default(),
+            counts: crate::quota::Counts::default(),
+            impersonation_fails: crate::unified_auth::Failing::default(),
             rebalancers,
             taint_policies: Informer::new(&[]),
             leases: Informer::new(&[]),

@@ -153,5 +153,6 @@ fn wire(cx: &Arc<Context>) {
         on!(cx.namespaces, quota::on_namespace);
         on!(cx.works, quota::on_work);
         on!(cx.quotas, quota::on_quota);
+        on!(cx.bindings, quota::on_binding);
     }
 }

@@ -287,7 +287,10 @@ fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     if missing.is_empty() {
         return true;
     }
-    plan.push(Effect::Retry, Reason::OverridesMissing { policy: policy.key(), missing }.into());
+    let because = Reason::OverridesMissing { policy: policy.key(), missing };
+    let about = Identity::of(seen.template).reference();
+    plan.effects.push(Effect::Event(Event::warning(about, events::APPLY_POLICY_FAILED, because.to_string())));
+    plan.push(Effect::Retry, because.into());
     false
 }
 

@@ -162,13 +162,17 @@ fn take_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     if matching.is_empty() {
         return;
     }
-    let missing: Vec<String> =
-        seen.policy.spec().dependent_overrides.iter().filter(|name| !seen.overrides.contains(*name)).cloned().collect();
+    let missing = missing_overrides(seen);
     if missing.is_empty() {
         plan.effects.extend(matching.into_iter().map(|template| Effect::Enqueue { template }));
     } else {
         plan.push(Effect::Retry, Reason::OverridesMissing { policy: seen.policy.key(), missing }.into());
     }
+}
+
+/// The override policies that have to exist before the policy is applied, and don't (4.5).
+fn missing_overrides(seen: &Seen<'_>) -> Vec<String> {
+    seen.policy.spec().dependent_overrides.iter().filter(|name| !seen.overrides.contains(*name)).cloned().collect()
 }
 
 /// Takes templates over that others hold (6.3). Level-triggered: the holder's priority of now counts, so no chance is
@@ -267,6 +271,10 @@ fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let created = seen.policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
     if created.is_some_and(|created| seen.now.duration_since(created) < IDLE_AFTER) {
         plan.effects.push(Effect::RequeueAfter(LOOK_AGAIN));
+        return;
+    }
+    if !missing_overrides(seen).is_empty() {
+        // Its templates are told what they wait for.
         return;
     }
     let selectors: Vec<String> = seen.policy.spec().resource_selectors.iter().map(selector_text).collect();

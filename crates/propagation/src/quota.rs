@@ -1,6 +1,8 @@
 //! FederatedResourceQuota: a ResourceQuota in each assigned cluster, and what is used of them (propagation.md 25).
 
-use std::{collections::BTreeSet, sync::Arc};
+pub mod usage;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ironclad_api::{
     ResourceList, StringMap, annotations, conditions, events, labels,
@@ -16,13 +18,25 @@ use crate::works::{
     owned::{self, Wanted, Write},
 };
 
+/// For how long a count has to differ from what was booked before it is believed: admission books before the binding is written,
+/// and a cache may lag behind both.
+pub const COUNT_SETTLES: Duration = Duration::from_secs(2);
+
 /// Who works out `overallUsed`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overall {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Overall<'a> {
     /// The sum of what the clusters report.
     Summed,
-    /// Enforcement does (gate `FederatedQuotaEnforcement`).
-    Enforced,
+    /// Admission books it (gate `FederatedQuotaEnforcement`), and nobody counts.
+    Booked,
+    /// Admission books it, and it is counted here: what a deleted binding took is given back, and what was booked for a write
+    /// that was refused in the end.
+    Counted {
+        /// What the bindings of the namespace take.
+        taken: &'a ResourceList,
+        /// For how long this and what is booked have been as they are.
+        steady: Duration,
+    },
 }
 
 /// What is seen of one quota.
@@ -39,7 +53,7 @@ pub struct Seen<'a> {
     /// The clusters that have an execution space.
     pub clusters: &'a BTreeSet<ClusterName>,
     /// Whose `overallUsed` is.
-    pub overall: Overall,
+    pub overall: Overall<'a>,
 }
 
 /// One write.
@@ -49,6 +63,8 @@ pub enum Effect {
     Work(Write),
     /// A part for the quota's status writer.
     Status(StatusPart),
+    /// Count again after this long.
+    CountAgain(Duration),
     /// Tell people.
     Event(Event),
 }
@@ -107,7 +123,19 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
     }
     plan.effects.extend(status(seen, quota).map(Effect::Status));
+    if let Overall::Counted { taken, steady } = seen.overall
+        && steady < COUNT_SETTLES
+        && !usage::same(taken, &booked(quota))
+    {
+        plan.effects.push(Effect::CountAgain(COUNT_SETTLES - steady));
+    }
     plan
+}
+
+/// What admission booked.
+#[must_use]
+pub fn booked(quota: &FederatedResourceQuota) -> ResourceList {
+    quota.status.as_ref().map(|status| status.overall_used.clone()).unwrap_or_default()
 }
 
 fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference {
@@ -126,15 +154,22 @@ fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> Option<StatusPart>
     let mut reports: Vec<ClusterQuotaStatus> = seen.works.iter().filter_map(|work| report(work)).collect();
     reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     let mut fields = serde_json::Map::from_iter([("aggregatedStatus".to_owned(), json!(reports))]);
-    if seen.overall == Overall::Summed {
-        let mut used = ResourceList::new();
-        for report in &reports {
-            // A quantity that can't be read leaves its resource as it is.
-            let _unread = quantity::add_to(&mut used, &report.used);
+    let used = match seen.overall {
+        Overall::Summed => {
+            let mut used = ResourceList::new();
+            for report in &reports {
+                // A quantity that can't be read leaves its resource as it is.
+                let _unread = quantity::add_to(&mut used, &report.used);
+            }
+            Some(used)
         }
-        fields.insert("overall".to_owned(), json!(quota.spec.overall));
-        fields.insert("overallUsed".to_owned(), json!(used));
-    }
+        Overall::Counted { taken, steady } if steady >= COUNT_SETTLES && !usage::same(taken, &booked(quota)) => {
+            Some(taken.clone())
+        }
+        Overall::Counted { .. } | Overall::Booked => None,
+    };
+    fields.insert("overall".to_owned(), json!(quota.spec.overall));
+    fields.extend(used.map(|used| ("overallUsed".to_owned(), json!(used))));
     // What would be empty is not stored.
     fields.retain(|field, value| !is_empty(value) || stored(quota, field));
     let part = StatusPart { fields, ..StatusPart::default() };
@@ -181,8 +216,11 @@ mod tests {
     }
 
     fn run(quota: Option<&FederatedResourceQuota>, works: &[Arc<Work>]) -> Vec<Effect> {
+        with(quota, works, Overall::Summed)
+    }
+
+    fn with(quota: Option<&FederatedResourceQuota>, works: &[Arc<Work>], overall: Overall<'_>) -> Vec<Effect> {
         let clusters = ["m1".into(), "m2".into()].into();
-        let overall = Overall::Summed;
         decide(&Seen { namespace: "shop", name: "q", quota, works, clusters: &clusters, overall }, ids("id")).effects
     }
 
@@ -217,6 +255,35 @@ mod tests {
         };
         assert_eq!(*key.cluster.0, *"m2", "a cluster that is not assigned any more loses it");
         assert_eq!(run(None, &works).len(), 2, "gone, both lose it");
+    }
+
+    #[test]
+    fn a_count_is_believed_once_it_has_stood() {
+        let count = |cpu: &str| ResourceList::from([("cpu".to_owned(), ironclad_api::Quantity(cpu.to_owned()))]);
+        let booked = |cpu: &str| {
+            patched(&quota(&[]), &json!({"status": {"overall": {"cpu": "20"}, "overallUsed": {"cpu": cpu}}}))
+        };
+        let seconds = Duration::from_secs;
+        let ms = Duration::from_millis;
+        for (name, booked, taken, steady, want) in [
+            ("as booked", booked("3"), count("3000m"), seconds(9), vec![]),
+            ("it differs, but not for long", booked("3"), count("1"), ms(1_999), vec![Effect::CountAgain(ms(1))]),
+            ("it differs for good", booked("3"), count("1"), seconds(2), vec![status_of(json!({"overallUsed": {"cpu": "1"}}))]),
+            ("more than was booked", booked("3"), count("5"), seconds(2), vec![status_of(json!({"overallUsed": {"cpu": "5"}}))]),
+        ] {
+            let overall = Overall::Counted { taken: &taken, steady };
+            assert_eq!(with(Some(&booked), &[], overall), want, "{name}");
+        }
+        let fresh = quota(&[]);
+        let want = status_of(json!({"overall": {"cpu": "20"}}));
+        assert_eq!(with(Some(&fresh), &[], Overall::Booked), [want], "only admission books");
+    }
+
+    /// A status part with these fields and `overall`.
+    fn status_of(fields: Value) -> Effect {
+        let mut all = serde_json::Map::from_iter([("overall".to_owned(), json!({"cpu": "20"}))]);
+        all.extend(fields.as_object().cloned().unwrap_or_default());
+        Effect::Status(StatusPart { fields: all, ..StatusPart::default() })
     }
 
     #[test]

@@ -3,8 +3,13 @@
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 
-use ironclad_api::{OwnerReference, StringMap, annotations, cluster::Cluster, labels, work::Work};
-use ironclad_fleet::{ClusterName, Plan, WorkKey, because::propagation::Reason};
+use ironclad_api::{
+    OwnerReference, StringMap, annotations,
+    cluster::Cluster,
+    events, labels,
+    work::{ObjectReference, Work},
+};
+use ironclad_fleet::{ClusterName, Event, Plan, WorkKey, because::propagation::Reason};
 use serde_json::{Value, json};
 
 use crate::works::{
@@ -128,6 +133,30 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Write> {
     plan
 }
 
+/// What is told of a pass over a cluster (1.1: a success only if it ends a failure that was told).
+#[must_use]
+pub fn told(cluster: &Cluster, failure: Option<&str>, told_before: Option<&str>) -> Option<Event> {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let about = || ObjectReference {
+        api_version: "cluster.karmada.io/v1alpha1".into(),
+        kind: "Cluster".into(),
+        name: text(&cluster.metadata.name),
+        uid: text(&cluster.metadata.uid),
+        ..ObjectReference::default()
+    };
+    match (failure, told_before) {
+        (Some(failure), before) if before != Some(failure) => {
+            let message = format!("Failed to sync impersonation config for cluster: {failure}");
+            Some(Event::warning(about(), events::SYNC_IMPERSONATION_CONFIG_FAILED, message))
+        }
+        (None, Some(_)) => {
+            let message = "Sync impersonation config succeed.";
+            Some(Event::normal(about(), events::SYNC_IMPERSONATION_CONFIG_SUCCEED, message))
+        }
+        _ => None,
+    }
+}
+
 fn role(subjects: &BTreeSet<Subject>) -> Value {
     let mut users: BTreeSet<String> = BTreeSet::new();
     let (mut accounts, mut groups) = (BTreeSet::new(), BTreeSet::new());
@@ -206,6 +235,23 @@ mod tests {
         }
         let other = Rbac { bindings: vec![("s".into(), ada.to_vec())], ..rbac(rule("*", "*", &[]), &[]) };
         assert!(subjects("m1", &other).is_empty(), "bound to another role");
+    }
+
+    #[test]
+    fn what_is_told() {
+        let m1 = cluster("m1", "True");
+        for (name, failure, before, want) in [
+            ("well, as before", None, None, None),
+            ("it fails", Some("no"), None, Some("SyncImpersonationConfigFailed")),
+            ("it fails as before", Some("no"), Some("no"), None),
+            ("it fails otherwise", Some("no"), Some("never"), Some("SyncImpersonationConfigFailed")),
+            ("well again", None, Some("no"), Some("SyncImpersonationConfigSucceed")),
+        ] {
+            assert_eq!(told(&m1, failure, before).map(|event| event.reason), want, "{name}");
+        }
+        let event = told(&m1, Some("no"), None).unwrap();
+        assert_eq!((&*event.about.kind, &*event.about.name), ("Cluster", "m1"));
+        assert_eq!(event.message, "Failed to sync impersonation config for cluster: no");
     }
 
     #[test]

@@ -87,6 +87,13 @@ pub enum Effect {
         /// Its uid.
         uid: String,
     },
+    /// The same, once one of the creates before it was answered: as long as none was, this is the only copy.
+    DeleteOnceReplaced {
+        /// Which one.
+        key: WorkKey,
+        /// Its uid.
+        uid: String,
+    },
     /// The scheduler's turn comes first: remember since when, and look again after this long.
     Hold(Duration),
     /// Look again after this long, if nothing brings the binding back earlier.
@@ -126,14 +133,21 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         plan.effects.push(Effect::PatchBinding { patch });
         return plan;
     }
-    remove_orphans(&mut plan, seen);
+    let left = |cluster: &ClusterName| {
+        let mut tasks = binding.spec().graceful_eviction_tasks.iter();
+        tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *cluster.0)
+    };
+    let (left, moved): (Vec<_>, Vec<_>) = orphans(seen).into_iter().partition(|(key, _)| left(&key.cluster));
+    remove(&mut plan, left, Successor::Stands);
     if let Some(cluster) = old_copy_remains(seen) {
+        remove(&mut plan, moved, Successor::Stands);
         plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
         return plan;
     }
     if let Some(left) = turn::PATIENCE.checked_sub(seen.held).filter(|left| !left.is_zero())
         && turn::is_schedulers(binding)
     {
+        remove(&mut plan, moved, Successor::Stands);
         plan.push(Effect::Hold(left), Reason::AwaitsScheduler { binding: binding.key() }.into());
         return plan;
     }
@@ -145,11 +159,25 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         let resource = &spec.resource;
         let gvk = ironclad_fleet::Gvk::from_manifest(&resource.api_version, &resource.kind);
         let (namespace, name) = (resource.namespace.as_str().into(), resource.name.as_str().into());
+        remove(&mut plan, moved, Successor::Stands);
         plan.note(Because::Gone { object: ironclad_fleet::ObjectKey { gvk, namespace, name } });
         return plan;
     };
-    sync(&mut plan, seen, template, &mut uid);
+    // Who moves a placement wants no time without a copy: the new ones are written before the old ones go (decision 13).
+    let successor = sync(&mut plan, seen, template, &mut uid);
+    remove(&mut plan, moved, successor);
     plan
+}
+
+/// What takes the place of a copy that is not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Successor {
+    /// A target has its Work, or there is no target.
+    Stands,
+    /// This plan makes the first one.
+    InMaking,
+    /// No target can have its Work now.
+    Impossible,
 }
 
 /// The Works go; the finalizer goes with the request, not with their end (9.1.1).
@@ -184,16 +212,29 @@ fn stamp(binding: Binding<'_>, uid: &mut impl FnMut() -> String) -> Option<Value
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
 }
 
-fn remove_orphans(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+/// The Works in clusters where none is wanted.
+fn orphans<'a>(seen: &Seen<'a>) -> Vec<(WorkKey, &'a Work)> {
     let expected = expected_clusters(seen.binding.spec());
     let mut kept = BTreeSet::new();
+    let mut orphans = Vec::new();
     for work in seen.works {
         let Some(key) = key_of(work) else { continue };
         // Two Works of one binding in one cluster would be two writers of one member object: the first one stays.
         let wanted = expected.contains(&key.cluster) && kept.insert(key.cluster.clone());
         if !wanted && work.metadata.deletion_timestamp.is_none() {
-            plan.effects.extend(delete(work));
-            plan.note(Reason::NotATarget { work: key }.into());
+            orphans.push((key, &**work));
+        }
+    }
+    orphans
+}
+
+fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, successor: Successor) {
+    for (work, object) in orphans {
+        let (key, uid) = (work.clone(), object.metadata.uid.clone().unwrap_or_default());
+        match successor {
+            Successor::Stands => plan.push(Effect::Delete { key, uid }, Reason::NotATarget { work }.into()),
+            Successor::InMaking => plan.push(Effect::DeleteOnceReplaced { key, uid }, Reason::NotATarget { work }.into()),
+            Successor::Impossible => plan.note(Reason::KeptForWantOfAnother { work }.into()),
         }
     }
 }
@@ -211,11 +252,12 @@ fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     })
 }
 
-fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut impl FnMut() -> String) {
+fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut impl FnMut() -> String) -> Successor {
     let spec = seen.binding.spec();
     let targets = targets(spec);
     let completions = completions::divide(spec, template, &targets);
-    let mut errors = Vec::new();
+    let (mut errors, mut overrides) = (Vec::new(), Vec::new());
+    let mut successor = if targets.is_empty() { Successor::Stands } else { Successor::Impossible };
     for (i, target) in targets.iter().enumerate() {
         let copy = Copy {
             seen,
@@ -225,12 +267,24 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut im
             only_target: targets.len() == 1,
         };
         match copy.write(plan, uid) {
-            Ok(()) => {}
+            Ok(Written::Anew) if successor == Successor::Impossible => successor = Successor::InMaking,
+            Ok(Written::Anew) => {}
+            Ok(Written::Standing) => successor = Successor::Stands,
             Err(because) => {
+                if copy.existing().is_some_and(|work| work.metadata.deletion_timestamp.is_none()) {
+                    successor = Successor::Stands;
+                }
+                if let Because::Propagation(Reason::OverrideFailed { .. }) = &because {
+                    overrides.push(because.to_string());
+                }
                 errors.push(because.to_string());
                 plan.note(because);
             }
         }
+    }
+    if !overrides.is_empty() {
+        let (about, message) = (Identity::of(template).reference(), overrides.join("; "));
+        plan.effects.push(Effect::Event(Event::warning(about, events::APPLY_OVERRIDE_POLICY_FAILED, message)));
     }
     if !errors.is_empty() {
         let message = errors.join("; ");
@@ -239,6 +293,14 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut im
         }
         plan.effects.push(Effect::Retry);
     }
+    successor
+}
+
+/// Whether a target's Work stood before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Anew,
+    Standing,
 }
 
 /// One copy in the making.
@@ -251,7 +313,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn write(&self, plan: &mut Plan<Effect>, uid: &mut impl FnMut() -> String) -> Result<(), Because> {
+    fn write(&self, plan: &mut Plan<Effect>, uid: &mut impl FnMut() -> String) -> Result<Written, Because> {
         let cluster_name = &self.target.cluster;
         let Some(cluster) = self.seen.clusters.get(cluster_name) else {
             return Err(Reason::ClusterMissing { cluster: cluster_name.clone() }.into());
@@ -274,17 +336,14 @@ impl Copy<'_> {
         }
         let work = self.work(existing, overridden, plan, uid);
         let because = Because::from(Reason::PlacedOn { cluster: cluster_name.clone() });
-        match existing {
-            None => plan.push(Effect::Create(Box::new(work)), because),
-            Some(existing) => {
-                if let (Some(patch), Some(key)) =
-                    (merge_patch_between(&written(existing), &written(&work)), key_of(existing))
-                {
-                    plan.push(Effect::Patch { key, patch }, because);
-                }
-            }
+        let Some(existing) = existing else {
+            plan.push(Effect::Create(Box::new(work)), because);
+            return Ok(Written::Anew);
+        };
+        if let (Some(patch), Some(key)) = (merge_patch_between(&written(existing), &written(&work)), key_of(existing)) {
+            plan.push(Effect::Patch { key, patch }, because);
         }
-        Ok(())
+        Ok(Written::Standing)
     }
 
     /// The template with this copy's replicas and completions (9.2 steps 1, 2).

@@ -1,14 +1,8 @@
 //! What a binding takes of its namespace's FederatedResourceQuotas (admission.md 3.3 c).
 
-use std::collections::BTreeMap;
-
-use ironclad_api::{
-    ResourceList,
-    policy::FederatedResourceQuota,
-    quantity::Amount,
-    work::{ResourceBindingSpec, TargetCluster},
-};
+use ironclad_api::{policy::FederatedResourceQuota, quantity::Amount, work::ResourceBindingSpec};
 use ironclad_fleet::gates::Gate;
+use ironclad_propagation::quota::usage::{self, Amounts, limited};
 use serde_json::{Value, json};
 
 use super::lens::at;
@@ -25,8 +19,6 @@ pub(crate) const QUOTAS: Resource = Resource {
     kind: "FederatedResourceQuota",
     plural: "federatedresourcequotas",
 };
-
-type Amounts = BTreeMap<String, Amount>;
 
 fn quotas(namespace: &str) -> Need {
     Need::List { resource: QUOTAS, namespace: namespace.to_owned() }
@@ -79,32 +71,8 @@ fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
     Ok(delta)
 }
 
-/// What a binding takes over all its clusters.
 fn usage(spec: &ResourceBindingSpec) -> Result<Amounts, Denial> {
-    let mut total = Amounts::new();
-    let mut add = |request: &ResourceList, times: i64| -> Result<(), Denial> {
-        for (key, quantity) in request {
-            let amount = Amount::try_from(quantity).map_err(|e| Denial::undecodable(e.to_string()))?;
-            let entry = total.entry(key.clone()).or_insert(Amount::ZERO);
-            *entry += amount * times;
-        }
-        Ok(())
-    };
-    if spec.components.is_empty() {
-        if let Some(requirements) = &spec.replica_requirements {
-            let replicas = |target: &TargetCluster| i64::from(target.replicas);
-            add(&requirements.resource_request, spec.clusters.iter().map(replicas).sum())?;
-        }
-    } else {
-        let clusters = i64::try_from(spec.clusters.len()).unwrap_or(i64::MAX);
-        for component in &spec.components {
-            if let Some(requirements) = &component.replica_requirements {
-                let times = i64::from(component.replicas).saturating_mul(clusters);
-                add(&requirements.resource_request, times)?;
-            }
-        }
-    }
-    Ok(total)
+    usage::of_binding(spec).map_err(|error| Denial::undecodable(error.to_string()))
 }
 
 /// The quota with the change booked, if it limits anything that changes.
@@ -113,8 +81,7 @@ fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
     let mut used = typed.status.clone().unwrap_or_default().overall_used;
     let mut touched = false;
     for (key, limit) in &typed.spec.overall {
-        // `requests.cpu` limits the same as `cpu`: what a binding carries are requests.
-        let Some(change) = delta.get(key.strip_prefix("requests.").unwrap_or(key)) else { continue };
+        let Some(change) = delta.get(limited(key)) else { continue };
         let amount =
             |quantity: &ironclad_api::Quantity| Amount::try_from(quantity).map_err(|e| Denial::failure(e.to_string()));
         let before = used.get(key).map(amount).transpose()?.unwrap_or(Amount::ZERO);

@@ -19,7 +19,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
     if !plan.effects.iter().any(|effect| matches!(effect, Effect::Hold(_))) {
         cx.held.release(key);
     }
-    let (mut next, mut failed) = (Next::Forget, None);
+    let (mut next, mut failed, mut created) = (Next::Forget, None, false);
     for effect in plan.effects {
         let outcome = match effect {
             // Its finalizer may only go once the deletes before it were answered.
@@ -31,13 +31,14 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
             Effect::Create(work) => {
                 let namespace = work.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
-                writer.create(&api, Some(&cx.works), &*work).await.map(drop)
+                writer.create(&api, Some(&cx.works), &*work).await.map(|_| created = true)
             }
             Effect::Patch { key, patch } => match find(seen, &key) {
                 Some(work) => writer.patch(&api_of(cx, &key), Some(&cx.works), &**work, patch).await.map(drop),
                 None => Ok(()),
             },
-            Effect::Delete { key, uid } => match find(seen, &key) {
+            Effect::DeleteOnceReplaced { .. } if !created => Ok(()),
+            Effect::Delete { key, uid } | Effect::DeleteOnceReplaced { key, uid } => match find(seen, &key) {
                 Some(work) if work.metadata.uid.as_deref() == Some(&uid) => {
                     writer.delete(&api_of(cx, &key), Some(&cx.works), &**work, PropagationPolicy::Background).await
                 }

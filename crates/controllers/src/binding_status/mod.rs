@@ -134,15 +134,21 @@ fn changed<K: Resource>(cx: &Context, new: Option<&K>, moved: bool, told: bool, 
     }
 }
 
-/// What is reported from a cluster counts only while it is Ready, so whoever has a copy there looks again when it is so anew:
-/// the Works themselves need not change.
+/// What is reported from a cluster counts only while it is Ready (row 6 of 31), so whoever has a copy there looks again when that
+/// changes: the Works themselves need not.
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().is_some_and(|c| c.ready() == Some(conditions::TRUE));
-    let Some(cluster) = change.new.as_ref().filter(|_| ready(&change.new) && !ready(&change.old)) else { return };
+    let Some(cluster) = change.new.as_ref().filter(|_| ready(&change.new) != ready(&change.old)) else { return };
     let name = cluster.name_any();
     for binding in cx.bindings_by(BY_TARGET, &name).into_iter().chain(cx.bindings_by(LEAVING, &name)) {
         let key = binding.view().key();
-        cx.queues.binding_status.add(Key::new(&key.namespace, &key.name));
+        let key = Key::new(&key.namespace, &key.name);
+        if ready(&change.new) {
+            cx.queues.binding_status.add(key);
+        } else {
+            // Nobody waits for it, and there may be thousands.
+            cx.queues.binding_status.add_replay(key);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The control plane's RBAC of the proxy, into members (propagation.md 23). It reads caches and writes two Works a cluster.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::ClusterName;
@@ -14,6 +14,7 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 
 use crate::{Context, context::cluster_of, owned};
 
@@ -38,10 +39,36 @@ async fn reconcile(cx: &Context, name: &ClusterName) -> Result<Next, Failure> {
     let rbac = rbac(cx);
     let rng = cx.seam.rng.clone();
     let plan = unified_auth::decide(&Seen { cluster: &cluster, rbac: &rbac, works: &works }, || rng.uuid());
+    let mut outcome = Ok(());
     for write in plan.effects {
-        owned::send(cx, "unifiedAuth", &works, write).await?;
+        outcome = owned::send(cx, "unifiedAuth", &works, write).await;
+        if outcome.is_err() {
+            break;
+        }
     }
-    Ok(Next::Forget)
+    tell(cx, &cluster, outcome.as_ref().err());
+    outcome.map(|()| Next::Forget)
+}
+
+/// What was last told to have failed, by cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Failing(Mutex<BTreeMap<ClusterName, String>>);
+
+fn tell(cx: &Context, cluster: &Cluster, failure: Option<&Failure>) {
+    // Somebody wrote in between, and the next pass sees it: nothing that people can do anything about.
+    if matches!(failure, Some(Failure::Conflict(_) | Failure::AlreadyExists(_))) {
+        return;
+    }
+    let name = ClusterName::from(cluster.name_any().as_str());
+    let failure = failure.map(ToString::to_string);
+    let mut failing = cx.impersonation_fails.0.lock();
+    if let Some(event) = unified_auth::told(cluster, failure.as_deref(), failing.get(&name).map(String::as_str)) {
+        cx.emit(&event);
+    }
+    match failure {
+        Some(failure) => failing.insert(name, failure),
+        None => failing.remove(&name),
+    };
 }
 
 /// The rules and subjects, as the decision takes them.

@@ -126,6 +126,11 @@ pub enum Reason {
         /// The Work that goes.
         work: WorkKey,
     },
+    /// The binding does not want this cluster any more, but no target can have its copy yet: the old one stays.
+    KeptForWantOfAnother {
+        /// The Work that stays.
+        work: WorkKey,
+    },
     /// Replicas changed: the scheduler has its turn before the Works.
     AwaitsScheduler {
         /// Of which binding.
@@ -296,6 +301,7 @@ impl Reason {
             Self::MayNotPreempt { .. } => "MayNotPreempt",
             Self::BindingDeleted { .. } => "BindingDeleted",
             Self::NotATarget { .. } => "NotATarget",
+            Self::KeptForWantOfAnother { .. } => "KeptForWantOfAnother",
             Self::AwaitsScheduler { .. } => "AwaitsScheduler",
             Self::OldCopyRemains { .. } => "OldCopyRemains",
             Self::PlacedOn { .. } => "PlacedOn",
@@ -351,6 +357,9 @@ impl fmt::Display for Reason {
             Self::MayNotPreempt { policy, from } => write!(f, "{policy} may not take the template from {from}"),
             Self::BindingDeleted { binding } => write!(f, "binding {binding} is being deleted"),
             Self::NotATarget { work } => write!(f, "{} is no target any more", work.cluster),
+            Self::KeptForWantOfAnother { work } => {
+                write!(f, "{} is no target any more, but keeps its copy until another one can be written", work.cluster)
+            }
             Self::AwaitsScheduler { binding } => {
                 write!(f, "the replicas of {binding} changed, the scheduler shares them out first")
             }

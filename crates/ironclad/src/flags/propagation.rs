@@ -1,6 +1,8 @@
 //! Flags of the road from template to member.
 
-use ironclad_cli::report::Misused;
+use std::time::Duration;
+
+use ironclad_cli::{duration, report::Misused};
 use ironclad_propagation::{
     detect::Skipped,
     flags::{Flags, ResourceModeling},
@@ -32,6 +34,9 @@ pub(crate) struct PropagationFlags {
         value_name = "BOOL"
     )]
     enable_cluster_resource_modeling: bool,
+    /// From one full count of what bindings take of FederatedResourceQuotas to the next, if these are enforced
+    #[arg(long, value_parser = duration, default_value = "5m", value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
+    federated_resource_quota_sync_period: Duration,
 }
 
 impl PropagationFlags {
@@ -43,6 +48,12 @@ impl PropagationFlags {
         let skipped = Skipped::parse(&self.skipped_propagating_apis, &self.skipped_propagating_namespaces);
         let resource_modeling =
             if self.enable_cluster_resource_modeling { ResourceModeling::On } else { ResourceModeling::Off };
-        Ok(Flags { resource_modeling, skipped: skipped.map_err(|error| Misused(format!("{error}\n  see: --help")))? })
+        let quota_sync_period = self.federated_resource_quota_sync_period;
+        if quota_sync_period.is_zero() {
+            let message = "--federated-resource-quota-sync-period must be more than nothing\n  try: 5m";
+            return Err(Misused(message.to_owned()).into());
+        }
+        let skipped = skipped.map_err(|error| Misused(format!("{error}\n  see: --help")))?;
+        Ok(Flags { resource_modeling, skipped, quota_sync_period })
     }
 }

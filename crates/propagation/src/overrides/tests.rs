@@ -293,3 +293,217 @@ fn what_is_recorded() {
     let none = run(deployment(), &[], &[]).unwrap();
     assert_eq!((none.applied, none.applied_cluster), (None, None));
 }
+
+/// A workload of this kind with one container, where its kind has them.
+fn workload(api_version: &str, kind: &str) -> Value {
+    let pod = json!({"containers": [{"name": "c", "image": "web:1", "command": ["run"], "args": ["-v"]}]});
+    let spec = match kind {
+        "Pod" => pod,
+        "CronJob" => json!({"jobTemplate": {"spec": {"template": {"spec": pod}}}}),
+        _ => json!({"template": {"spec": pod}}),
+    };
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "shop", "name": "w"}, "spec": spec})
+}
+
+#[test]
+fn the_six_kinds_whose_containers_are_known() {
+    let rule = rule(json!({
+        "imageOverrider": [{"component": "Tag", "operator": "replace", "value": "2"}],
+        "commandOverrider": [{"containerName": "c", "operator": "add", "value": ["it"]}],
+        "argsOverrider": [{"containerName": "c", "operator": "remove", "value": ["-v"]}],
+    }));
+    for (api_version, kind, containers) in [
+        ("v1", "Pod", Some("/spec/containers/0")),
+        ("apps/v1", "ReplicaSet", Some("/spec/template/spec/containers/0")),
+        ("apps/v1", "Deployment", Some("/spec/template/spec/containers/0")),
+        ("apps/v1", "DaemonSet", Some("/spec/template/spec/containers/0")),
+        ("apps/v1", "StatefulSet", Some("/spec/template/spec/containers/0")),
+        ("batch/v1", "Job", Some("/spec/template/spec/containers/0")),
+        // By the name of the kind alone, as upstream: a set of another project is changed alike.
+        ("apps.kruise.io/v1beta1", "StatefulSet", Some("/spec/template/spec/containers/0")),
+        ("batch/v1", "CronJob", None),
+        ("apps.kruise.io/v1alpha1", "CloneSet", None),
+        ("v1", "ReplicationController", None),
+        ("v1", "ConfigMap", None),
+    ] {
+        let before = workload(api_version, kind);
+        let got = run(before.clone(), &[], &[op("o", rule.clone())]).unwrap();
+        match containers {
+            Some(pointer) => {
+                let want = json!({"name": "c", "image": "web:2", "command": ["run", "it"], "args": []});
+                assert_eq!(got.manifest.pointer(pointer), Some(&want), "{kind}");
+                assert_eq!(got.warnings.len(), 0, "{kind}");
+            }
+            None => {
+                assert_eq!(got.manifest, before, "{kind}");
+                assert_eq!(got.warnings.len(), 3, "{kind}: each of the three is told");
+            }
+        }
+    }
+    let by_path = json!({"imageOverrider": [{"predicate": {"path": "/spec/jobTemplate/spec/template/spec/containers/0/image"}, "component": "Tag", "operator": "replace", "value": "2"}]});
+    let got = run(workload("batch/v1", "CronJob"), &[], &[op("o", super::tests::rule(by_path))]).unwrap();
+    let image = "/spec/jobTemplate/spec/template/spec/containers/0/image";
+    assert_eq!(got.manifest.pointer(image), Some(&json!("web:2")), "a CronJob by its path");
+}
+
+#[test]
+fn the_worked_example_of_images() {
+    let mut manifest = workload("v1", "Pod");
+    manifest["spec"]["containers"][0]["image"] = json!("registry.k8s.io/pause:3.9");
+    let steps = json!([
+        {"component": "Registry", "operator": "replace", "value": "harbor.local"},
+        {"component": "Repository", "operator": "add", "value": "-arm"},
+        {"component": "Tag", "operator": "remove"},
+    ]);
+    for (so_many, want) in [(1, "harbor.local/pause:3.9"), (2, "harbor.local/pause-arm:3.9"), (3, "harbor.local/pause-arm")] {
+        let list: Vec<Value> = steps.as_array().unwrap()[..so_many].to_vec();
+        let got = run(manifest.clone(), &[], &[op("o", rule(json!({"imageOverrider": list})))]).unwrap();
+        assert_eq!(got.manifest.pointer("/spec/containers/0/image"), Some(&json!(want)), "in order, each on what is there");
+    }
+}
+
+#[test]
+fn labels_and_annotations_with_and_without_what_they_change() {
+    for (field, map) in [("labelsOverrider", "labels"), ("annotationsOverrider", "annotations")] {
+        for (name, before, operator, want) in [
+            ("add makes the map", json!(null), "add", json!({"k": "v"})),
+            ("add to an empty one", json!({}), "add", json!({"k": "v"})),
+            ("add overwrites", json!({"k": "old", "x": "y"}), "add", json!({"k": "v", "x": "y"})),
+            ("replace", json!({"k": "old"}), "replace", json!({"k": "v"})),
+            ("replace of what is not there", json!({"x": "y"}), "replace", json!({"x": "y"})),
+            ("replace without a map", json!(null), "replace", json!(null)),
+            ("remove, whatever its value", json!({"k": "old", "x": "y"}), "remove", json!({"x": "y"})),
+            ("remove of what is not there", json!({"x": "y"}), "remove", json!({"x": "y"})),
+            ("remove without a map", json!(null), "remove", json!(null)),
+        ] {
+            let mut manifest = workload("v1", "ConfigMap");
+            if !before.is_null() {
+                manifest["metadata"][map] = before;
+            }
+            let overrider = json!({field: [{"operator": operator, "value": {"k": "v"}}]});
+            let got = run(manifest, &[], &[op("o", rule(overrider))]).unwrap();
+            let after = got.manifest["metadata"].get(map).cloned().unwrap_or_default();
+            assert_eq!(after, want, "{map}: {name}");
+        }
+    }
+    let mut template = workload("apps/v1", "Deployment");
+    template["spec"]["template"]["metadata"] = json!({"labels": {"k": "old"}});
+    let overrider = json!({"labelsOverrider": [{"operator": "add", "value": {"k": "v"}}]});
+    let got = run(template, &[], &[op("o", rule(overrider))]).unwrap();
+    assert_eq!(got.manifest.pointer("/spec/template/metadata/labels/k"), Some(&json!("old")), "the object's own alone");
+}
+
+#[test]
+fn documents_in_fields() {
+    let conf = |data: Value| {
+        let mut manifest = workload("v1", "ConfigMap");
+        manifest["data"] = data;
+        manifest
+    };
+    let patch = |language: &str, patches: Value| json!({"fieldOverrider": [{"fieldPath": "/data/f", language: patches}]});
+    for (name, before, overrider, want) in [
+        ("JSON add", r#"{"a":{}}"#, patch("json", json!([{"subPath": "/a/b", "operator": "add", "value": [1]}])), r#"{"a":{"b":[1]}}"#),
+        ("JSON add over what is there", r#"{"a":1}"#, patch("json", json!([{"subPath": "/a", "operator": "add", "value": 2}])), r#"{"a":2}"#),
+        ("JSON append", r#"[1]"#, patch("json", json!([{"subPath": "/-", "operator": "add", "value": 2}])), "[1,2]"),
+        ("JSON remove", r#"{"a":1,"b":2}"#, patch("json", json!([{"subPath": "/a", "operator": "remove"}])), r#"{"b":2}"#),
+        (
+            "several, in order",
+            r#"{"a":1}"#,
+            patch("json", json!([{"subPath": "/b", "operator": "add", "value": 1}, {"subPath": "/b", "operator": "replace", "value": 2}])),
+            r#"{"a":1,"b":2}"#,
+        ),
+        ("YAML add", "a: {}\n", patch("yaml", json!([{"subPath": "/a/b", "operator": "add", "value": 1}])), "a:\n  b: 1\n"),
+        ("YAML remove", "# why\na: 1\nb: 2\n", patch("yaml", json!([{"subPath": "/a", "operator": "remove"}])), "b: 2\n"),
+        ("YAML of a list", "- a\n- b\n", patch("yaml", json!([{"subPath": "/0", "operator": "replace", "value": "c"}])), "- c\n- b\n"),
+    ] {
+        let got = run(conf(json!({"f": before})), &[], &[op("o", rule(overrider))]).unwrap();
+        assert_eq!(got.manifest.pointer("/data/f"), Some(&json!(want)), "{name}");
+    }
+    for (name, before, overrider) in [
+        ("no JSON", json!("{a"), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
+        ("no YAML", json!("a: ["), patch("yaml", json!([{"subPath": "/a", "operator": "remove"}]))),
+        ("no such place in it", json!("{}"), patch("json", json!([{"subPath": "/a", "operator": "replace", "value": 1}]))),
+        ("not a string", json!({"a": 1}), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
+        ("too long", json!("x".repeat(1024 * 1024 + 1)), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
+    ] {
+        let error = run(conf(json!({"f": before})), &[], &[op("o", rule(overrider))]).unwrap_err();
+        assert_eq!(error.overrider, "fieldOverrider", "{name}: {error}");
+    }
+}
+
+#[test]
+fn plaintext_is_one_patch_all_or_nothing() {
+    let items = |list: Value| rule(json!({"plaintext": list}));
+    let manifest = workload("v1", "ConfigMap");
+    let both = items(json!([
+        {"path": "/data", "operator": "add", "value": {"a": "1"}},
+        {"path": "/data/b", "operator": "add", "value": "2"},
+        {"path": "/data/a", "operator": "remove"},
+    ]));
+    let got = run(manifest.clone(), &[], &[op("o", both)]).unwrap();
+    assert_eq!(got.manifest["data"], json!({"b": "2"}), "each sees what the one before made");
+    let half = items(json!([
+        {"path": "/data", "operator": "add", "value": {}},
+        {"path": "/data/none", "operator": "remove"},
+    ]));
+    assert!(run(manifest, &[], &[op("o", half)]).is_err());
+}
+
+#[test]
+fn rules_apply_in_order_and_deletion_excludes_no_policy() {
+    let rules = json!({"overrideRules": [
+        {"overriders": annotate("first")},
+        {"targetCluster": {"clusterNames": ["m2"]}, "overriders": annotate("elsewhere")},
+        {"targetCluster": {"labelSelector": {"matchLabels": {"zone": "a"}}}, "overriders": annotate("by label")},
+        {"targetCluster": {"fieldSelector": {"matchExpressions": [{"key": "region", "operator": "Exists"}]}}, "overriders": annotate("by field")},
+        {"targetCluster": {"clusterNames": ["m1"]}, "overriders": annotate("last")},
+    ]});
+    let by = |got: &Overridden| got.manifest.pointer("/metadata/annotations/by").cloned().unwrap();
+    let got = run(deployment(), &[], &[op("o", rules)]).unwrap();
+    assert_eq!(by(&got), "last");
+    let recorded: Vec<Value> = serde_json::from_str(&got.applied.unwrap()).unwrap();
+    assert_eq!(recorded.len(), 2, "the first and the last: {recorded:?}");
+
+    let mut going = (*op("o", rule(annotate("going")))).clone();
+    going.metadata.deletion_timestamp = Some(ironclad_api::Time(jiff::Timestamp::UNIX_EPOCH));
+    assert_eq!(by(&run(deployment(), &[], &[Arc::new(going)]).unwrap()), "going");
+}
+
+#[test]
+fn how_specific_a_policy_is_by_its_best_selector() {
+    let select = |selectors: Value, by: &str| {
+        let mut spec = rule(annotate(by));
+        spec["resourceSelectors"] = selectors;
+        spec
+    };
+    let kind = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+    let with = |more: Value| {
+        let mut full = kind.clone();
+        merge(&mut full, &more);
+        full
+    };
+    for (name, a, z, want) in [
+        (
+            "an empty label selector is one by label",
+            select(json!([with(json!({"labelSelector": {}}))]), "a"),
+            select(json!([kind]), "z"),
+            "a",
+        ),
+        (
+            "the best of several selectors counts",
+            select(json!([kind, with(json!({"name": "web"}))]), "a"),
+            select(json!([with(json!({"labelSelector": {}}))]), "z"),
+            "a",
+        ),
+        (
+            "a name that differs is no match, whatever the labels",
+            select(json!([with(json!({"name": "other", "labelSelector": {}}))]), "a"),
+            select(json!([kind]), "z"),
+            "z",
+        ),
+        ("of equals the later name", select(json!([kind]), "a"), select(json!([kind]), "z"), "z"),
+    ] {
+        let got = run(deployment(), &[], &[op("a", a), op("z", z)]).unwrap();
+        assert_eq!(got.manifest.pointer("/metadata/annotations/by"), Some(&json!(want)), "{name}");
+    }
+}

@@ -70,7 +70,7 @@ impl Road {
                     let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
                     self.works[at] = Arc::new(patched(&*self.works[at], patch));
                 }
-                Effect::Delete { key, .. } => {
+                Effect::Delete { key, .. } | Effect::DeleteOnceReplaced { key, .. } => {
                     let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
                     self.works[at] = Arc::new(patched(
                         &*self.works[at],
@@ -120,6 +120,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::Create(_) => "create",
             Effect::Patch { .. } => "patch",
             Effect::Delete { .. } => "delete",
+            Effect::DeleteOnceReplaced { .. } => "delete once replaced",
             Effect::Hold(_) => "hold",
             Effect::RequeueAfter(_) => "requeue",
             Effect::Retry => "retry",
@@ -281,10 +282,33 @@ fn orphans_go_and_clusters_being_left_keep_their_work_untouched() {
     );
     merge(road.template.as_mut().unwrap(), &json!({"metadata": {"generation": 2}}));
     let before = road.at("m1").clone();
-    assert_eq!(kinds(&road.pass()), ["delete", "create"]);
+    assert_eq!(kinds(&road.pass()), ["create", "delete once replaced"]);
     assert_eq!(road.places(), ["m1", "m3"]);
     assert_eq!(*road.at("m1"), before, "the copy that is being left stays as it was");
     assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn who_moves_is_never_without_a_copy() {
+    let fails = json!({"overrideRules": [{"overriders": {"plaintext": [{"path": "/spec/no/such", "operator": "replace", "value": 1}]}}]});
+    let failing: OverridePolicy =
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": fails})).unwrap();
+    for (name, to, overridden, want, places) in [
+        ("all move", &["m2"][..], false, &["create", "delete once replaced"][..], &["m2"][..]),
+        ("one target has its copy", &["m1", "m3"], false, &["patch", "create", "delete"], &["m1", "m3"]),
+        ("no target can be written: the old one stays", &["m3"], true, &["event", "event", "event", "retry"], &["m1", "m2"]),
+        ("one stands, though it can't be written", &["m1"], true, &["event", "event", "event", "retry", "delete"], &["m1"]),
+        ("nowhere at all is what was asked for", &[], false, &["delete", "delete"], &[]),
+    ] {
+        let from = if to == ["m2"] { &[("m1", 1)][..] } else { &[("m1", 1), ("m2", 1)] };
+        let mut road = Road::new(from);
+        road.go();
+        let clusters: Vec<Value> = to.iter().map(|name| json!({"name": name, "replicas": 2})).collect();
+        road.binding = patched(&road.binding, &json!({"spec": {"clusters": clusters}}));
+        road.overrides = overridden.then(|| Arc::new(failing.clone())).into_iter().collect();
+        assert_eq!(kinds(&road.pass()), want, "{name}");
+        assert_eq!(road.places(), places, "{name}");
+    }
 }
 
 #[test]
@@ -377,7 +401,7 @@ fn overrides_come_after_replicas_and_a_failing_one_keeps_the_last_good_work() {
     assert!(road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"));
     let before = road.at("m1").clone();
     road.overrides = op(json!({"plaintext": [{"path": "/nope", "operator": "remove"}]}));
-    assert_eq!(kinds(&road.pass()), ["event", "event", "retry"]);
+    assert_eq!(kinds(&road.pass()), ["event", "event", "event", "retry"]);
     assert_eq!(*road.at("m1"), before);
     road.overrides = Vec::new();
     assert_eq!(kinds(&road.pass()), ["patch"]);

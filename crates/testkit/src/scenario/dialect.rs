@@ -1,6 +1,6 @@
 //! The lines of a script.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -21,8 +21,10 @@ pub(super) struct Named {
 #[derive(Debug)]
 pub(super) enum Step {
     Apply { server: String, documents: Vec<Value> },
-    Patch { object: Named, patch: Value },
+    Patch { object: Named, subresource: Option<String>, patch: Value },
     Delete(Named),
+    /// Another step, which must fail.
+    Refused(Box<Step>),
     Settle,
     Advance(Duration),
     Down(String),
@@ -72,12 +74,22 @@ fn step(words: &[&str], line: &str, block: &str) -> anyhow::Result<Step> {
     Ok(match words {
         ["apply"] => Step::Apply { server: "plane".into(), documents: documents(block)? },
         ["apply", server] => Step::Apply { server: (*server).into(), documents: documents(block)? },
+        ["sample", name] => {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/karmada").join(format!("{name}.yaml"));
+            let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            Step::Apply { server: "plane".into(), documents: documents(&text)? }
+        }
         ["patch", server, kind, name, ..] => {
             let (_, patch) = line.split_once('{').context("a patch is a JSON object")?;
             let patch = serde_json::from_str(&format!("{{{patch}")).context("the patch")?;
-            Step::Patch { object: named(server, kind, name), patch }
+            let (kind, subresource) = match kind.split_once('/') {
+                Some((kind, subresource)) => (kind, Some(subresource.to_owned())),
+                None => (*kind, None),
+            };
+            Step::Patch { object: named(server, kind, name), subresource, patch }
         }
         ["delete", server, kind, name] => Step::Delete(named(server, kind, name)),
+        ["refused", rest @ ..] if !rest.is_empty() => Step::Refused(Box::new(step(rest, line, block)?)),
         ["settle"] => Step::Settle,
         ["advance", time] => {
             let seconds = time.strip_suffix('s').context("seconds, as 30s")?;

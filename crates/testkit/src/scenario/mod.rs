@@ -8,13 +8,17 @@
 //! gates Failover=true                                feature gates (before anything else)
 //! apply                                              YAML documents, indented, for the control plane
 //! apply member1                                      the same for a member
+//! sample nginx                                       the documents of samples/karmada/nginx.yaml, for the control plane
 //! patch plane deployment default/web {"spec": …}     a merge patch
+//! patch member1 service/status default/web {"…": …}  the same of a subresource
 //! delete plane deployment default/web
+//! refused delete plane deployment default/web        a step that must fail; shows the code and what the server says
 //! settle                                             until nobody has anything to do
 //! advance 30s                                        lets virtual time pass
 //! down member1 | up member1                          its API server
 //! restart                                            the controller process ends and another one starts
 //! get plane deployment default/web /spec/replicas    shows values, one a line; `absent` if there is no such object
+//! get plane work karmada-es-member1/w /status/conditions/Applied/reason    an item of a list by type, name or clusterName
 //! list plane works                                   namespaces and names of all objects of a kind
 //! events                                             what was told since this was last asked
 //! writes                                             what the controllers wrote to the control plane since
@@ -32,6 +36,8 @@ use std::{
 use anyhow::{Context as _, bail};
 
 pub use run::Transcript;
+
+use crate::sim::matrix::{Disturbance, Played};
 
 /// Set to anything, the transcripts of this run become the expected ones.
 const ACCEPT: &str = "ACCEPT_SCENARIOS";
@@ -56,6 +62,15 @@ pub fn check(script: &Path) -> anyhow::Result<()> {
         is.unwrap_or("(the end)"),
         want.unwrap_or("(the end)"),
     )
+}
+
+/// Runs a script with a disturbance. What it came to is what the script shows of objects, and what stands in the end.
+///
+/// # Errors
+/// If the script can't be read or run.
+pub fn play(script: &Path, disturbance: Disturbance) -> anyhow::Result<Played> {
+    let text = fs::read_to_string(script).with_context(|| format!("reading {}", script.display()))?;
+    run::play(&text, disturbance).with_context(|| format!("running {}", script.display()))
 }
 
 type Pair<'a> = (Option<&'a str>, Option<&'a str>);

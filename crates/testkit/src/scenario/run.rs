@@ -6,8 +6,11 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use ironclad_api::{cluster::Cluster, policy::PurgeMode, taints::NO_EXECUTE};
-use ironclad_fleet::gates::{Gate, Gates};
+use ironclad_api::{cluster::Cluster, taints::NO_EXECUTE};
+use ironclad_fleet::{
+    Gvk, ObjectKey,
+    gates::{Gate, Gates},
+};
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -17,9 +20,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::dialect::{self, Named, Step};
+use super::dialect::{self, Named, Script, Step};
 use crate::sim::{
     Setup, World, WorldOptions,
+    matrix::{Disturbance, Played},
     programme::{HAND_KEY, POLICY_KEY},
 };
 
@@ -45,13 +49,25 @@ impl Transcript {
 
 /// Runs a script in a runtime and a world of its own.
 pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
-    let script = dialect::parse(text)?;
+    in_a_world(dialect::parse(text)?, Disturbance::None).map(|(transcript, _)| transcript)
+}
+
+/// Runs a script with a disturbance; what counts is what it shows of objects, and what stands in the end.
+pub(super) fn play(text: &str, disturbance: Disturbance) -> anyhow::Result<Played> {
+    let mut script = dialect::parse(text)?;
+    // How often something was told or written is the way, not the end.
+    script.steps.retain(|(_, step)| !matches!(step, Some(Step::Events | Step::Writes | Step::Reads)));
+    script.steps.push(("settle".to_owned(), Some(Step::Settle)));
+    let (transcript, mut played) = in_a_world(script, disturbance)?;
+    played.state = format!("{transcript}{}", played.state);
+    Ok(played)
+}
+
+fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Transcript, Played)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let mut setup = Setup::from(WorldOptions { seed: SEED, members: script.members });
         setup.settings.gates = Gates::parse(&script.gates)?.0;
-        // Users of scripts move workloads as they like: a last copy may go before the next one runs.
-        setup.rules.purge_mode = PurgeMode::Directly;
         setup.rules.gate = setup.settings.gates.enabled(Gate::Failover);
         setup.rules.asked_taints = [HAND_KEY, POLICY_KEY].map(|key| (key.into(), NO_EXECUTE.into())).into();
         let mut world = World::start(setup).await?;
@@ -67,6 +83,9 @@ pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
         let seen = world.history.lines().len();
         let mut stage = Stage { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen };
         stage.events().await?;
+        let faults = stage.world.faults.clone();
+        let before = (faults.writes(), faults.events());
+        disturbance.plan(&faults);
         let mut transcript = Transcript::default();
         for (line, step) in script.steps {
             let Some(step) = step else {
@@ -80,7 +99,8 @@ pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
                 return Err(error.context(format!("at `{line}`; so far\n{transcript}\nthe history ends with\n{tail}")));
             }
         }
-        Ok(transcript)
+        let played = Played::since(&faults, before, stage.world.state().await?);
+        Ok((transcript, played))
     })
 }
 
@@ -101,12 +121,28 @@ impl Stage {
                     self.apply(&server, document).await?;
                 }
             }
-            Step::Patch { object, patch } => {
+            Step::Patch { object, subresource, patch } => {
                 let api = self.api(&object).await?;
-                api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+                match subresource {
+                    None => api.patch(&object.name, &params, &patch).await?,
+                    Some(subresource) => api.patch_subresource(&subresource, &object.name, &params, &patch).await?,
+                };
+            }
+            Step::Refused(step) => {
+                let Err(error) = Box::pin(self.carry_out(*step, transcript)).await else { bail!("it was not refused") };
+                let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
+                for line in status.message.lines() {
+                    transcript.line(&format!("  {} {}", status.code, masked(line)));
+                }
             }
             Step::Delete(object) => {
                 let api = self.api(&object).await?;
+                let (resource, _) = self.kind(&object.server, &object.kind).await?;
+                let gvk = Gvk::from_manifest(&resource.api_version, &resource.kind);
+                let (namespace, name) = (object.namespace.as_str().into(), object.name.as_str().into());
+                let taken = ObjectKey { gvk, namespace, name };
+                self.world.truth.tell(|judge, _| judge.will_be_taken(object.server.as_str().into(), taken));
                 api.delete(&object.name, &DeleteParams::background()).await?;
             }
             Step::Settle => self.world.until_quiet().await?,
@@ -124,7 +160,7 @@ impl Stage {
                     Some(found) => {
                         let json = serde_json::to_value(&found)?;
                         for pointer in &pointers {
-                            let mut value = json.pointer(pointer).cloned().unwrap_or(Value::Null);
+                            let mut value = pointed(&json, pointer).cloned().unwrap_or(Value::Null);
                             mask(&mut value);
                             transcript.line(&format!("  {pointer} {value}"));
                         }
@@ -180,16 +216,18 @@ impl Stage {
         Ok(())
     }
 
-    /// The kind by its name or plural, in lower case.
+    /// The kind by its name or plural, in lower case; `group/kind` is that of one group.
     async fn kind(&mut self, server: &str, kind: &str) -> anyhow::Result<(ApiResource, Scope)> {
         let key = (server.to_owned(), kind.to_owned());
+        let (wanted, kind) = kind.split_once('/').map_or((None, kind), |(group, kind)| (Some(group), kind));
         if let Some(known) = self.kinds.get(&key) {
             return Ok(known.clone());
         }
         let discovery = Discovery::new(self.client(server)?).run_aggregated().await?;
         for group in discovery.groups_alphabetical() {
             for (resource, capabilities) in group.resources_by_stability() {
-                if resource.kind.to_lowercase() == kind || resource.plural == kind {
+                let is_named = resource.kind.to_lowercase() == kind || resource.plural == kind;
+                if is_named && wanted.is_none_or(|group| group == resource.group) {
                     let found = (resource, capabilities.scope);
                     self.kinds.insert(key, found.clone());
                     return Ok(found);
@@ -213,9 +251,10 @@ impl Stage {
         let unreviewed = server == "unreviewed";
         let server = if unreviewed { "plane" } else { server };
         let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let group = text("/apiVersion").split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
         let name = Named {
             server: server.to_owned(),
-            kind: text("/kind").to_lowercase(),
+            kind: format!("{group}/{}", text("/kind").to_lowercase()),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
         };
@@ -276,6 +315,22 @@ impl Stage {
         let total = counts.values().sum();
         (counts, total)
     }
+}
+
+/// A JSON pointer in which an item of a list may be named by its type, name or cluster: `/status/conditions/Applied/reason`.
+fn pointed<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    let mut at = object;
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        at = match at {
+            Value::Array(items) if token.parse::<usize>().is_err() => items.iter().find(|item| {
+                ["type", "name", "clusterName"].into_iter().any(|field| item[field].as_str() == Some(&token))
+            })?,
+            Value::Array(items) => items.get(token.parse::<usize>().ok()?)?,
+            other => other.get(&token)?,
+        };
+    }
+    Some(at)
 }
 
 /// `resourcebindings/status` of `/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web-deployment/status?…`.

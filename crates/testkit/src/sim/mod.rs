@@ -6,6 +6,7 @@ pub mod judge;
 pub mod kinds;
 pub mod knobs;
 mod link;
+pub mod matrix;
 mod process;
 pub mod programme;
 pub mod road;

@@ -81,14 +81,57 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
 
     // Another replica, later, with nothing left of the certificates.
     kubectl.run(["delete", "secret", "-n", "karmada-system", "ironclad-webhook-certificates"]).await?;
-    let product = Product::start(run).await?;
+    let gates = ["--feature-gates", "FederatedQuotaEnforcement=true"];
+    let product = Product::start(run.iter().chain(&gates)).await?;
     until("the new certificate is trusted", DEADLINE, async || {
         let refused = create(kubectl, &broken("o"), &[]).await?;
         ensure!(refused.stderr.contains("denied the request"), "{refused:?}");
         Ok(())
     })
     .await?;
+    quota(kubectl).await?;
     product.stop().await
+}
+
+/// What a binding takes is booked before it is stored, refused beyond the limit, and given back when it goes.
+async fn quota(kubectl: &Kubectl) -> anyhow::Result<()> {
+    let quota = json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota", "metadata": {"name": "q"},
+        "spec": {"overall": {"cpu": "3"}},
+    });
+    create(kubectl, &quota, &[]).await?.success()?;
+    let binding = |name: &str| {
+        json!({
+            "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": name},
+            "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "none"},
+                "replicas": 2, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}, "schedulerName": "nobody",
+                "clusters": [{"name": "m1", "replicas": 2}],
+            },
+        })
+    };
+    let used = async |want: &str| {
+        until(&format!("{want} is used"), DEADLINE, async || {
+            let quota: Value =
+                serde_json::from_str(&kubectl.run(["get", "federatedresourcequota", "q", "-o", "json"]).await?)?;
+            ensure!(quota["status"]["overallUsed"]["cpu"] == want, "{quota}");
+            Ok(())
+        })
+        .await
+    };
+    used("0").await?;
+    create(kubectl, &binding("first"), &["--dry-run=server"]).await?.success()?;
+    used("0").await?;
+    create(kubectl, &binding("first"), &[]).await?.success()?;
+    used("2").await?;
+    let refused = create(kubectl, &binding("second"), &[]).await?;
+    let want = "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 4, limit 3";
+    ensure!(refused.code == Some(1) && refused.stderr.contains(want), "{refused:?}");
+    used("2").await?;
+    kubectl.run(["delete", "resourcebinding", "first"]).await?;
+    used("0").await?;
+    create(kubectl, &binding("second"), &[]).await?.success()?;
+    used("2").await
 }
 
 async fn protection(kubectl: &Kubectl) -> anyhow::Result<()> {

@@ -3,10 +3,11 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     EventFault, Fault, Setup,
+    matrix::{self, Disturbance, Pass, Played},
     programme::{App, Failover, Spread, TaintPolicy},
     stage::{Stage, setup},
 };
@@ -176,32 +177,14 @@ const SCENARIOS: [Scenario; 10] = [
     },
 ];
 
-#[derive(Debug, Clone, Copy)]
-enum Disturbance {
-    None,
-    Write(u64, Fault),
-    Event(u64, EventFault),
-}
-
-struct Played {
-    state: String,
-    writes: u64,
-    events: u64,
-    struck: bool,
-}
-
 fn play(scenario: &Scenario, disturbance: Disturbance) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let mut stage = Stage::new((scenario.setup)()).await?;
         stage.settle(&[(scenario.app)()]).await?;
         let faults = stage.world.faults.clone();
-        let (writes, events) = (faults.writes(), faults.events());
-        match disturbance {
-            Disturbance::None => {}
-            Disturbance::Write(number, fault) => faults.on_coming_write(number, fault),
-            Disturbance::Event(number, fault) => faults.on_coming_event(number, fault),
-        }
+        let before = (faults.writes(), faults.events());
+        disturbance.plan(&faults);
         let acted = async {
             (scenario.act)(&mut stage).await?;
             stage.world.until_quiet().await
@@ -211,90 +194,24 @@ fn play(scenario: &Scenario, disturbance: Disturbance) -> anyhow::Result<Played>
             let tail = lines[lines.len().saturating_sub(60)..].join("\n");
             return Err(error.context(format!("the history ends with\n{tail}\n")));
         }
-        Ok(Played {
-            state: stage.world.state().await?,
-            writes: faults.writes() - writes,
-            events: faults.events() - events,
-            struck: !faults.struck().is_empty() || faults.events_struck() > 0,
-        })
+        Ok(Played::since(&faults, before, stage.world.state().await?))
     })
 }
 
-/// Plays all scenarios, or those with `IRONCLAD_SCENARIO` in their names, with each of these disturbances.
-fn matrix(disturbances: impl Fn(&Played) -> Vec<Disturbance>) -> anyhow::Result<()> {
-    let (mut runs, mut struck, mut wrong) = (0, 0, Vec::new());
-    let only = std::env::var("IRONCLAD_SCENARIO").unwrap_or_default();
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&only)) {
-        let undisturbed = play(scenario, Disturbance::None).context(scenario.name)?;
-        println!("{}: {} writes, {} events", scenario.name, undisturbed.writes, undisturbed.events);
-        for disturbance in disturbances(&undisturbed) {
-            runs += 1;
-            let found = match play(scenario, disturbance) {
-                Err(error) => Some(format!("{error:#}")),
-                Ok(played) => {
-                    struck += u64::from(played.struck);
-                    let mut lines = played.state.lines().zip(undisturbed.state.lines());
-                    let differs = lines.find(|(is, want)| is != want);
-                    (played.state != undisturbed.state)
-                        .then(|| format!("it ends differently, first here: {differs:#?}"))
-                }
-            };
-            if let Some(found) = &found {
-                println!("{}, {disturbance:?}: {found}", scenario.name);
-            }
-            wrong.extend(found.map(|found| format!("{}, {disturbance:?}: {found}", scenario.name)));
+macro_rules! passes {
+    ($($name:ident: $pass:expr, $at_most:expr;)+) => {$(
+        #[test]
+        fn $name() -> anyhow::Result<()> {
+            matrix::run(&SCENARIOS, |scenario| scenario.name.to_owned(), play, $pass, $at_most)
         }
-    }
-    println!("{runs} runs, {struck} struck");
-    ensure!(wrong.is_empty(), "{} of {runs} runs:\n{}", wrong.len(), wrong.join("\n\n"));
-    ensure!(struck * 10 >= runs * 9, "only {struck} of {runs} disturbances struck");
-    Ok(())
+    )+};
 }
 
-/// Which of so many are taken: every so many, from `first` on. `IRONCLAD_MATRIX` says otherwise: `full`, or another step.
-fn taken(count: u64, first: u64, every: u64) -> impl Iterator<Item = u64> {
-    let (first, every) = match std::env::var("IRONCLAD_MATRIX").as_deref() {
-        Ok("full") => (1, 1),
-        Ok(step) => (first, step.parse().unwrap_or(every)),
-        Err(_) => (first, every),
-    };
-    (first..=count).step_by(usize::try_from(every.max(1)).unwrap_or(usize::MAX))
-}
-
-fn writes(fault: Fault, first: u64, every: u64) -> anyhow::Result<()> {
-    matrix(|undisturbed| taken(undisturbed.writes, first, every).map(|n| Disturbance::Write(n, fault)).collect())
-}
-
-fn events(fault: EventFault, every: u64) -> anyhow::Result<()> {
-    matrix(|undisturbed| taken(undisturbed.events, 1, every).map(|n| Disturbance::Event(n, fault)).collect())
-}
-
-#[test]
-fn a_conflict_at_any_write() -> anyhow::Result<()> {
-    writes(Fault::Conflict, 1, 3)
-}
-
-#[test]
-fn a_crash_after_the_answer_to_any_write() -> anyhow::Result<()> {
-    writes(Fault::KillAfterAnswer, 1, 2)
-}
-
-#[test]
-fn a_crash_before_the_answer_to_any_write() -> anyhow::Result<()> {
-    writes(Fault::KillBeforeAnswer, 2, 2)
-}
-
-#[test]
-fn a_lost_answer_to_any_write() -> anyhow::Result<()> {
-    writes(Fault::LoseAnswer, 1, 2)
-}
-
-#[test]
-fn an_event_lost_with_a_list_in_its_place() -> anyhow::Result<()> {
-    events(EventFault::Expire, 10)
-}
-
-#[test]
-fn an_event_that_comes_late() -> anyhow::Result<()> {
-    events(EventFault::Hold(Duration::from_secs(7)), 10)
+passes! {
+    a_conflict_at_any_write: Pass::Writes(Fault::Conflict), 8;
+    a_crash_after_the_answer_to_any_write: Pass::Writes(Fault::KillAfterAnswer), 12;
+    a_crash_before_the_answer_to_any_write: Pass::Writes(Fault::KillBeforeAnswer), 12;
+    a_lost_answer_to_any_write: Pass::Writes(Fault::LoseAnswer), 12;
+    an_event_lost_with_a_list_in_its_place: Pass::Events(EventFault::Expire), 10;
+    an_event_that_comes_late: Pass::Events(EventFault::Hold(Duration::from_secs(7))), 10;
 }

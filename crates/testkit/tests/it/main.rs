@@ -23,6 +23,7 @@ mod kill_loop;
 mod members_sim;
 mod real_env;
 mod road;
+mod road_matrix;
 mod road_real;
 mod road_scenarios;
 mod road_sim;

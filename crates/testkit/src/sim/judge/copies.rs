@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use ironclad_api::{labels, policy::PurgeMode, work::Work};
-use ironclad_fleet::{ClusterName, ObjectKey, WorkKey, World as Fleet};
-
+use ironclad_api::{
+    labels,
+    policy::PurgeMode,
+    work::{ResourceBinding, Work},
+};
+use ironclad_fleet::{ClusterName, ObjectKey, WorkKey, World as Fleet, affinity};
+use kube::{Resource, ResourceExt as _};
 use serde_json::Value;
 
 use super::{Rules, clusters::Clusters};
@@ -21,20 +25,15 @@ pub(super) fn work(
     broken: &mut Vec<String>,
 ) {
     let (None, Some(new)) = (old, new) else { return };
-    let id =
-        |work: &Work| work.metadata.labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)).cloned();
     let Some(of) = id(new) else { return };
-    let binding = fleet.bindings.values().find(|binding| {
-        binding.metadata.labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)) == Some(&of)
-    });
-    let Some(binding) = binding else { return };
+    let Some(binding) = fleet.bindings.values().find(|binding| id(&***binding) == Some(of)) else { return };
     for task in binding.spec.graceful_eviction_tasks.iter().filter(|t| t.purge_mode == Some(PurgeMode::Directly)) {
         let from = ClusterName::from(task.from_cluster.as_str());
         if from == key.cluster || binding.spec.target(&task.from_cluster).is_some() {
             continue;
         }
         let ready = clusters.get(&from).is_some_and(|state| state.is_surely_ready(at, rules.stale));
-        let stands = fleet.works.iter().any(|(k, work)| k.cluster == from && id(work).as_ref() == Some(&of));
+        let stands = fleet.works.iter().any(|(k, work)| k.cluster == from && id(&**work) == Some(of));
         if ready && stands {
             broken.push(format!("invariant 18: {} gets its copy while that in {from} stands", key.cluster));
         }
@@ -65,7 +64,31 @@ pub(super) fn gone(
     let directly = mode == PurgeMode::Directly
         || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
     let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
-    if !directly && !elsewhere && binding.metadata.deletion_timestamp.is_none() {
-        broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
+    if directly || elsewhere || binding.metadata.deletion_timestamp.is_some() || was_asked_for(cluster, binding, fleet) {
+        return;
     }
+    broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
+}
+
+/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none: as for a
+/// workload of no replicas (scheduling.md 8.7).
+fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
+    if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
+        return true;
+    }
+    let (Some(placement), Some(object)) = (&binding.spec.placement, fleet.clusters.get(cluster)) else { return false };
+    let one = placement.cluster_affinity.iter();
+    let mut all = one.chain(placement.cluster_affinities.iter().map(|term| &term.affinity)).peekable();
+    let is_left_out = all.peek().is_some() && !all.any(|affinity| affinity::chooses(affinity, object));
+    let targets = &binding.spec.clusters;
+    let in_making = fleet.works.iter().any(|(key, work)| {
+        let is_live = work.metadata.deletion_timestamp.is_none() && id(&**work) == id(binding);
+        is_live && targets.iter().any(|target| *target.name == *key.cluster.0)
+    });
+    is_left_out && (targets.is_empty() || in_making)
+}
+
+/// The permanent id of a binding, as it and its Works carry it.
+fn id<K: Resource>(object: &K) -> Option<&str> {
+    object.labels().get(labels::RESOURCE_BINDING_PERMANENT_ID).map(String::as_str)
 }

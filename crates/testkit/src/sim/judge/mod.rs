@@ -16,7 +16,7 @@ use std::{
 };
 
 use ironclad_api::{Taint, cluster::Cluster, policy::PurgeMode};
-use ironclad_fleet::{ClusterName, World as Fleet};
+use ironclad_fleet::{ClusterName, ObjectKey, World as Fleet};
 
 pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
@@ -87,6 +87,8 @@ pub struct Judge {
     per_episode: BTreeMap<(String, ClusterName, u64), u32>,
     /// When processes started.
     starts: Vec<Duration>,
+    /// Copies that somebody takes away behind the control plane's back.
+    taken: BTreeSet<(ClusterName, ObjectKey)>,
     /// What happened that is worth to have happened ([`super::sometimes`]).
     noted: BTreeSet<&'static str>,
 }
@@ -103,6 +105,7 @@ impl Judge {
             evictions: Vec::new(),
             per_episode: BTreeMap::new(),
             starts: Vec::new(),
+            taken: BTreeSet::new(),
             noted: BTreeSet::new(),
         }
     }
@@ -116,6 +119,11 @@ impl Judge {
     /// A controller process starts.
     pub fn started(&mut self, at: Duration) {
         self.starts.push(at);
+    }
+
+    /// Somebody is about to delete this copy in its member.
+    pub fn will_be_taken(&mut self, cluster: ClusterName, object: ObjectKey) {
+        self.taken.insert((cluster, object));
     }
 
     /// All evictions so far, in their order.
@@ -157,7 +165,7 @@ impl Judge {
                 copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
             }
             Changed::Copy { cluster, object, before, after, template } => {
-                if *before && !after {
+                if *before && !after && !self.taken.remove(&(cluster.clone(), object.clone())) {
                     copies::gone(cluster, object, template, fleet, &self.rules, &mut broken);
                 }
             }

@@ -1,0 +1,151 @@
+//! What bindings take of a namespace's quota (propagation.md 25, admission.md 3.3 c): booked when one is written, counted anew
+//! from time to time.
+
+use std::collections::BTreeMap;
+
+use ironclad_api::{
+    ResourceList,
+    quantity::{Amount, QuantityError},
+    work::{ResourceBindingSpec, TargetCluster},
+};
+
+/// Amounts by resource.
+pub type Amounts = BTreeMap<String, Amount>;
+
+/// What a binding takes over all its clusters: requests of one replica times replicas, or of one set of components times clusters.
+///
+/// # Errors
+/// If a quantity can't be read.
+pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> {
+    let mut total = Amounts::new();
+    let mut add = |request: &ResourceList, times: i64| -> Result<(), QuantityError> {
+        for (key, quantity) in request {
+            let amount = Amount::try_from(quantity)?;
+            *total.entry(key.clone()).or_insert(Amount::ZERO) += amount * times;
+        }
+        Ok(())
+    };
+    if spec.components.is_empty() {
+        if let Some(requirements) = &spec.replica_requirements {
+            let replicas = |target: &TargetCluster| i64::from(target.replicas);
+            add(&requirements.resource_request, spec.clusters.iter().map(replicas).sum())?;
+        }
+    } else {
+        let clusters = i64::try_from(spec.clusters.len()).unwrap_or(i64::MAX);
+        for component in &spec.components {
+            if let Some(requirements) = &component.replica_requirements {
+                let times = i64::from(component.replicas).saturating_mul(clusters);
+                add(&requirements.resource_request, times)?;
+            }
+        }
+    }
+    Ok(total)
+}
+
+/// The resource that a key of a quota limits: `requests.cpu` is `cpu`, what a binding carries are requests.
+#[must_use]
+pub fn limited(key: &str) -> &str {
+    key.strip_prefix("requests.").unwrap_or(key)
+}
+
+/// What the bindings of a namespace take, under the keys of `overall` and all of those. A binding with a quantity that can't be
+/// read is left out: no other one suffers for it.
+#[must_use]
+pub fn counted<'a>(
+    overall: &ResourceList,
+    bindings: impl IntoIterator<Item = &'a ResourceBindingSpec>,
+) -> ResourceList {
+    let mut total = Amounts::new();
+    for taken in bindings.into_iter().filter_map(|spec| of_binding(spec).ok()) {
+        for (resource, amount) in taken {
+            *total.entry(resource).or_insert(Amount::ZERO) += amount;
+        }
+    }
+    let of = |key: &String| total.get(limited(key)).copied().unwrap_or(Amount::ZERO);
+    overall.keys().map(|key| (key.clone(), of(key).into())).collect()
+}
+
+/// Whether two lists say the same, however it is written; what is missing is nothing.
+#[must_use]
+pub fn same(a: &ResourceList, b: &ResourceList) -> bool {
+    let of = |list: &ResourceList, key: &String| match list.get(key) {
+        None => Some(Amount::ZERO),
+        Some(quantity) => Amount::try_from(quantity).ok(),
+    };
+    a.keys().chain(b.keys()).all(|key| of(a, key).is_some() && of(a, key) == of(b, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(value: Value) -> ResourceBindingSpec {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn list(value: Value) -> ResourceList {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_a_binding_takes() {
+        let resource = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]);
+        for (name, value, want) in [
+            (
+                "requests times replicas of all clusters",
+                json!({"replicas": 5, "replicaRequirements": {"resourceRequest": {"cpu": "100m", "memory": "1Gi"}}, "clusters": clusters}),
+                json!({"cpu": "500m", "memory": "5Gi"}),
+            ),
+            (
+                "a set of components in each cluster",
+                json!({"components": [
+                    {"name": "head", "replicas": 1, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}},
+                    {"name": "worker", "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "2"}}}], "clusters": clusters}),
+                json!({"cpu": "14"}),
+            ),
+            (
+                "not placed yet",
+                json!({"replicas": 5, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}),
+                json!({"cpu": "0"}),
+            ),
+            ("no requests", json!({"replicas": 5, "clusters": clusters}), json!({})),
+        ] {
+            let mut value = value;
+            value["resource"] = resource.clone();
+            let taken = of_binding(&spec(value)).unwrap();
+            let taken: ResourceList = taken.into_iter().map(|(key, amount)| (key, amount.into())).collect();
+            assert_eq!(json!(taken), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_quota_limits_is_counted() {
+        let one = |cpu: &str| {
+            spec(json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "replicaRequirements": {"resourceRequest": {"cpu": cpu, "example.com/gpu": "1"}},
+                "clusters": [{"name": "m1", "replicas": 2}],
+            }))
+        };
+        let all = [one("1"), one("250m"), one("nonsense")];
+        let overall = list(json!({"cpu": "10", "requests.cpu": "20", "memory": "1Gi"}));
+        let want = json!({"cpu": "2500m", "requests.cpu": "2500m", "memory": "0"});
+        assert_eq!(json!(counted(&overall, &all)), want);
+    }
+
+    #[test]
+    fn lists_that_say_the_same() {
+        for (a, b, want) in [
+            (json!({"cpu": "1"}), json!({"cpu": "1000m"}), true),
+            (json!({"cpu": "1"}), json!({"cpu": "1", "memory": "0"}), true),
+            (json!({"cpu": "1"}), json!({"cpu": "2"}), false),
+            (json!({"cpu": "1"}), json!({}), false),
+            (json!({"cpu": "nonsense"}), json!({"cpu": "nonsense"}), false),
+        ] {
+            assert_eq!(same(&list(a.clone()), &list(b.clone())), want, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Crash, staleness and drop matrices (testing.md 3.4): a scenario is played once as it is, and then again for each of its writes,
+//! or events of watches, with that one disturbed. Whichever it is, the world ends as it does undisturbed, and at rest.
+
+use anyhow::{Context as _, ensure};
+
+use super::{EventFault, Fault, FaultPlan};
+
+/// `full` takes every write and event; a number takes so many of each scenario.
+const EXTENT: &str = "IRONCLAD_MATRIX";
+/// Only scenarios with this in their names.
+const ONLY: &str = "IRONCLAD_SCENARIO";
+
+/// The one thing that is done to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disturbance {
+    /// Nothing.
+    None,
+    /// To the write of this number, 1 being the first of the scenario.
+    Write(u64, Fault),
+    /// To the event of this number, 1 being the first of the scenario.
+    Event(u64, EventFault),
+}
+
+impl Disturbance {
+    /// Has it done to what comes from now on.
+    pub fn plan(self, faults: &FaultPlan) {
+        match self {
+            Self::None => {}
+            Self::Write(number, fault) => faults.on_coming_write(number, fault),
+            Self::Event(number, fault) => faults.on_coming_event(number, fault),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Played {
+    /// What stands in the end, without what differs from run to run.
+    pub state: String,
+    /// The writes of its controllers.
+    pub writes: u64,
+    /// The events that their watches delivered.
+    pub events: u64,
+    /// Whether the disturbance struck.
+    pub struck: bool,
+}
+
+impl Played {
+    /// What came of a scenario that began when so many writes and events had passed.
+    #[must_use]
+    pub fn since(faults: &FaultPlan, (writes, events): (u64, u64), state: String) -> Self {
+        let struck = !faults.struck().is_empty() || faults.events_struck() > 0;
+        Self { state, writes: faults.writes() - writes, events: faults.events() - events, struck }
+    }
+}
+
+/// What is disturbed, each place in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Every write.
+    Writes(Fault),
+    /// Every event.
+    Events(EventFault),
+}
+
+impl Pass {
+    /// The disturbances of a scenario: as many as were asked for, spread over its whole length.
+    #[must_use]
+    pub fn over(self, undisturbed: &Played, at_most: u64) -> Vec<Disturbance> {
+        let count = match self {
+            Self::Writes(_) => undisturbed.writes,
+            Self::Events(_) => undisturbed.events,
+        };
+        let of = |number| match self {
+            Self::Writes(fault) => Disturbance::Write(number, fault),
+            Self::Events(fault) => Disturbance::Event(number, fault),
+        };
+        spread(count, extent(at_most)).into_iter().map(of).collect()
+    }
+}
+
+/// How many places of each scenario are taken.
+fn extent(at_most: u64) -> u64 {
+    match std::env::var(EXTENT).as_deref() {
+        Ok("full") => u64::MAX,
+        Ok(number) => number.parse().unwrap_or(at_most),
+        Err(_) => at_most,
+    }
+}
+
+/// So many of the numbers from 1 to `count`, evenly spread; always the same.
+fn spread(count: u64, at_most: u64) -> Vec<u64> {
+    if at_most >= count {
+        return (1..=count).collect();
+    }
+    // The middle of each of so many equal parts.
+    (0..at_most).map(|part| (count * (2 * part + 1)).div_ceil(2 * at_most)).collect()
+}
+
+/// Plays all scenarios with each of the disturbances of the pass.
+///
+/// # Errors
+/// If a scenario fails undisturbed, a run ends otherwise than that one, or most disturbances strike nothing.
+pub fn run<S>(
+    scenarios: &[S],
+    name: impl Fn(&S) -> String,
+    play: impl Fn(&S, Disturbance) -> anyhow::Result<Played>,
+    pass: Pass,
+    at_most: u64,
+) -> anyhow::Result<()> {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let (mut runs, mut struck, mut wrong) = (0, 0, Vec::new());
+    for scenario in scenarios.iter().filter(|scenario| name(scenario).contains(&only)) {
+        let name = name(scenario);
+        let undisturbed = play(scenario, Disturbance::None).with_context(|| name.clone())?;
+        println!("{name}: {} writes, {} events", undisturbed.writes, undisturbed.events);
+        for disturbance in pass.over(&undisturbed, at_most) {
+            runs += 1;
+            let found = match play(scenario, disturbance) {
+                Err(error) => Some(format!("{error:#}")),
+                Ok(played) => {
+                    struck += u64::from(played.struck);
+                    differs(&played.state, &undisturbed.state)
+                }
+            };
+            if let Some(found) = found {
+                println!("{name}, {disturbance:?}: {found}");
+                wrong.push(format!("{name}, {disturbance:?}: {found}"));
+            }
+        }
+    }
+    println!("{runs} runs, {struck} struck");
+    ensure!(wrong.is_empty(), "{} of {runs} runs:\n{}", wrong.len(), wrong.join("\n\n"));
+    ensure!(struck * 10 >= runs * 9, "only {struck} of {runs} disturbances struck");
+    Ok(())
+}
+
+/// Where two states differ first.
+fn differs(is: &str, want: &str) -> Option<String> {
+    let (mut left, mut right) = (is.lines(), want.lines());
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return None,
+            (is, want) if is != want => return Some(format!("it ends differently, first here:\n  is     {is:?}\n  wanted {want:?}")),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_spread_over_the_whole() {
+        for (count, at_most, want) in [
+            (4, 9, &[1, 2, 3, 4][..]),
+            (4, 4, &[1, 2, 3, 4]),
+            (9, 3, &[2, 5, 8]),
+            (100, 2, &[25, 75]),
+            (1, 1, &[1]),
+            (0, 5, &[]),
+        ] {
+            assert_eq!(spread(count, at_most), want, "{at_most} of {count}");
+        }
+        assert!((1..60).all(|at_most| spread(57, at_most).iter().all(|number| (1..=57).contains(number))));
+    }
+
+    #[test]
+    fn a_state_that_ends_early_differs() {
+        assert_eq!(differs("a\nb", "a\nb"), None);
+        assert!(differs("a", "a\nb").is_some());
+        assert!(differs("a\nb", "a").is_some());
+    }
+}

@@ -1,0 +1,49 @@
+//! Crash, staleness and drop matrices over the scripts of the road (testing.md 3.4): whichever single write is disturbed, and
+//! whichever single event of a watch is late or lost, a script shows the same, and its world comes to the same rest.
+
+use std::{path::Path, time::Duration};
+
+use ironclad_testkit::{
+    scenario,
+    sim::{
+        EventFault, Fault,
+        matrix::{self, Disturbance, Pass, Played},
+    },
+};
+
+/// Scripts in which every look comes after a rest.
+const SCRIPTS: [&str; 10] = [
+    "road_04_matching",
+    "road_05_claims",
+    "road_06_lazy_and_preserved",
+    "road_06_preemption",
+    "road_08_dependencies",
+    "road_09_works",
+    "road_11_suspension",
+    "road_17_template_status",
+    "road_22_namespaces",
+    "road_25_quota",
+];
+
+fn play(script: &&str, disturbance: Disturbance) -> anyhow::Result<Played> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    scenario::play(&folder.join(format!("{script}.scenario")), disturbance)
+}
+
+macro_rules! passes {
+    ($($name:ident: $pass:expr, $at_most:expr;)+) => {$(
+        #[test]
+        fn $name() -> anyhow::Result<()> {
+            matrix::run(&SCRIPTS, |script| (*script).to_owned(), play, $pass, $at_most)
+        }
+    )+};
+}
+
+passes! {
+    a_conflict_at_any_write: Pass::Writes(Fault::Conflict), 6;
+    a_crash_after_the_answer_to_any_write: Pass::Writes(Fault::KillAfterAnswer), 6;
+    a_crash_before_the_answer_to_any_write: Pass::Writes(Fault::KillBeforeAnswer), 6;
+    a_lost_answer_to_any_write: Pass::Writes(Fault::LoseAnswer), 6;
+    an_event_lost_with_a_list_in_its_place: Pass::Events(EventFault::Expire), 8;
+    an_event_that_comes_late: Pass::Events(EventFault::Hold(Duration::from_secs(7))), 8;
+}

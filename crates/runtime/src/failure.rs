@@ -33,6 +33,9 @@ pub enum Failure {
     /// Not allowed, or not known who asks.
     #[error("{0}")]
     Denied(String),
+    /// It would take more than a quota has left.
+    #[error("{0}")]
+    OverQuota(String),
     /// The server will never accept this.
     #[error("{0}")]
     Invalid(String),
@@ -71,6 +74,7 @@ impl Failure {
             Self::Throttled { .. } => "Throttled",
             Self::Unavailable(_) => "Unavailable",
             Self::Denied(_) => "Denied",
+            Self::OverQuota(_) => "OverQuota",
             Self::Invalid(_) => "Invalid",
             Self::Unknown(_) => "Unknown",
         }
@@ -90,6 +94,7 @@ impl Failure {
             (409, _) => Self::Conflict(message),
             (410, _) => Self::Expired(message),
             (429, _) => Self::Throttled { message, after },
+            (403, "QuotaExceeded") => Self::OverQuota(message),
             (401 | 403, _) => Self::Denied(message),
             (400 | 405 | 406 | 413 | 415 | 422, _) => Self::Invalid(message),
             (503, _) => Self::Unavailable(message),
@@ -135,6 +140,8 @@ mod tests {
     fn classes() {
         for (name, code, reason, want) in [
             ("a missing object", 404, "NotFound", "NotFound"),
+            ("more than a quota has left", 403, "QuotaExceeded", "OverQuota"),
+            ("what nobody may", 403, "Forbidden", "Denied"),
             ("a create that lost the race", 409, "AlreadyExists", "AlreadyExists"),
             ("a write over a newer version", 409, "Conflict", "Conflict"),
             ("a watch from too long ago", 410, "Expired", "Expired"),

@@ -15,18 +15,23 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     let writer = Writer::new("scheduler");
     for effect in &decision.plan.effects {
         match effect {
-            Effect::Result { patch } => {
-                let written = cx.patch_binding(&writer, &seen.binding, patch.clone()).await;
-                if let Err(failure) = written {
+            Effect::Result { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
+                Err(Failure::OverQuota(refusal)) => {
+                    let told = scheduling::over_quota(&seen.seen(), &refusal, cx.seam.clock.wall_seconds());
+                    told.effects.iter().for_each(|effect| tell(cx, key, seen, effect));
+                    return Ok(Next::Retry);
+                }
+                Err(failure) => {
                     tell_refusal(cx, key, seen, &failure);
                     return Err(failure);
                 }
-                if let Some(written) = cx.binding(key) {
-                    cx.scheduler.assigned(&seen.binding.for_scheduler(), &written.spec().clusters);
+                Ok(_) => {
+                    if let Some(written) = cx.binding(key) {
+                        cx.scheduler.assigned(&seen.binding.for_scheduler(), &written.spec().clusters);
+                    }
                 }
-            }
-            Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
-            Effect::Event(event) => cx.emit(event),
+            },
+            told => tell(cx, key, seen, told),
         }
     }
     Ok(match &decision.next {
@@ -46,11 +51,13 @@ fn tell_refusal(cx: &Context, key: &Key, seen: &Observed, failure: &Failure) {
         return;
     }
     let plan = scheduling::refused(&seen.binding.for_scheduler(), &failure.to_string(), cx.seam.clock.wall_seconds());
-    for effect in &plan.effects {
-        match effect {
-            Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
-            Effect::Event(event) => cx.emit(event),
-            Effect::Result { .. } => {}
-        }
+    plan.effects.iter().for_each(|effect| tell(cx, key, seen, effect));
+}
+
+fn tell(cx: &Context, key: &Key, seen: &Observed, effect: &Effect) {
+    match effect {
+        Effect::Result { .. } => {}
+        Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
+        Effect::Event(event) => cx.emit(event),
     }
 }

@@ -214,12 +214,6 @@ fn what_becomes_of_a_claim() {
             Some("p"),
             0,
         ),
-        (
-            "an override that it needs is missing: later",
-            |road| road.policies[0].spec.dependent_overrides = vec!["o".into()],
-            Some("p"),
-            1,
-        ),
     ] {
         let mut road = Road::new(vec![policy("p", json!({}))]);
         road.settle();
@@ -236,6 +230,23 @@ fn what_becomes_of_a_claim() {
             1 => assert_eq!(plan.effects, [Effect::Retry], "{name}"),
             _ => {}
         }
+    }
+}
+
+#[test]
+fn a_policy_that_waits_for_its_overrides_says_so_on_the_template() {
+    for settled in [false, true] {
+        let mut road = Road::new(vec![policy("p", json!({}))]);
+        if settled {
+            road.settle();
+        }
+        road.policies[0].spec.dependent_overrides = vec!["o".into()];
+        let plan = road.pass();
+        let [Effect::Event(event), Effect::Retry] = plan.effects.as_slice() else { panic!("{settled}: {plan:?}") };
+        assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "ApplyPolicyFailed"), "{settled}");
+        let want = "waiting for dependent overrides of PropagationPolicy shop/p: o";
+        assert_eq!(event.message, want, "{settled}");
+        assert_eq!(road.claimant().is_some(), settled, "it takes no template meanwhile, and lets none go");
     }
 }
 

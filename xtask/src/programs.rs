@@ -8,6 +8,9 @@ use crate::{
     test::PRODUCT_VARIABLE,
 };
 
+/// Says how much of the matrices is run (`ironclad_testkit::sim::matrix`).
+const MATRIX_VARIABLE: &str = "IRONCLAD_MATRIX";
+
 /// What is measured, and how.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -27,8 +30,12 @@ pub(crate) struct Bench {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask sim --seeds 50              fifty fresh seeds; their root is printed
-  cargo xtask sim --seed 17               one seed again, with its history")]
+  cargo xtask sim --seed 17               one seed again, with its history
+  cargo xtask sim --matrix                every write and every event of the matrices' scenarios disturbed in turn: hours")]
 pub(crate) struct Sim {
+    /// The crash, staleness and drop matrices whole, of which `cargo xtask test` takes a sample
+    #[arg(long)]
+    matrix: bool,
     /// The simulation's flags.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     arguments: Vec<OsString>,
@@ -56,6 +63,11 @@ pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
 /// # Errors
 /// When the build or the simulation fails.
 pub(crate) fn sim(root: &Path, args: &Sim) -> anyhow::Result<()> {
+    if args.matrix {
+        let mut command = cargo::cargo(root);
+        command.args(["test", "--workspace", "--profile", "sim", "--test", "it", "_matrix::", "--"]);
+        return cargo::run(command.args(&args.arguments).env(MATRIX_VARIABLE, "full"));
+    }
     cargo::run(cargo::cargo(root).args(["build", "--workspace", "--profile", "sim", "--bin", "sim"]))?;
     let built = cargo::target_directory(root).join("sim/sim");
     cargo::run(cargo::program(root, &built).args(&args.arguments))

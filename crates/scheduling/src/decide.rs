@@ -290,21 +290,6 @@ fn fail(
     next
 }
 
-/// What is told when admission refused a result because it takes more than a quota has left (16.1): that message alone. The
-/// result stays as it is.
-#[must_use]
-pub fn over_quota(seen: &Seen<'_>, refusal: &str, now: Timestamp) -> Plan<Effect> {
-    let binding = &seen.binding;
-    let mut plan = Plan::default();
-    plan.note(Reason::SchedulerError { error: refusal.to_owned() }.into());
-    if let Some(condition) = scheduled(binding, FALSE, QUOTA_EXCEEDED, refusal, binding.generation(), now) {
-        plan.effects.push(Effect::Status(StatusPart::condition(condition)));
-        let message = cut(refusal, EVENT_MAX);
-        plan.effects.push(Effect::Event(Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, message)));
-    }
-    plan
-}
-
 /// What becomes of the result when no cluster fits (16.1, failover.md IR-31): never cleared while evictions are under
 /// way; cleared if the placement changed, or after a wait; targets that leave the fleet go at once.
 fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {

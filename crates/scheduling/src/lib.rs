@@ -27,9 +27,7 @@ pub use candidate::Candidate;
 pub use capacity::Capacity;
 pub use ironclad_fleet::divide;
 
-pub use decide::{
-    Attempt, Decision, Effect, Next, ScheduleType, decide, decide_timed, observed_generation, over_quota, refused,
-};
+pub use decide::{Attempt, Decision, Effect, Next, ScheduleType, decide, decide_timed, observed_generation, refused};
 pub use pass::{Class, Failure, Found, Step, dry_run, room_for, room_for_leaving};
 pub use plugins::Plugins;
 pub use seen::{Available, Binding, BindingKind, Clusters, Options, Seen};

@@ -16,13 +16,16 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     for effect in &decision.plan.effects {
         match effect {
             Effect::Result { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
+                // There may be room again at any time, and nothing is broken.
                 Err(Failure::OverQuota(refusal)) => {
-                    let told = scheduling::over_quota(&seen.seen(), &refusal, cx.seam.clock.wall_seconds());
-                    told.effects.iter().for_each(|effect| tell(cx, key, seen, effect));
+                    tell_refusal(cx, key, seen, &refusal);
                     return Ok(Next::Retry);
                 }
                 Err(failure) => {
-                    tell_refusal(cx, key, seen, &failure);
+                    // Whatever may pass by itself is tried again in silence.
+                    if failure.is_final() {
+                        tell_refusal(cx, key, seen, &failure.to_string());
+                    }
                     return Err(failure);
                 }
                 Ok(_) => {
@@ -45,12 +48,8 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     })
 }
 
-/// What will never be accepted as it is shows in the condition; whatever else failed is tried again in silence.
-fn tell_refusal(cx: &Context, key: &Key, seen: &Observed, failure: &Failure) {
-    if !failure.is_final() {
-        return;
-    }
-    let plan = scheduling::refused(&seen.binding.for_scheduler(), &failure.to_string(), cx.seam.clock.wall_seconds());
+fn tell_refusal(cx: &Context, key: &Key, seen: &Observed, refusal: &str) {
+    let plan = scheduling::refused(&seen.binding.for_scheduler(), refusal, cx.seam.clock.wall_seconds());
     plan.effects.iter().for_each(|effect| tell(cx, key, seen, effect));
 }
 

@@ -139,6 +139,10 @@ fn a_policy_that_matches_nothing_says_so() {
         event.message,
         "no template matches the resource selectors yet; the policy is applied as soon as one does: check apiVersion, kind, name and namespace of apps/v1 Deployment shop/wbe"
     );
+    let mut waits = p.clone();
+    waits.spec.dependent_overrides = vec!["o".into()];
+    let plan = decide(&seen(Policy::Namespaced(&waits), &[], &[], &[], &none), ids("x"));
+    assert!(plan.is_quiet(), "it takes none before its overrides exist, and the templates say so: {plan:?}");
 }
 
 #[test]

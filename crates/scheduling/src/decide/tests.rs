@@ -117,26 +117,6 @@ fn one_pass_writes_the_result_once_and_the_status_once() {
 }
 
 #[test]
-fn a_result_that_a_quota_has_no_room_for_is_told_once() {
-    let fleet = clusters(&["m1"]);
-    let mut before = placed(duplicated(), 2);
-    let refusal = "FederatedResourceQuota(shop/q) exceeded for resource cpu: requested sum 4, limit 3";
-    for first in [true, false] {
-        let options = Options::default();
-        let none = Available::new();
-        let seen = Seen { binding: (&before).into(), clusters: &fleet, available: &none, options: &options };
-        let plan = over_quota(&seen, refusal, at(100));
-        let reasons: Vec<_> = plan.effects.iter().filter_map(|e| if let Effect::Event(e) = e { Some(e.reason) } else { None }).collect();
-        assert_eq!(reasons, if first { vec!["ScheduleBindingFailed"] } else { vec![] });
-        if let Some(Effect::Status(part)) = plan.effects.first() {
-            let status = StatusPart::applied(&json!(before.status), &[part]);
-            before.status = serde_json::from_value(status).unwrap();
-        }
-        assert_eq!(condition(&before), ("QuotaExceeded", refusal));
-    }
-}
-
-#[test]
 fn the_observed_generation_is_ours_only_if_nothing_lies_between() {
     for (name, read, returned, want) in [
         ("our own patch alone", 3, 4, 4),

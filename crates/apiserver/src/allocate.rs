@@ -10,6 +10,7 @@ use crate::{
     Server, object,
     registry::Resource,
     status::{ApiError, Cause},
+    strategy,
 };
 
 /// Addresses are 10.96.0.0/16.
@@ -62,6 +63,13 @@ impl Server {
             return Ok(());
         }
         release_ports(old, new);
+        if !of_type(new, &["NodePort", "LoadBalancer"])
+            && let (Some(old), Some(spec)) = (old, new.get_mut("spec").and_then(Value::as_object_mut))
+            && old.pointer("/spec/externalTrafficPolicy") == spec.get("externalTrafficPolicy")
+        {
+            spec.remove("externalTrafficPolicy");
+        }
+        strategy::families(new);
         let held = claims(resource, old);
         let refuse = |field: &str, value: &Value, why: String| {
             let name = object::meta_str(new, "name");

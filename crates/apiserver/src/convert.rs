@@ -136,6 +136,12 @@ fn hpa_to_v2(object: &mut Value) {
             }
         }
     }
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.entry("currentMetrics").or_insert(Value::Null);
+        if status.get("currentReplicas") == Some(&json!(0)) {
+            status.remove("currentReplicas");
+        }
+    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     for (field, value) in kept {
         spec.insert(field.into(), value);

@@ -51,7 +51,9 @@ pub(crate) fn root(server: &Server, path: &str, request: &HeaderMap) -> Reply {
         return respond::json(200, &paths(server));
     }
     let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+    let mut known_media = false;
     for (media, parameters) in negotiate::clauses(accept) {
+        known_media |= media == "application/json";
         let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         match (media, get("g"), get("v"), get("as")) {
             ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
@@ -61,9 +63,8 @@ pub(crate) fn root(server: &Server, path: &str, request: &HeaderMap) -> Reply {
             _ => {}
         }
     }
-    respond::error(&ApiError::not_acceptable(
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-    ))
+    let error = if known_media { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() };
+    respond::error_for(request, false, &error)
 }
 
 fn paths(server: &Server) -> Value {
@@ -95,7 +96,10 @@ fn api_group(group: &Group) -> Value {
 }
 
 /// `/apis/{group}`, `/apis/{group}/{version}` and `/api/v1`.
-pub(crate) fn below(server: &Server, path: &str) -> Reply {
+pub(crate) fn below(server: &Server, path: &str, request: &HeaderMap) -> Reply {
+    if let Err(error) = untransformed(request) {
+        return respond::error_for(request, false, &error);
+    }
     let custom = server.registry.custom();
     let groups = || builtin_groups().iter().chain(&custom.groups);
     match path.trim_start_matches('/').split('/').collect::<Vec<_>>().as_slice() {
@@ -122,8 +126,20 @@ pub(crate) fn below(server: &Server, path: &str) -> Reply {
                 None => respond::error(&ApiError::no_resource()),
             }
         }
+        // Other versions of core are known not to be.
+        ["api", _] => respond::error(&ApiError::no_resource()),
         _ => respond::page_not_found(),
     }
+}
+
+/// These lists come in one shape only.
+fn untransformed(request: &HeaderMap) -> Result<(), ApiError> {
+    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    if negotiate::plain(accept).is_some() {
+        return Ok(());
+    }
+    let json = accept.is_some_and(|a| negotiate::clauses(a).any(|(media, _)| media == "application/json"));
+    Err(if json { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() })
 }
 
 fn resource_list(group_version: &str, resources: &Resources) -> Value {

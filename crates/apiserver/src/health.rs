@@ -1,5 +1,6 @@
 //! Health and version (apiserver.md 3).
 
+use http::{HeaderValue, header};
 use serde_json::json;
 
 use crate::{
@@ -31,7 +32,7 @@ pub(crate) fn version() -> Reply {
 /// `GET /healthz`, `/livez`, `/readyz`.
 pub(crate) fn check(name: &str, query: &Query) -> Reply {
     if query.get("verbose").is_none() {
-        return respond::text(200, "ok");
+        return ok();
     }
     let excluded = query.all("exclude");
     let lines = CHECKS.iter().map(|check| {
@@ -42,6 +43,12 @@ pub(crate) fn check(name: &str, query: &Query) -> Reply {
         }
     });
     respond::text(200, format!("{}{name} check passed\n", lines.collect::<String>()))
+}
+
+fn ok() -> Reply {
+    let mut reply = respond::text(200, "ok");
+    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
 }
 
 /// One check, such as `/livez/etcd`.

@@ -131,7 +131,7 @@ pub(crate) fn prepare_update(
         }
     }
     carry(old, metadata, "creationTimestamp");
-    if resource.has_generation() {
+    if resource.has_generation() || metadata.get("generation").is_none_or(|g| g.is_null() || *g == json!(0)) {
         carry(old, metadata, "generation");
     }
     metadata.remove("selfLink");
@@ -180,6 +180,12 @@ fn wish_differs(resource: &Resource, old: &Value, new: &Value) -> bool {
 pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let metadata = object::metadata(object);
     let mut causes = Vec::new();
+    if let Some(base) = metadata.get("generateName").and_then(Value::as_str).filter(|b| !b.is_empty()) {
+        // What is drawn goes behind it: a dash at its end is fine.
+        let masked = base.strip_suffix('-').map_or_else(|| base.to_owned(), |b| format!("{b}a"));
+        let messages = name_rule(resource, &masked);
+        causes.extend(messages.iter().map(|m| Cause::invalid("metadata.generateName", &json!(base), m)));
+    }
     match metadata.get("name").and_then(Value::as_str).filter(|n| !n.is_empty()) {
         None => causes.push(Cause::required("metadata.name", "name or generateName is required")),
         Some(name) => {
@@ -208,10 +214,13 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> 
         added.sort_unstable();
         if !added.is_empty() {
             let list = added.iter().map(|f| format!("{f:?}")).collect::<Vec<_>>().join(", ");
-            causes.push(Cause::forbidden(
+            let cause = Cause::forbidden(
                 "metadata.finalizers",
-                format!("no new finalizers can be added if the object is being deleted, found new finalizers []string{{{list}}}"),
-            ));
+                format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{list}}}"
+                ),
+            );
+            causes.extend([cause.clone(), cause]);
         }
     }
     let (was, is) = (object::metadata(old), object::metadata(new));
@@ -252,7 +261,7 @@ fn validate_owners(metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
         let get = |key: &str| owner[key].as_str().unwrap_or_default();
         let field = |key: &str| format!("metadata.ownerReferences.{key}");
         let version = get("apiVersion").rsplit('/').next().unwrap_or_default();
-        if version.is_empty() {
+        if version.is_empty() || get("apiVersion").matches('/').count() > 1 {
             causes.push(Cause::invalid(field("apiVersion"), &json!(get("apiVersion")), "version must not be empty"));
         }
         for key in ["kind", "name", "uid"] {

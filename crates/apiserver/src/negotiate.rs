@@ -71,13 +71,32 @@ pub(crate) fn accept(header: Option<&str>) -> Result<Accept, ApiError> {
         return Ok(Accept { shape, format });
     }
     if saw_known_media {
-        return Err(ApiError::not_acceptable(format!("only the following media types are accepted: {AVAILABLE}")));
+        return Err(unacceptable_parameters());
     }
-    let text = format!(
-        "406: Not Acceptable\n\nAvailable representations: {AVAILABLE}, application/json;stream=watch, \
-         application/vnd.kubernetes.protobuf;stream=watch"
-    );
-    Err(ApiError::not_acceptable(text).empty_details())
+    Err(unacceptable())
+}
+
+/// Nothing of what is accepted can be given.
+pub(crate) fn unacceptable() -> ApiError {
+    ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {AVAILABLE}")).empty_details()
+}
+
+/// The media type can be given, but not with these parameters.
+pub(crate) fn unacceptable_parameters() -> ApiError {
+    ApiError::not_acceptable(format!("only the following media types are accepted: {AVAILABLE}"))
+}
+
+/// The format of what is never transformed, such as errors; `None` where the client accepts none of it.
+pub(crate) fn plain(header: Option<&str>) -> Option<Format> {
+    let Some(header) = header.filter(|h| !h.trim().is_empty()) else { return Some(Format::Json) };
+    clauses(header).find_map(|(media, parameters)| {
+        let transformed = parameters.iter().any(|(key, _)| ["as", "g", "v"].contains(key));
+        match media {
+            "application/json" | "application/*" | "*/*" if !transformed => Some(Format::Json),
+            "application/yaml" if !transformed => Some(Format::Yaml),
+            _ => None,
+        }
+    })
 }
 
 /// How a body is encoded.

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha512};
 use crate::{
     Server,
     discovery::hex,
+    negotiate::{self, Format},
     registry::{Resource, Resources, builtin_groups, group_version},
     request::Query,
     respond::{self, Reply},
@@ -60,15 +61,30 @@ impl Cache {
 
     /// `GET /openapi/v3/{path}`.
     pub(crate) fn document(&self, server: &Server, path: &str, query: &Query, request: &HeaderMap) -> Reply {
-        let Some(document) = self.get(server, path) else { return respond::reply(404, "text/plain", "") };
+        let Some(document) = self.get(server, path) else {
+            let mut reply = respond::text(404, "");
+            reply.headers_mut().remove(header::CONTENT_TYPE);
+            return reply;
+        };
+        let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+        if !matches!(negotiate::plain(accept), Some(Format::Json)) && !speaks_proto(accept) {
+            let mut reply = respond::text(406, "");
+            reply.headers_mut().remove(header::CONTENT_TYPE);
+            reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+            return reply;
+        }
         let etag = format!("\"{}\"", document.hash);
         let mut reply = match query.text("hash") {
             Some(hash) if hash != document.hash => {
-                let mut reply = respond::reply(301, "text/plain", "");
+                let mut reply = respond::reply(301, "application/json", "");
                 let location = format!("/openapi/v3/{path}?hash={}", document.hash);
                 if let Ok(location) = HeaderValue::from_str(&location) {
                     reply.headers_mut().insert(header::LOCATION, location);
                 }
+                if let Ok(etag) = HeaderValue::from_str(&etag) {
+                    reply.headers_mut().insert(header::ETAG, etag);
+                }
+                reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
                 return reply;
             }
             _ if request.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes()) => {
@@ -82,6 +98,7 @@ impl Cache {
         if let Ok(etag) = HeaderValue::from_str(&etag) {
             reply.headers_mut().insert(header::ETAG, etag);
         }
+        reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
         reply
     }
 
@@ -108,6 +125,13 @@ impl Cache {
         }
         Some(cache.1.entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone())
     }
+}
+
+/// Old clients ask for a protobuf document first; they read the JSON that they get.
+fn speaks_proto(accept: Option<&str>) -> bool {
+    accept.is_some_and(|a| {
+        negotiate::clauses(a).any(|(media, _)| media.starts_with("application/com.github.proto-openapi"))
+    })
 }
 
 fn make(group: &str, version: &str, resources: &Resources) -> Document {

@@ -85,6 +85,11 @@ impl Resource {
         self.subresource("status").is_some()
     }
 
+    /// The group that stands behind the kind where an object is refused: both versions of events are core's there.
+    pub(crate) fn group_in_refusals(&self) -> &str {
+        if self.is("events.k8s.io", "Event") { "" } else { &self.group }
+    }
+
     /// True for this built-in kind.
     pub(crate) fn is(&self, group: &str, kind: &str) -> bool {
         matches!(self.flavour, Flavour::Builtin(_)) && self.group == group && self.kind == kind

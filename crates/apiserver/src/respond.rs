@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 use crate::{
     context::Cx,
     convert,
-    negotiate::{Format, Shape},
+    negotiate::{self, Format, Shape},
     object,
+    request::Query,
     status::ApiError,
     table,
 };
@@ -157,6 +158,33 @@ pub(crate) fn error(error: &ApiError) -> Reply {
     response
 }
 
+/// An error's Status as the client accepts it; what it accepts none of comes as indented JSON.
+pub(crate) fn error_for(request: &http::HeaderMap, pretty: bool, error: &ApiError) -> Reply {
+    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let plain = self::error(error);
+    let (body, media) = match negotiate::plain(accept) {
+        Some(Format::Json) if !pretty => return plain,
+        Some(Format::Yaml) => (serde_saphyr::to_string(&error.status()).ok(), "application/yaml"),
+        Some(Format::Json) | None => {
+            (serde_json::to_string_pretty(&error.status()).ok().map(|t| t + "\n"), "application/json")
+        }
+    };
+    let Some(body) = body else { return plain };
+    let mut reply = plain;
+    *reply.body_mut() = ResponseBody::full(body);
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    reply
+}
+
+/// Whether JSON is indented: because it is asked for, or because a person's tool asks.
+pub(crate) fn is_pretty(query: &Query, request: &http::HeaderMap) -> bool {
+    let agent = request.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    match query.get("pretty") {
+        Some(value) => value == "true" || value == "1",
+        None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|p| agent.starts_with(p)),
+    }
+}
+
 /// A value in the format and layout that the request asked for.
 pub(crate) fn formatted(cx: &Cx, code: u16, value: &Value) -> Reply {
     if cx.accept.format == Format::Yaml {
@@ -238,6 +266,13 @@ impl ListMeta {
 /// A list of stored objects.
 pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply, ApiError> {
     let resource = &cx.resource;
+    if let Shape::Partial { list: false, .. } = cx.accept.shape {
+        return Err(ApiError::not_acceptable(format!(
+            "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+            if resource.group.is_empty() { "core" } else { &resource.group },
+            resource.list_kind
+        )));
+    }
     let metadata = meta.value(resource.custom().is_some());
     if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(resource) {
         let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();

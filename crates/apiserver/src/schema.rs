@@ -92,9 +92,25 @@ pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, De
             let strict = custom.schema.prune(&mut value)?;
             Ok(Decoded { value, strict })
         }
-        (None, Some(schema)) => decode::value(value, builtin::table(), schema),
+        (None, Some(schema)) => {
+            // An empty list takes the owners away, as an empty entry does; reading drops it.
+            let cleared = value.pointer("/metadata/managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty);
+            let mut decoded = decode::value(value, builtin::table(), schema)?;
+            if cleared {
+                decoded.value["metadata"]["managedFields"] = serde_json::json!([{}]);
+            }
+            Ok(decoded)
+        }
         (None, None) => Ok(Decoded { value, strict: vec![] }),
     }
+}
+
+/// Calls with the tracker of ownership for the Scale of any kind; `None` when no schema of it is known.
+pub(crate) fn with_scale_tracker<R>(call: impl FnOnce(&Tracker<'_>) -> R) -> Option<R> {
+    let (table, reset) = (builtin::table(), Set::default());
+    let schema = table.kind("autoscaling", "v1", "Scale")?;
+    let api_version = "autoscaling/v1";
+    Some(call(&Tracker { table, schema, api_version, kind: "Scale", subresource: "scale", reset: &reset }))
 }
 
 /// Calls with the tracker of ownership for a resource's kind; `None` when the kind has no schema.

@@ -122,7 +122,7 @@ impl Server {
             Some(identity) => identity,
             None => match auth::authenticate_token(&self, bearer) {
                 Ok(identity) => identity,
-                Err(error) => return Ok(respond::error(&error)),
+                Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
             },
         };
         self.handle(request, identity).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))

@@ -299,12 +299,13 @@ impl Server {
 
     async fn answer(self: Arc<Self>, request: Request<Bytes>, identity: Identity) -> Reply {
         let headers = request.headers().clone();
+        let pretty = respond::is_pretty(&Query::parse(request.uri().query()), &headers);
         let unlimited = self.route_of(request.uri().path()).is_some()
             || (Query::parse(request.uri().query()).flag("watch") && request.method() == Method::GET);
         let answered = async {
             match self.route(request, identity).await {
                 Ok(done) => done,
-                Err(error) => (respond::error(&error), vec![]),
+                Err(error) => (respond::error_for(&headers, pretty, &error), vec![]),
             }
         };
         let (reply, warnings) = if unlimited {
@@ -319,7 +320,7 @@ impl Server {
     }
 
     /// Adds the headers that every answer has.
-    fn finish(&self, request: &HeaderMap, mut reply: Reply, warnings: &[String]) -> Reply {
+    pub(crate) fn finish(&self, request: &HeaderMap, mut reply: Reply, warnings: &[String]) -> Reply {
         let audit = match request.get("audit-id") {
             Some(given) => given.clone(),
             None => HeaderValue::from_str(&self.seam.rng.stream("audit").uuid())
@@ -380,11 +381,7 @@ impl Server {
         if verb == Verb::Delete {
             accept.shape = negotiate::Shape::Object;
         }
-        let agent = parts.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        let pretty = match query.get("pretty") {
-            Some(value) => value == "true" || value == "1",
-            None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|p| agent.starts_with(p)),
-        };
+        let pretty = respond::is_pretty(&query, &parts.headers);
         let cx = Arc::new(Cx {
             server: self.clone(),
             resource,
@@ -407,7 +404,7 @@ impl Server {
         }
         let reply = dispatch(&cx, &body).await;
         let warnings = std::mem::take(&mut *cx.warnings.lock());
-        Ok((reply.unwrap_or_else(|e| respond::error(&e)), warnings))
+        Ok((reply.unwrap_or_else(|e| respond::error_for(&cx.headers, pretty, &e)), warnings))
     }
 
     /// Paths that name no resource.
@@ -415,7 +412,7 @@ impl Server {
         let get = parts.method == Method::GET;
         match path.trim_end_matches('/') {
             "/version" if get => health::version(),
-            "/healthz" | "/livez" | "/readyz" if get => health::check(path.trim_matches('/'), query),
+            "/healthz" | "/livez" | "/readyz" => health::check(path.trim_matches('/'), query),
             p if p.starts_with("/healthz/") || p.starts_with("/livez/") || p.starts_with("/readyz/") => {
                 health::single(p)
             }
@@ -425,7 +422,9 @@ impl Server {
                 self.openapi.document(self, &p["/openapi/v3/".len()..], query, &parts.headers)
             }
             "/api" | "/apis" | "" if get => discovery::root(self, path, &parts.headers),
-            p if get && (p.starts_with("/api/") || p.starts_with("/apis/")) => discovery::below(self, p),
+            p if get && (p.starts_with("/api/") || p.starts_with("/apis/")) => {
+                discovery::below(self, p, &parts.headers)
+            }
             _ => respond::page_not_found(),
         }
     }

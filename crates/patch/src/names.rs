@@ -17,7 +17,7 @@ fn too_long(max: usize) -> String {
 
 fn form(message: &str, regex: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
-    format!("{message} (e.g. {}regex used for validation is '{regex}')", examples.join("or "))
+    format!("{message} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
 }
 
 fn is_label(text: &str) -> bool {
@@ -44,7 +44,7 @@ fn is_subdomain(text: &str) -> bool {
 pub fn dns1123_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > LABEL_BYTES_MAX {
-        errors.push(too_long(LABEL_BYTES_MAX));
+        errors.push(format!("must be no more than {LABEL_BYTES_MAX} characters"));
     }
     if !is_label(text) {
         if is_subdomain(text) {
@@ -62,7 +62,7 @@ pub fn dns1123_label(text: &str) -> Vec<String> {
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > SUBDOMAIN_BYTES_MAX {
-        errors.push(too_long(SUBDOMAIN_BYTES_MAX));
+        errors.push(format!("must be no more than {SUBDOMAIN_BYTES_MAX} characters"));
     }
     if !is_subdomain(text) {
         let message = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
@@ -160,7 +160,7 @@ mod tests {
             label_value("a b"),
             [
                 "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
-              and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation \
+              and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation \
               is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
             ]
         );

@@ -40,7 +40,7 @@ fn ingresses() {
         (
             "a service of no name",
             service(json!({"name": "1a"})),
-            "spec.defaultBackend.service.name: Invalid value: \"1a\": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name', or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')".into(),
+            "spec.defaultBackend.service.name: Invalid value: \"1a\": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')".into(),
         ),
         ("no port", service(json!({"port": {"number": null}})), "spec.defaultBackend.service.port: Required value: port name or number is required".into()),
         (

@@ -89,7 +89,7 @@ fn rows() {
         (
             "a label of no value",
             rule(json!({"labelsOverrider": [{"operator": "add", "value": {"a": "b c"}}]})),
-            format!("{at}.labelsOverrider[0].value: Invalid value: \"b c\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"),
+            format!("{at}.labelsOverrider[0].value: Invalid value: \"b c\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"),
         ),
         (
             "the place of an image",

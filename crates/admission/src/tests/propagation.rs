@@ -125,7 +125,7 @@ fn what_may_not_change() {
 #[test]
 fn placements() {
     let name_form = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-                     alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is \
+                     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                      '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let tiers = |name: &str| json!([{"affinityName": name, "clusterNames": ["m2"]}]);
     let aggregated = json!({"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"});
@@ -268,7 +268,7 @@ fn specs() {
         failover(json!({"application": with(&base, &fields)}))
     };
     let name_form = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-                     alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex used for validation is \
+                     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                      '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     for (name, spec, want) in [
         (

@@ -2,10 +2,15 @@
 
 mod defaults;
 mod validate;
+mod warn;
+
+pub(crate) use warn::warnings;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+pub(crate) use defaults::service::families;
 
 use crate::{context::Cx, object, registry::Resource, schema, status::Cause};
 
@@ -37,7 +42,11 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         ("", "Pod") => {
             map.insert("status".into(), json!({"phase": "Pending"}));
         }
-        ("", "PersistentVolume" | "PersistentVolumeClaim") => {
+        ("", "PersistentVolume") => {
+            let now = map.get("metadata").map(|m| m["creationTimestamp"].clone()).unwrap_or_default();
+            map.insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+        }
+        ("", "PersistentVolumeClaim") => {
             map.insert("status".into(), json!({"phase": "Pending"}));
         }
         _ if resource.has_status() => {

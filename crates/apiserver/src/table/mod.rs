@@ -47,7 +47,10 @@ pub(crate) fn table(
         "None" => "None",
         "Object" => "Object",
         other => {
-            return Err(ApiError::bad_request(format!("unrecognized includeObject value: {other:?}")));
+            return Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', \
+                 'None', or empty"
+            )));
         }
     };
     let now = cx.server.seam.clock.wall();
@@ -65,7 +68,7 @@ pub(crate) fn table(
             match include {
                 "Metadata" => row["object"] = respond::partial(value.clone(), version),
                 "Object" => row["object"] = value.clone(),
-                _ => {}
+                _ => row["object"] = Value::Null,
             }
             row
         })

@@ -31,9 +31,12 @@ pub(crate) fn object_of(
         identify(resource, &mut head, body)?;
         schema::read(resource, body)
     } else {
-        let mut value = parse(&resource.kind, body, format)?;
+        let (mut value, twice) = parse_counting(&resource.kind, body, format)?;
         identify(resource, &mut value, body)?;
-        schema::check(resource, value)
+        schema::check(resource, value).map(|mut decoded| {
+            decoded.strict.splice(0..0, twice);
+            decoded
+        })
     };
     let mut decoded = decoded.map_err(|e| match e {
         DecodeError::Syntax(detail) => unreadable(&resource.kind, body, &detail),
@@ -67,6 +70,7 @@ fn parse_head(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
             // A type error somewhere in the head: the whole value tells where.
             return parse(kind, body, BodyFormat::Json);
         }
+        Err(e) if e.is_data() => return Err(unreadable(kind, body, &no_object(body))),
         Err(e) => return Err(unreadable(kind, body, &e.to_string())),
     };
     let Some(head) = head else { return Ok(json!({})) };
@@ -85,15 +89,55 @@ fn missing(resource: &Resource, what: &str, body: &[u8]) -> ApiError {
 
 fn unreadable(kind: &str, body: &[u8], detail: &str) -> ApiError {
     let detail = if detail.starts_with("EOF while parsing") { "unexpected end of JSON input" } else { detail };
-    ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {detail} ({})",
-        excerpt(body)
-    ))
+    let what = unrecognized(kind);
+    let excerpt = excerpt(body);
+    ApiError::bad_request(format!("{what}: couldn't get version/kind; json parse error: {detail} ({excerpt})"))
+}
+
+fn unrecognized(kind: &str) -> String {
+    format!("the object provided is unrecognized (must be of type {kind})")
+}
+
+/// What a Go decoder says of JSON that is no object.
+fn no_object(body: &[u8]) -> String {
+    let what = match body.trim_ascii_start().first() {
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        _ => "number",
+    };
+    format!(
+        "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+         Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 fn cannot(resource: &Resource, why: &str) -> ApiError {
     let (kind, version) = (&resource.kind, &resource.version);
     ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+}
+
+/// The value of a body, of which YAML may name keys twice; the last counts, and the first that comes again is told.
+fn parse_counting(kind: &str, body: &[u8], format: BodyFormat) -> Result<(Value, Option<String>), ApiError> {
+    const TWICE: &str = "duplicate mapping key: ";
+    if format != BodyFormat::Yaml {
+        return Ok((parse(kind, body, format)?, None));
+    }
+    let text = std::str::from_utf8(body).map_err(|e| unreadable(kind, body, &e.to_string()))?;
+    let error = match serde_saphyr::from_str::<Value>(text) {
+        Ok(_) => return Ok((parse(kind, body, format)?, None)),
+        Err(error) => error.to_string(),
+    };
+    let found = error.split_once(TWICE).and_then(|(_, rest)| {
+        let key = rest.split(',').next()?;
+        let line: usize = error.split_once("line ")?.1.split(' ').next()?.parse().ok()?;
+        Some(format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map"))
+    });
+    let Some(told) = found else { return Err(unreadable(kind, body, &error)) };
+    let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
+    let value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|e| unreadable(kind, body, &e.to_string()))?;
+    Ok((value, Some(told)))
 }
 
 /// The value of a body.
@@ -105,12 +149,19 @@ pub(crate) fn parse(kind: &str, body: &[u8], format: BodyFormat) -> Result<Value
             let text = std::str::from_utf8(body).map_err(|e| unreadable(e.to_string()))?;
             serde_saphyr::from_str(text).map_err(|e| unreadable(e.to_string()))?
         }
-        BodyFormat::Protobuf => crate::protobuf::decode(body)?,
+        BodyFormat::Protobuf => crate::protobuf::decode(body).map_err(|mut e| {
+            // The decoder doesn't know what is wanted.
+            if e.message.starts_with("provided data") {
+                let said = std::mem::take(&mut e.message);
+                e.message = format!("{}: {said} ({})", unrecognized(kind), excerpt(body));
+            }
+            e
+        })?,
     };
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(json!({})),
-        _ => Err(unreadable("json: cannot unmarshal into Go value of type struct".into())),
+        _ => Err(unreadable(no_object(body))),
     }
 }
 
@@ -122,7 +173,7 @@ fn excerpt(body: &[u8]) -> String {
     }
     let head = &body[..body.len().min(LONGEST)];
     match std::str::from_utf8(head) {
-        Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => text.to_owned(),
+        Ok(text) if text.starts_with('{') => text.to_owned(),
         _ => head.iter().map(|b| format!("{b:02x}")).collect(),
     }
 }

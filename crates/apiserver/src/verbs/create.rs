@@ -74,7 +74,10 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
-        return Err(ApiError::invalid(&resource.kind, &resource.group, &name, causes));
+        return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), &name, causes));
+    }
+    for warning in strategy::warnings(resource, &value, None) {
+        cx.warn(warning);
     }
     let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run)?;
     hooks::before_create(cx, &mut value)?;

@@ -137,8 +137,14 @@ async fn attempt(
         let (_, mut ops) = allocate::changes(resource, Some(&old), None);
         ops.push(Op::delete(key));
         sides.join(&mut compares, &mut ops);
-        if let TxnResult::Failed { .. } = cx.server.txn(compares, ops).await? {
-            return Ok(None);
+        match cx.server.txn(compares, ops).await? {
+            TxnResult::Failed { .. } => return Ok(None),
+            TxnResult::Done { revision } if resource.is("", "Pod") => {
+                // Clients see a pod go as marked first and then removed, also where both are one write.
+                mark(cx, &old, &mut new, 0);
+                cx.server.set_revision(&mut new, revision);
+            }
+            TxnResult::Done { .. } => {}
         }
         hooks::after_write(cx, Some(&old), None).await?;
     }

@@ -30,6 +30,8 @@ pub(crate) enum Part {
     Inner,
     /// `spec.finalizers` of a namespace.
     Finalize,
+    /// Where a pod goes, which is no wish of a user and counts in no generation.
+    Binding,
 }
 
 /// Makes the candidate of the object as it is.
@@ -143,7 +145,9 @@ fn settle(
     for warning in meta::dedup_owners(&mut new) {
         cx.warn(warning);
     }
-    strategy::prepare_update(resource, old, &mut new);
+    if part != Part::Finalize {
+        strategy::prepare_update(resource, old, &mut new);
+    }
     admission::update(cx, old, &mut new, options.dry_run)?;
     strategy::default(cx, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
@@ -151,14 +155,18 @@ fn settle(
     }
     let causes = [meta::validate_update(resource, old, &new), strategy::validate(resource, &new, Some(old))].concat();
     if !causes.is_empty() {
-        return Err(ApiError::invalid(&resource.kind, &resource.group, cx.name(), causes));
+        return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), cx.name(), causes));
+    }
+    for warning in strategy::warnings(resource, &new, Some(old)) {
+        cx.warn(warning);
     }
     let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run)?;
     hooks::before_update(cx, old, &mut new)?;
-    cx.server.allocate(resource, Some(old), &mut new)?;
-    if !options.applied {
+    // What the server gives, and what falls away with it, is nobody's.
+    if !options.applied && part != Part::Binding {
         cx.track(Some(old), &mut new);
     }
+    cx.server.allocate(resource, Some(old), &mut new)?;
     Ok((new, sides))
 }
 
@@ -174,7 +182,7 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
     };
     match part {
         Part::Main if resource.has_status() => keep(new, "status"),
-        Part::Main | Part::Inner => {}
+        Part::Main | Part::Inner | Part::Binding => {}
         Part::Status => {
             let keys: Vec<String> = [&*new, old]
                 .iter()
@@ -200,7 +208,9 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
         }
         Part::Finalize => {
             let finalizers = new.pointer("/spec/finalizers").cloned();
-            *new = old.clone();
+            for key in ["spec", "status"] {
+                keep(new, key);
+            }
             if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
                 match finalizers {
                     Some(Value::Array(list)) if !list.is_empty() => {

@@ -45,12 +45,9 @@ impl WriteOptions {
             if manager.len() > MANAGER_BYTES_MAX {
                 return Err(invalid(Cause::too_long("fieldManager", MANAGER_BYTES_MAX)));
             }
-            if manager.chars().any(char::is_control) {
-                return Err(invalid(Cause::invalid(
-                    "fieldManager",
-                    &json!(manager),
-                    "should only contain printable characters",
-                )));
+            if let Some((at, bad)) = manager.char_indices().find(|(_, c)| c.is_control()) {
+                let why = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
+                return Err(invalid(Cause::invalid("fieldManager", &json!(manager), why)));
             }
         }
         Ok(Self {
@@ -65,7 +62,6 @@ impl WriteOptions {
 fn dry_run(values: &[String], kind: &str) -> Result<bool, ApiError> {
     match values {
         [] => Ok(false),
-        [one] if one.is_empty() => Ok(false),
         all if all.iter().all(|v| v == "All") => Ok(true),
         other => Err(ApiError::invalid_option(kind, Cause::unsupported("dryRun", &json!(other), &["All"]))),
     }
@@ -90,6 +86,28 @@ pub(crate) struct DeleteOptions {
     pub(crate) revision: Option<String>,
 }
 
+/// The options in a body, which is JSON, or YAML where it doesn't look like JSON.
+fn read_body(body: &[u8]) -> Result<Value, ApiError> {
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        Err(error) if body.trim_ascii_start().first() == Some(&b'{') => {
+            let why = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+            return Err(ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}")));
+        }
+        Err(error) => std::str::from_utf8(body)
+            .map_err(|_| error.to_string())
+            .and_then(|text| serde_saphyr::from_str(text).map_err(|e| e.to_string()))
+            .map_err(|e| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?,
+    };
+    if let Some(kind) = value["kind"].as_str().filter(|k| !k.is_empty() && *k != "DeleteOptions") {
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        return Err(ApiError::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        )));
+    }
+    Ok(value)
+}
+
 impl DeleteOptions {
     /// Reads the body or, when there is none, the query: never both.
     pub(crate) fn parse(query: &Query, body: &[u8]) -> Result<Self, ApiError> {
@@ -109,12 +127,7 @@ impl DeleteOptions {
             }
             out
         } else {
-            serde_json::from_slice(body)
-                .or_else(|json_error| {
-                    let text = std::str::from_utf8(body).map_err(|_| json_error)?;
-                    serde_saphyr::from_str::<Value>(text).map_err(<serde_json::Error as serde::de::Error>::custom)
-                })
-                .map_err(|e| ApiError::bad_request(format!("couldn't read the delete options: {e}")))?
+            read_body(body)?
         };
         Self::of(&value)
     }

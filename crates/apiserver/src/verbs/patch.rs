@@ -43,10 +43,22 @@ pub(crate) async fn patch(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, Ap
 }
 
 fn read(bytes: &[u8], format: PatchFormat) -> Result<Ready, ApiError> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| match format {
-        PatchFormat::Strategic => ApiError::bad_request(e.to_string()),
-        _ => ApiError::bad_request(format!("error decoding patch: {e}")),
+    let undecodable = |why: &str| match format {
+        PatchFormat::Strategic => ApiError::bad_request(why),
+        _ => ApiError::bad_request(format!("error decoding patch: {why}")),
+    };
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| {
+        undecodable(&if e.is_eof() { "unexpected end of JSON input".to_owned() } else { e.to_string() })
     })?;
+    if format == PatchFormat::Merge {
+        match &value {
+            Value::Null => return Err(ApiError::bad_request("Invalid JSON Patch")),
+            Value::Array(_) => {
+                return Err(undecodable("json: cannot unmarshal array into Go value of type map[string]interface {}"));
+            }
+            _ => {}
+        }
+    }
     Ok(match format {
         PatchFormat::Json => Ready::Json(value),
         PatchFormat::Strategic => Ready::Strategic(value),
@@ -172,13 +184,24 @@ pub(crate) fn refused(error: PatchError) -> ApiError {
 pub(crate) fn read_apply(bytes: &[u8]) -> Result<Value, ApiError> {
     let undecodable =
         |e: String| ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {e}"));
-    match serde_json::from_slice(bytes) {
-        Ok(value) => Ok(value),
+    let value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
         Err(_) => {
             let text = std::str::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
-            serde_saphyr::from_str(text).map_err(|e| undecodable(e.to_string()))
+            serde_saphyr::from_str(text).map_err(|e| undecodable(e.to_string()))?
         }
-    }
+    };
+    let what = match &value {
+        Value::Object(_) | Value::Null => return Ok(value),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+    };
+    Err(ApiError::bad_request(format!(
+        "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of \
+         type map[string]interface {{}}"
+    )))
 }
 
 /// Checks that the body of an apply names what the path names.

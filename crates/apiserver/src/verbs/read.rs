@@ -23,9 +23,7 @@ const PIECE: usize = 500;
 /// GET of one object.
 pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     if let Some(text) = cx.query.text("resourceVersion") {
-        let wanted = text
-            .parse()
-            .map_err(|_| ApiError::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax")))?;
+        let wanted = text.parse().map_err(|_| ApiError::unclassified(bad_revision(text)))?;
         wait_for(&cx.server, wanted).await?;
     }
     let resource = &*cx.resource;
@@ -33,6 +31,11 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
         Some(entry) => respond::stored(cx, 200, &entry),
         None => Err(ApiError::not_found(&resource.plural, &resource.group, cx.name())),
     }
+}
+
+/// What is wrong with a revision that is no number.
+pub(crate) fn bad_revision(text: &str) -> String {
+    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
 }
 
 /// Waits until this revision is there, for a bounded time.
@@ -55,6 +58,7 @@ struct Continue {
 /// GET of a collection.
 pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
     let resource = &*cx.resource;
+    timeout_seconds(cx)?;
     let selector = Selector::of(resource, &cx.query)?;
     let limit = limit(cx)?;
     let prefix = resource.prefix_of(cx.namespace());
@@ -75,11 +79,18 @@ pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
 }
 
 fn limit(cx: &Cx) -> Result<Option<usize>, ApiError> {
-    let Some(text) = cx.query.text("limit") else { return Ok(None) };
-    let limit: i64 = text
-        .parse()
-        .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
-    Ok(usize::try_from(limit).ok().filter(|l| *l > 0))
+    Ok(number(cx, "limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|l| *l > 0))
+}
+
+/// How long a list or watch may last, where the request says so.
+pub(crate) fn timeout_seconds(cx: &Cx) -> Result<Option<u64>, ApiError> {
+    Ok(number(cx, "timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > 0))
+}
+
+fn number(cx: &Cx, key: &str) -> Result<Option<i64>, ApiError> {
+    let Some(text) = cx.query.text(key) else { return Ok(None) };
+    let refused = |_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+    text.parse().map(Some).map_err(refused)
 }
 
 /// The revision that a first page is read at; `None` is the newest.
@@ -87,25 +98,21 @@ async fn point(cx: &Cx, limited: bool) -> Result<Option<Revision>, ApiError> {
     let invalid = |cause| Err(ApiError::invalid_option("ListOptions", cause));
     let text = cx.query.text("resourceVersion");
     let matching = cx.query.text("resourceVersionMatch");
+    let unasked = matching.is_some() && text.is_none();
     if cx.query.get("sendInitialEvents").is_some() {
-        return invalid(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        let cause = Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        let causes = unasked.then(match_without_revision).into_iter().chain([cause]).collect();
+        return Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", causes));
     }
     if let Some(other) = matching.filter(|m| !["Exact", "NotOlderThan"].contains(m)) {
         let supported = ["Exact", "NotOlderThan", ""];
         return invalid(Cause::unsupported("resourceVersionMatch", &json!(other), &supported));
     }
     let Some(text) = text else {
-        if matching.is_some() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            return invalid(Cause::forbidden("resourceVersionMatch", why));
-        }
-        return Ok(None);
+        return if unasked { invalid(match_without_revision()) } else { Ok(None) };
     };
-    let wanted: u64 = text.parse().map_err(|_| {
-        ApiError::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        ))
-    })?;
+    let wanted: u64 =
+        text.parse().map_err(|_| ApiError::bad_request(format!("invalid resource version: {}", bad_revision(text))))?;
     if wanted == 0 && matching == Some("Exact") {
         let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
         return invalid(Cause::forbidden("resourceVersionMatch", why));
@@ -115,12 +122,18 @@ async fn point(cx: &Cx, limited: bool) -> Result<Option<Revision>, ApiError> {
     Ok(Revision::new(wanted).filter(|_| exact))
 }
 
+fn match_without_revision() -> Cause {
+    Cause::forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+}
+
 fn continue_from(cx: &Cx, token: &str, prefix: &str) -> Result<Continue, ApiError> {
     let bad = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     if cx.query.text("resourceVersionMatch").is_some() {
         let cause =
             Cause::forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
-        return Err(ApiError::invalid_option("ListOptions", cause));
+        let unasked = cx.query.text("resourceVersion").is_none();
+        let causes = unasked.then(match_without_revision).into_iter().chain([cause]).collect();
+        return Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", causes));
     }
     if cx.query.text("resourceVersion").is_some_and(|v| v != "0") {
         return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));

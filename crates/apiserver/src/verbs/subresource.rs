@@ -1,5 +1,6 @@
 //! Subresources (apiserver.md 17).
 
+use ironclad_patch::managed;
 use serde_json::{Value, json};
 
 use crate::{
@@ -7,6 +8,7 @@ use crate::{
     object,
     request::Verb,
     respond::{self, Reply},
+    schema,
     status::{ApiError, Cause},
     table::jsonpath,
 };
@@ -132,9 +134,31 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
     let kind = if verb == Verb::Update { "UpdateOptions" } else { "PatchOptions" };
     let options = WriteOptions::parse(&cx.query, kind)?;
     let request = ScaleRequest::read(cx, bytes, verb)?;
+    let (manager, now) = (cx.field_manager(), cx.server.now());
+    let place = paths(cx).spec;
+    let place: Vec<&str> = place.split('.').filter(|f| !f.is_empty()).collect();
+    // Who owns the replicas is worked out on the Scale, and then brought to the object.
+    let write = WriteOptions { applied: true, ..options.clone() };
     let mut make = |old: &Value| {
-        let mut scale = scale_of(cx, old)?;
-        request.apply(&mut scale)?;
+        let mut live = scale_of(cx, old)?;
+        let owners = managed::scale_from_parent(old, &place);
+        if owners.as_array().is_some_and(|list| !list.is_empty()) {
+            live["metadata"]["managedFields"] = owners;
+        }
+        let mut scale = live.clone();
+        let mut tracked = cx.server.options.managed_fields || object::metadata(old).contains_key("managedFields");
+        if let ScaleRequest::Apply(config) = &request {
+            let applied = schema::with_scale_tracker(|t| t.apply(Some(&live), config, &manager, options.force, &now));
+            let applied = applied.ok_or_else(|| ApiError::unclassified("no schema is known for Scale"))?;
+            (scale, tracked) = (applied.map_err(patch::refused)?.object, true);
+        } else {
+            request.apply(&mut scale)?;
+            // Zero is not written in a Scale, and nobody owns what isn't there.
+            if scale.pointer("/spec/replicas") == Some(&json!(0)) {
+                scale["spec"] = json!({});
+            }
+            schema::with_scale_tracker(|t| t.update(Some(&live), &mut scale, &manager, &now));
+        }
         let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
         if replicas.as_i64().is_none_or(|r| r < 0) {
             let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
@@ -142,13 +166,17 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
         }
         let mut new = old.clone();
         jsonpath::set(&mut new, &paths(cx).spec, replicas);
-        let revision = scale.pointer("/metadata/resourceVersion").cloned();
-        if let Some(revision) = revision {
-            object::metadata_mut(&mut new).insert("resourceVersion".into(), revision);
+        let metadata = object::metadata_mut(&mut new);
+        if let Some(revision) = scale.pointer("/metadata/resourceVersion") {
+            metadata.insert("resourceVersion".into(), revision.clone());
+        }
+        if tracked {
+            let owners = managed::scale_to_parent(old, &scale, &place, &cx.resource.api_version());
+            metadata.insert("managedFields".into(), owners);
         }
         Ok(new)
     };
-    let done = modify(cx, Part::Inner, &options, false, &mut make).await?;
+    let done = modify(cx, Part::Inner, &write, false, &mut make).await?;
     Ok(respond::formatted(cx, 200, &scale_of(cx, &done)?))
 }
 
@@ -157,6 +185,7 @@ enum ScaleRequest {
     Whole(Value),
     Json(Value),
     Merge(Value),
+    Apply(Value),
 }
 
 impl ScaleRequest {
@@ -171,7 +200,7 @@ impl ScaleRequest {
             || serde_json::from_slice(bytes).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")));
         Ok(match negotiate::patch_format(content_type, false)? {
             PatchFormat::Json => Self::Json(patch()?),
-            PatchFormat::Apply => Self::Merge(patch::read_apply(bytes)?),
+            PatchFormat::Apply => Self::Apply(patch::read_apply(bytes)?),
             PatchFormat::Merge | PatchFormat::Strategic => Self::Merge(patch()?),
         })
     }
@@ -180,7 +209,7 @@ impl ScaleRequest {
         match self {
             Self::Whole(value) => *scale = value.clone(),
             Self::Json(value) => ironclad_patch::json_patch(scale, value).map_err(patch::refused)?,
-            Self::Merge(value) => ironclad_patch::merge_patch(scale, value),
+            Self::Merge(value) | Self::Apply(value) => ironclad_patch::merge_patch(scale, value),
         }
         Ok(())
     }
@@ -222,7 +251,7 @@ pub(crate) async fn bind(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         }
         Ok(new)
     };
-    modify(cx, Part::Inner, &options, false, &mut make).await?;
+    modify(cx, Part::Binding, &options, false, &mut make).await?;
     Ok(respond::formatted(cx, 201, &created()))
 }
 
@@ -313,7 +342,11 @@ fn log(cx: &Cx) -> Result<Reply, ApiError> {
         _ => {}
     }
     match pod.pointer("/spec/nodeName").and_then(Value::as_str) {
-        None | Some("") => Ok(respond::text(204, "")),
+        None | Some("") => {
+            let mut reply = respond::text(204, "");
+            reply.headers_mut().remove(http::header::CONTENT_TYPE);
+            Ok(reply)
+        }
         Some(_) => Err(ApiError::unclassified(NO_ADDRESSES)),
     }
 }

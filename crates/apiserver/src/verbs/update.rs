@@ -20,7 +20,13 @@ pub(crate) async fn update(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, A
     let options = WriteOptions::parse(&cx.query, "UpdateOptions")?;
     let value = body::object(cx, bytes, options.field_validation)?;
     let given = object::meta_str(&value, "name");
-    if !given.is_empty() && given != cx.name() {
+    if given.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            cx.name()
+        )));
+    }
+    if given != cx.name() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({})",
             cx.name()
@@ -56,7 +62,7 @@ fn check_uid(cx: &Cx, old: &Value, new: &Value) -> Result<(), ApiError> {
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
          UID in precondition: {given}, UID in object meta: {is}",
-        cx.key()
+        cx.key().replacen("/registry/core/", "/registry/", 1)
     );
     Err(ApiError::conflict(&cx.resource.plural, &cx.resource.group, cx.name(), &why))
 }

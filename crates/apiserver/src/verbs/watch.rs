@@ -18,6 +18,8 @@ use crate::{
     table,
 };
 
+use super::read;
+
 /// Frames that wait for a reader. Behind it the store's own buffer fills, and then the watch ends with 410.
 const FRAMES_BUFFERED: usize = 64;
 /// A quiet watch says how far it is this often.
@@ -82,20 +84,12 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
         prefix = resource.key(namespace, name);
     }
     let text = cx.query.get("resourceVersion").unwrap_or_default();
-    let wanted: u64 = if text.is_empty() {
-        0
-    } else {
-        text.parse().map_err(|_| {
-            ApiError::unclassified(format!(
-                "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-            ))
-        })?
-    };
+    let wanted: u64 =
+        if text.is_empty() { 0 } else { text.parse().map_err(|_| ApiError::unclassified(read::bad_revision(text)))? };
     let matching = cx.query.text("resourceVersionMatch");
     let send = cx.query.text("sendInitialEvents").map(|v| v != "false" && v != "0");
     check_matching(matching, send)?;
-    let seconds: Option<u64> = cx.query.text("timeoutSeconds").and_then(|t| t.parse().ok()).filter(|s| *s > 0);
-    let seconds = seconds
+    let seconds = read::timeout_seconds(cx)?
         .unwrap_or_else(|| DEFAULT_LIFE_SECONDS + cx.server.seam.rng.stream("watch").below(DEFAULT_LIFE_SECONDS));
     let bookmarks = cx.query.flag("allowWatchBookmarks");
     let initial = send.unwrap_or(wanted == 0);

@@ -308,9 +308,17 @@ async fn the_usual_refusals() {
             "PUT of what isn't there",
             "PUT",
             "/api/v1/namespaces/default/configmaps/x",
-            json!({}),
+            json!({"metadata": {"name": "x"}}),
             404,
             "configmaps \"x\" not found",
+        ),
+        (
+            "PUT of what has no name",
+            "PUT",
+            "/api/v1/namespaces/default/configmaps/x",
+            json!({}),
+            400,
+            "the name of the object (x based on URL) was undeterminable: name must be provided",
         ),
     ] {
         let answer = world.call(method.parse().unwrap(), path, body).await;

@@ -32,7 +32,9 @@ const DEADLINE: Duration = Duration::from_secs(240);
 /// What the control plane's kube-controller-manager runs. A stock one would also start the templates: make ReplicaSets and
 /// pods of Deployments that are meant for members.
 const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
-    serviceaccount-token-controller,ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
+    serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,\
+    persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
+    ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
     certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
 
 /// What a cluster is there for.

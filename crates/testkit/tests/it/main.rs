@@ -4,6 +4,7 @@ mod admission_real;
 mod bad_input;
 mod capacity_sim;
 mod crds_real;
+mod differential;
 mod evictions_sim;
 mod failover_edges;
 mod failover_matrix;

@@ -18,25 +18,8 @@ pub(super) fn service(object: &mut Value) {
         }
     }
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-    if kind == "ExternalName" {
-        if let Some(map) = spec.as_object_mut() {
-            for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
-                map.remove(key);
-            }
-        }
-    } else {
-        let selected = spec["selector"].as_object().is_some_and(|s| !s.is_empty());
-        if spec["clusterIP"] == "None" && !selected {
-            // Nobody knows which addresses somebody else's endpoints will have.
-            set(spec, "ipFamilyPolicy", "RequireDualStack");
-            set(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
-        }
-        set(spec, "ipFamilies", json!(["IPv4"]));
-        set(spec, "ipFamilyPolicy", "SingleStack");
+    if kind != "ExternalName" {
         set(spec, "internalTrafficPolicy", "Cluster");
-        if let Some(ip) = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned) {
-            set(spec, "clusterIPs", json!([ip]));
-        }
     }
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
         set(spec, "externalTrafficPolicy", "Cluster");
@@ -45,6 +28,30 @@ pub(super) fn service(object: &mut Value) {
         set(spec, "allocateLoadBalancerNodePorts", true);
     }
     child(child(object, "status"), "loadBalancer");
+}
+
+/// The addresses as a list, and their families. They come with the allocation, so that nobody owns them.
+pub(crate) fn families(object: &mut Value) {
+    let spec = child(object, "spec");
+    if spec["type"] == "ExternalName" {
+        if let Some(map) = spec.as_object_mut() {
+            for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+                map.remove(key);
+            }
+        }
+        return;
+    }
+    if let Some(ip) = spec["clusterIP"].as_str().filter(|ip| !ip.is_empty()).map(str::to_owned) {
+        set(spec, "clusterIPs", json!([ip]));
+    }
+    let selected = spec["selector"].as_object().is_some_and(|s| !s.is_empty());
+    if spec["clusterIP"] == "None" && !selected {
+        // Nobody knows which addresses somebody else's endpoints will have.
+        set(spec, "ipFamilyPolicy", "RequireDualStack");
+        set(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
+    }
+    set(spec, "ipFamilies", json!(["IPv4"]));
+    set(spec, "ipFamilyPolicy", "SingleStack");
 }
 
 /// An update that leaves out the addresses keeps them; one to ExternalName lets them go.
@@ -56,7 +63,7 @@ pub(crate) fn keep_addresses(old: &Value, new: &mut Value) {
         }
         return;
     }
-    for key in ["clusterIP", "clusterIPs"] {
+    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         let blank = |v: &Value| v.is_null() || v.as_str() == Some("") || v.as_array().is_some_and(Vec::is_empty);
         if spec.get(key).is_none_or(blank)
             && let Some(value) = old.pointer(&format!("/spec/{key}"))

@@ -53,7 +53,10 @@ pub(super) fn rbac(kind: &str, object: &Value, old: Option<&Value>, out: &mut Ve
         }
     }
     if old.is_some_and(|old| old["roleRef"] != object["roleRef"]) {
-        out.push(Cause::invalid("roleRef", &object["roleRef"], "cannot change roleRef"));
+        // Here the fields go by their names in Go.
+        let role = &object["roleRef"];
+        let role = json!({"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]});
+        out.push(Cause::invalid("roleRef", &role, "cannot change roleRef"));
     }
 }
 

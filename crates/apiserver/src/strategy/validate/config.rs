@@ -67,3 +67,40 @@ pub(super) fn secret(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) 
     immutable(object, old, "/type", out);
     frozen(object, old, &["data"], out);
 }
+/// What a quota counts is a standard resource or somebody's own, with a domain.
+pub(super) fn quota(object: &Value, out: &mut Vec<Cause>) {
+    const STANDARD: [&str; 19] = [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "requests.storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "persistentvolumeclaims",
+        "configmaps",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
+    for (name, _) in at(object, "/spec/hard").as_object().into_iter().flatten() {
+        let field = format!("spec.hard[{name}]");
+        if name.contains('/')
+            || STANDARD.contains(&name.as_str())
+            || name.starts_with("requests.hugepages-")
+            || name.starts_with("hugepages-")
+        {
+            continue;
+        }
+        let given = Value::String(name.clone());
+        out.push(Cause::invalid(&field, &given, "must be a standard resource type or fully qualified"));
+        out.push(Cause::invalid(field, &given, "must be a standard resource for quota"));
+    }
+}

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod config;
+mod event;
 mod pod;
 mod service;
 mod workload;
@@ -32,6 +33,14 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class(object, old, out),
         ("storage.k8s.io", "StorageClass") => cluster::storage_class(object, old, out),
         ("coordination.k8s.io", "Lease") => cluster::lease(object, out),
+        ("networking.k8s.io", "IngressClass") => immutable(object, old, "/spec/controller", out),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            one_of(object, "/addressType", &["FQDN", "IPv4", "IPv6"], out);
+            immutable(object, old, "/addressType", out);
+        }
+        ("", "Event") => event::core(object, out),
+        ("events.k8s.io", "Event") => event::event(object, old, out),
+        ("", "ResourceQuota") => config::quota(object, out),
         ("networking.k8s.io", "Ingress") => cluster::ingress(object, out),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => return crate::crd::validate(object, old),
         _ => {}

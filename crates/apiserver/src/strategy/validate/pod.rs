@@ -11,8 +11,20 @@ use super::{at, label, list, text};
 const UPDATE_RULE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn pod(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    spec(at(object, "/spec"), "spec", &["Always", "Never", "OnFailure"], out);
+    spec(at(object, "/spec"), "spec", &["Always", "OnFailure", "Never"], out);
     let Some(old) = old else { return };
+    let (was, is) = (at(old, "/spec/activeDeadlineSeconds"), at(object, "/spec/activeDeadlineSeconds"));
+    match (was.as_i64(), is.as_i64()) {
+        (Some(was), Some(now)) if now > was => {
+            let why = "must be less than or equal to previous value";
+            out.push(Cause::invalid("spec.activeDeadlineSeconds", is, why));
+        }
+        (Some(_), None) => {
+            let why = "must not update from a positive integer to nil value";
+            out.push(Cause::invalid("spec.activeDeadlineSeconds", is, why));
+        }
+        _ => {}
+    }
     if essence(at(object, "/spec"), at(old, "/spec")) != essence(at(old, "/spec"), at(old, "/spec")) {
         out.push(Cause::forbidden("spec", UPDATE_RULE));
     }
@@ -141,6 +153,11 @@ fn container<'a>(
         if text(mount, "/mountPath").is_empty() {
             out.push(Cause::required(format!("{path}.volumeMounts[{i}].mountPath"), ""));
         }
+    }
+    let policy = text(container, "/imagePullPolicy");
+    if !["", "Always", "IfNotPresent", "Never"].contains(&policy) {
+        let supported = ["Always", "IfNotPresent", "Never"];
+        out.push(Cause::unsupported(format!("{path}.imagePullPolicy"), &json!(policy), &supported));
     }
     resources(container, path, out);
     if !name.is_empty() && !names.insert(name) {

@@ -38,6 +38,10 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
         if !number.as_i64().is_some_and(|n| (1..=65_535).contains(&n)) {
             out.push(Cause::invalid(field("port"), number, "must be between 1 and 65535, inclusive"));
         }
+        let target = at(port, "/targetPort");
+        if target.as_i64().is_some_and(|n| !(1..=65_535).contains(&n)) {
+            out.push(Cause::invalid(field("targetPort"), target, "must be between 1 and 65535, inclusive"));
+        }
         let node = at(port, "/nodePort");
         if node.as_i64().is_some_and(|n| n != 0 && !NODE_PORTS.contains(&n)) {
             let message = "provided port is not in the valid range. The range of valid ports is 30000-32767";

@@ -44,6 +44,36 @@ pub(super) fn deployment(object: &Value, old: Option<&Value>, out: &mut Vec<Caus
         not_negative(object, &format!("/spec/{field}"), out);
     }
     immutable(object, old, "/spec/selector", out);
+    // A status is judged when it changes: with whatever it is, the rest must remain changeable.
+    if old.is_some_and(|old| old["status"] != object["status"]) {
+        deployment_status(object, out);
+    }
+}
+
+fn deployment_status(object: &Value, out: &mut Vec<Cause>) {
+    let count = |field: &str| at(object, &format!("/status/{field}")).as_i64().unwrap_or(0);
+    for field in [
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+    ] {
+        not_negative(object, &format!("/status/{field}"), out);
+    }
+    for (part, whole) in [
+        ("updatedReplicas", "replicas"),
+        ("readyReplicas", "replicas"),
+        ("availableReplicas", "replicas"),
+        ("availableReplicas", "readyReplicas"),
+    ] {
+        if count(part) > count(whole) {
+            let whole = if whole == "replicas" { "status.replicas" } else { whole };
+            let why = format!("cannot be greater than {whole}");
+            out.push(Cause::invalid(format!("status.{part}"), &json!(count(part)), why));
+        }
+    }
 }
 
 pub(super) fn replica_set(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
@@ -92,9 +122,9 @@ pub(super) fn job(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         not_negative(object, &format!("/spec/{field}"), out);
     }
     pod::template(at(object, "/spec/template"), "spec.template", JOB_POLICIES, out);
-    let generated = at(object, "/spec/selector/matchLabels/batch.kubernetes.io~1controller-uid");
     let own = at(object, "/spec/manualSelector") == &json!(true);
-    if !own && old.is_none() && generated.as_str() != Some(object::meta_str(object, "uid")) {
+    let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object::meta_str(object, "uid")}});
+    if !own && old.is_none() && *at(object, "/spec/selector") != generated {
         out.push(Cause::invalid("spec.selector", at(object, "/spec/selector"), "`selector` not auto-generated"));
     }
     immutable(object, old, "/spec/selector", out);
@@ -134,6 +164,9 @@ pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {
     if least.as_i64().is_some_and(|n| n < 1) {
         out.push(Cause::invalid("spec.minReplicas", least, "must be greater than or equal to 1"));
     }
+    let on_demand =
+        super::list(object, "/spec/metrics").iter().any(|m| m["type"] == "Object" || m["type"] == "External");
+    let to_zero = least.as_i64() == Some(0) && !on_demand;
     if most.as_i64().unwrap_or(0) < 1 {
         out.push(Cause::required("spec.maxReplicas", "must be set and greater than 0"));
     } else if least.as_i64() > most.as_i64() {
@@ -149,6 +182,10 @@ pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {
     if version.is_empty() && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController" {
         let message = "apiVersion must specify API group";
         out.push(Cause::invalid("spec.scaleTargetRef.apiVersion", &json!(version), message));
+    }
+    if to_zero {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        out.push(Cause::forbidden("spec.metrics", why));
     }
 }
 

@@ -1,0 +1,169 @@
+//! Takes out of an answer what differs by nature: uids, times, revisions, ports, the scenario's namespace.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use anyhow::Context as _;
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+/// What one server has shown in one scenario so far: the same uid or revision is masked by the same text.
+#[derive(Debug)]
+pub struct Masks {
+    namespace: String,
+    own: Vec<(Regex, String)>,
+    uids: Vec<String>,
+    /// By masked uid, the revisions that were seen, in order of appearance.
+    revisions: BTreeMap<String, Vec<String>>,
+}
+
+struct Common {
+    uid: Regex,
+    time: Regex,
+    rest: Vec<(Regex, &'static str)>,
+}
+
+static COMMON: LazyLock<Common> = LazyLock::new(|| {
+    let regex = |text: &str| Regex::new(text).expect("the pattern is constant and a test runs it");
+    Common {
+        uid: regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+        time: regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"),
+        rest: vec![
+            (regex(r"127\.0\.0\.1:\d+"), "<host>"),
+            (regex(r"\b10\.96\.\d+\.\d+\b"), "<ip>"),
+            (regex(r"current: \d+"), "current: <revision>"),
+            (regex(r"in record \(\d+\)"), "in record (<revision>)"),
+            (regex(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n?"), "<certificate>"),
+            (regex(r"hash=[0-9A-Fa-f]{32,}"), "hash=<hash>"),
+        ],
+    }
+});
+static AGE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(\d+(ms|s|m|h))+$").expect("the pattern is constant and a test runs it"));
+
+impl Masks {
+    /// For a scenario in this namespace with patterns of its own.
+    ///
+    /// # Errors
+    /// A pattern that isn't one.
+    pub fn new(namespace: &str, own: &[(String, String)]) -> anyhow::Result<Self> {
+        let own = own
+            .iter()
+            .map(|(pattern, with)| Ok((Regex::new(pattern).with_context(|| pattern.clone())?, with.clone())))
+            .collect::<anyhow::Result<_>>()?;
+        Ok(Self { namespace: namespace.to_owned(), own, uids: Vec::new(), revisions: BTreeMap::new() })
+    }
+
+    /// A text without what differs by nature.
+    pub fn text(&mut self, text: &str) -> String {
+        let mut text = text.replace(&self.namespace, "$ns");
+        let uids = &mut self.uids;
+        text = COMMON
+            .uid
+            .replace_all(&text, |found: &Captures<'_>| {
+                let found = &found[0];
+                let at = uids.iter().position(|u| u == found).unwrap_or_else(|| {
+                    uids.push(found.to_owned());
+                    uids.len() - 1
+                });
+                format!("<uid {at}>")
+            })
+            .into_owned();
+        text = COMMON.time.replace_all(&text, "<time>").into_owned();
+        for (pattern, with) in &COMMON.rest {
+            text = pattern.replace_all(&text, *with).into_owned();
+        }
+        for (pattern, with) in &self.own {
+            text = pattern.replace_all(&text, with.as_str()).into_owned();
+        }
+        text
+    }
+
+    /// A value without what differs by nature.
+    pub fn value(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Object(map) => {
+                let uid = map.get("uid").and_then(Value::as_str).map(|u| self.text(u));
+                let mut out = serde_json::Map::new();
+                for (key, value) in map {
+                    let masked = match (key.as_str(), value) {
+                        ("resourceVersion", Value::String(revision)) => {
+                            Value::String(self.revision(revision, uid.as_deref()))
+                        }
+                        ("continue", Value::String(token)) if !token.is_empty() => "<continue>".into(),
+                        ("nodePort" | "healthCheckNodePort", Value::Number(_)) => "<port>".into(),
+                        // Entries are in the order of their seconds, which both servers count for themselves.
+                        ("managedFields", Value::Array(entries)) => {
+                            let mut entries: Vec<Value> = entries.iter().map(|e| self.value(e)).collect();
+                            entries.sort_by_key(Value::to_string);
+                            Value::Array(entries)
+                        }
+                        ("cells", Value::Array(cells)) => cells.iter().map(|c| self.cell(c)).collect(),
+                        _ => self.value(value),
+                    };
+                    let key = self.text(key);
+                    out.insert(key, masked);
+                }
+                Value::Object(out)
+            }
+            Value::Array(list) => list.iter().map(|v| self.value(v)).collect(),
+            Value::String(text) => Value::String(self.text(text)),
+            other => other.clone(),
+        }
+    }
+
+    fn cell(&mut self, cell: &Value) -> Value {
+        match cell {
+            Value::String(text) if AGE.is_match(text) => "<age>".into(),
+            other => self.value(other),
+        }
+    }
+
+    /// The n-th revision of an object that was seen; of a list, only that there is one.
+    fn revision(&mut self, revision: &str, uid: Option<&str>) -> String {
+        if matches!(revision, "" | "0") {
+            return revision.to_owned();
+        }
+        let Some(uid) = uid.filter(|u| !u.is_empty()) else { return "<revision>".to_owned() };
+        let seen = self.revisions.entry(uid.to_owned()).or_default();
+        if let Some(at) = seen.iter().position(|r| r == revision) {
+            return format!("<revision {at}>");
+        }
+        let number = |text: &str| text.parse::<u64>().unwrap_or_default();
+        let back = seen.iter().any(|r| number(r) > number(revision));
+        seen.push(revision.to_owned());
+        format!("<revision {}{}>", seen.len() - 1, if back { " going back" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_differs_by_nature() {
+        let mut masks = Masks::new("create-x1", &[("gen-[a-z]+".into(), "gen-X".into())]).unwrap();
+        let uid = |n| format!("{n}0000000-0000-0000-0000-000000000000");
+        let object = |n, revision| json!({"metadata": {"uid": uid(n), "resourceVersion": revision}});
+        for (value, want) in [
+            (json!("in create-x1"), json!("in $ns")),
+            (json!({"create-x1": "gen-abc"}), json!({"$ns": "gen-X"})),
+            (object(1, "10"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 0>"}})),
+            (object(2, "11"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 0>"}})),
+            (object(1, "12"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 1>"}})),
+            (object(1, "10"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 0>"}})),
+            (object(1, "9"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 2 going back>"}})),
+            (
+                json!({"resourceVersion": "5", "continue": "abc"}),
+                json!({"resourceVersion": "<revision>", "continue": "<continue>"}),
+            ),
+            (json!({"resourceVersion": "0", "continue": ""}), json!({"resourceVersion": "0", "continue": ""})),
+            (json!("2026-01-01T00:00:00Z at 127.0.0.1:42 and 10.96.3.4"), json!("<time> at <host> and <ip>")),
+            (json!({"cells": ["a", "12s", "3m12s", 4]}), json!({"cells": ["a", "<age>", "<age>", 4]})),
+            (json!({"nodePort": 30123}), json!({"nodePort": "<port>"})),
+        ] {
+            assert_eq!(masks.value(&value), want, "{value}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One script of requests, two servers: a real kube-apiserver and the embedded one, and where their answers differ.
+//!
+//! Scenarios are files in `tests/differential/<area>/*.http` ([`script`]). Each runs on both servers, in a namespace of its
+//! own and beside others. What differs by nature is masked ([`mask`]); every other difference is an error unless
+//! `tests/differential/known.yaml` lists it with its reason, and what is listed there must still differ.
+//!
+//! While working on the server: `IRONCLAD_DIFFERENTIAL_REAL` and `IRONCLAD_DIFFERENTIAL_OURS` name kubeconfigs of servers
+//! that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+
+use crate::real::{Binaries, Config, Kubectl, RealEnv};
+
+pub use self::{
+    compare::{Difference, Known, compare, compare_notes},
+    ours::Ours,
+    script::{Scenario, parse},
+    side::{As, Side},
+};
+
+mod compare;
+pub mod mask;
+mod ours;
+mod play;
+pub mod script;
+mod side;
+
+/// Scenarios that run beside each other: they mostly wait.
+const AT_ONCE: usize = 6;
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many scenarios, and how many steps in them.
+    pub scenarios: usize,
+    /// All steps.
+    pub steps: usize,
+    /// Differences that nobody decided, with their notes.
+    pub unknown: Vec<Difference>,
+    /// Names of known differences that did not occur.
+    pub stale: Vec<String>,
+}
+
+/// Reads all scenarios below a directory, in the order of their names.
+///
+/// # Errors
+/// Files that can't be read or understood.
+pub fn scenarios(directory: &Path) -> anyhow::Result<Vec<Scenario>> {
+    let mut found = BTreeMap::new();
+    let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
+    while let Some(current) = directories.pop() {
+        for entry in fs::read_dir(&current).with_context(|| current.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|e| e == "http") {
+                let name = path.strip_prefix(directory)?.with_extension("").display().to_string();
+                found.insert(name, path);
+            }
+        }
+    }
+    found.into_iter().map(|(name, path)| parse(&name, &fs::read_to_string(path)?)).collect()
+}
+
+/// Plays the scenarios on both servers; `None` where real Kubernetes can't be had.
+///
+/// # Errors
+/// Servers that don't start or don't answer at all.
+pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(None) };
+    let home = tempfile::Builder::new().prefix("ironclad-differential-").tempdir()?;
+    let only = std::env::var("IRONCLAD_DIFFERENTIAL_ONLY").unwrap_or_default();
+    let wanted: Vec<&str> = only.split(',').filter(|part| !part.is_empty()).collect();
+    let mut scenarios = scenarios(directory)?;
+    scenarios.retain(|s| wanted.is_empty() || wanted.iter().any(|part| s.name.contains(part)));
+    let known: Vec<Known> = serde_saphyr::from_str(&fs::read_to_string(directory.join("known.yaml"))?)?;
+
+    let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    let (mut env, mut embedded) = (None, None);
+    let real = match given("IRONCLAD_DIFFERENTIAL_REAL") {
+        Some(path) => path,
+        None => {
+            let config = Config { plane: true, members: 0, ..Config::default() };
+            env.insert(RealEnv::start(config).await?).plane().kubeconfig()
+        }
+    };
+    let ours = match given("IRONCLAD_DIFFERENTIAL_OURS") {
+        Some(path) => path,
+        None => embedded.insert(Ours::start(home.path()).await?).kubeconfig().to_owned(),
+    };
+    let side = async |name: &str, kubeconfig: &Path| {
+        Side::new(kubeconfig, Kubectl::new(&binaries, kubeconfig, &home.path().join(name))).await
+    };
+    let (real, ours) = (side("real", &real).await?, side("ours", &ours).await?);
+
+    let mut outcome = Outcome { scenarios: scenarios.len(), ..Outcome::default() };
+    let differences: Vec<Vec<Difference>> = stream::iter(&scenarios)
+        .map(|scenario| differences(&real, &ours, scenario))
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut met = vec![false; known.len()];
+    for difference in differences.into_iter().flatten() {
+        let mut covered = false;
+        for (known, met) in known.iter().zip(&mut met) {
+            if known.covers(&difference) {
+                (covered, *met) = (true, true);
+            }
+        }
+        if !covered {
+            outcome.unknown.push(difference);
+        }
+    }
+    outcome.steps = scenarios.iter().map(|s| s.steps.len()).sum();
+    if wanted.is_empty() {
+        outcome.stale = known.iter().zip(met).filter(|(_, met)| !met).map(|(k, _)| k.name.clone()).collect();
+    }
+    drop((env, embedded));
+    Ok(Some(outcome))
+}
+
+/// Where the servers' answers to one scenario differ.
+async fn differences(real: &Side, ours: &Side, scenario: &Scenario) -> anyhow::Result<Vec<Difference>> {
+    // Unlike any other text in the answers, so that it can be masked; the same on both, so that lengths are.
+    let namespace = format!("{}-{:04x}", scenario.name.replace(['/', '_'], "-"), std::process::id() & 0xffff);
+    let on = async |side: &Side| {
+        prepare(side, &namespace).await?;
+        play::play(side, scenario, &namespace).await
+    };
+    let (seen_real, seen_ours) = tokio::join!(on(real), on(ours));
+    let seen_real = seen_real.with_context(|| format!("{} on the real server", scenario.name))?;
+    let mut out = Vec::new();
+    match seen_ours {
+        Ok(seen_ours) => {
+            for (n, ((step, real), ours)) in scenario.steps.iter().zip(seen_real).zip(seen_ours).enumerate() {
+                compare_notes(&format!("{}:{}:", scenario.name, n + 1), &step.line, &real, &ours, &mut out);
+            }
+        }
+        // A server that breaks off is a difference like any other.
+        Err(error) => {
+            let (ours, real) = (format!("{error:#}").into(), Value::Array(seen_real));
+            out.push(Difference {
+                place: format!("{}:0:", scenario.name),
+                line: "all".to_owned(),
+                real: Some(real),
+                ours: Some(ours),
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// Makes the scenario's namespace and waits until what comes with it is there.
+async fn prepare(side: &Side, namespace: &str) -> anyhow::Result<()> {
+    let body = serde_json::to_vec(&json!({"metadata": {"name": namespace}}))?;
+    let made = side.ask(As::Admin, "POST", "/api/v1/namespaces", &[], body.into()).await?;
+    ensure!(made.code == 201, "namespace {namespace}: {}", String::from_utf8_lossy(&made.body));
+    for path in ["serviceaccounts/default", "configmaps/kube-root-ca.crt"] {
+        let path = format!("/api/v1/namespaces/{namespace}/{path}");
+        crate::real::until(&path, std::time::Duration::from_secs(60), async || {
+            let code = side.ask(As::Admin, "GET", &path, &[], Bytes::new()).await?.code;
+            ensure!(code == 200, "{code}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The embedded server as a process would serve it: on a port, with the controllers of a control plane.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use ironclad_apiserver::{Identity, Options, Server, pki};
+use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
+use ironclad_runtime::in_process_client;
+use ironclad_seam::Seam;
+use ironclad_store::{Commit, Engine, MemoryBackend};
+use tokio::net::TcpListener;
+
+/// A running embedded server; it ends when dropped.
+#[derive(Debug)]
+pub struct Ours {
+    seam: Seam,
+    kubeconfig: PathBuf,
+}
+
+impl Ours {
+    /// Starts it; its files go below `directory`.
+    ///
+    /// # Errors
+    /// A directory that can't be written to, or no free port.
+    pub async fn start(directory: &Path) -> anyhow::Result<Self> {
+        let seam = Seam::system("differential");
+        let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone())?;
+        let plane = seam.child("plane");
+        let server = Server::open(Options::default(), engine.store("plane"), plane.clone()).await?;
+        let pki = pki::Pki::load_or_create(&directory.join("pki"), &plane, "plane")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
+        let url = format!("https://{}", listener.local_addr()?);
+        let kubeconfig = directory.join("kubeconfig");
+        let text = pki::kubeconfig(&[pki.admin_context("plane", &url)]);
+        pki::write_private(&kubeconfig, text.as_bytes())?;
+        let (serving, tls) = (server.clone(), pki.server_config()?);
+        plane.tasks.spawn("serve", async move {
+            if let Err(error) = serving.serve(listener, tls).await {
+                tracing::error!(%error, "the API listener ended");
+            }
+        });
+        let client = in_process_client(
+            server.in_process(Identity::admin("system:kube-controller-manager")),
+            std::sync::Arc::default(),
+        );
+        let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.child("controllers") };
+        let options = kubecontrollers::Options {
+            controllers: Controller::PLANE.to_vec(),
+            root_certificate: Some(pki.ca().to_owned()),
+        };
+        kubecontrollers::start(&cluster, &options);
+        cluster.caches.start(&client, &cluster.seam);
+        Ok(Self { seam, kubeconfig })
+    }
+
+    /// The administrator's kubeconfig.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        self.seam.tasks.kill();
+    }
+}

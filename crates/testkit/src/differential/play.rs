@@ -1,0 +1,318 @@
+//! Plays a scenario on one server and notes what a client sees.
+
+use std::{collections::BTreeMap, io::Read as _, time::Duration};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::real::until;
+
+use super::{
+    mask::Masks,
+    script::{Action, Compared, Payload, Scenario, Step, repeated},
+    side::{Answer, As, Side, Stream},
+};
+
+/// What is waited for comes within this time.
+const DEADLINE: Duration = Duration::from_secs(40);
+
+/// The headers that clients read; of some only whether they are there.
+const HEADERS: [(&str, bool); 16] = [
+    ("content-type", true),
+    ("warning", true),
+    ("retry-after", true),
+    ("location", true),
+    ("cache-control", true),
+    ("vary", true),
+    ("content-encoding", true),
+    ("allow", true),
+    ("x-content-type-options", true),
+    ("audit-id", false),
+    ("etag", false),
+    ("expires", false),
+    ("date", false),
+    ("x-kubernetes-pf-flowschema-uid", false),
+    ("x-kubernetes-pf-prioritylevel-uid", false),
+    ("www-authenticate", true),
+];
+
+/// Plays all steps; one note per step.
+///
+/// # Errors
+/// What keeps a server from being asked; never what it answers.
+pub async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
+    let mut stage = Stage {
+        side,
+        variables: BTreeMap::new(),
+        watches: BTreeMap::new(),
+        masks: Masks::new(namespace, &scenario.masks)?,
+        namespace,
+    };
+    for (name, value) in [
+        ("ns", namespace.to_owned()),
+        ("core", format!("/api/v1/namespaces/{namespace}")),
+        ("apps", format!("/apis/apps/v1/namespaces/{namespace}")),
+    ] {
+        stage.variables.insert(name.to_owned(), value);
+    }
+    let mut notes = Vec::with_capacity(scenario.steps.len());
+    for step in &scenario.steps {
+        notes.push(stage.step(step).await.with_context(|| step.line.clone())?);
+    }
+    Ok(notes)
+}
+
+struct Stage<'a> {
+    side: &'a Side,
+    variables: BTreeMap<String, String>,
+    watches: BTreeMap<String, Stream>,
+    masks: Masks,
+    namespace: &'a str,
+}
+
+impl Stage<'_> {
+    async fn step(&mut self, step: &Step) -> anyhow::Result<Value> {
+        let Some((path, want)) = &step.until else { return Ok(self.once(step).await?.0) };
+        let want = self.filled(want);
+        // What comes of each look is masked anew, so that how often was looked leaves no trace.
+        let mut last = None;
+        let seen = until(&step.line, DEADLINE, async || {
+            let (note, raw) = self.once(step).await?;
+            let found = if path == "code" { note["code"].to_string() } else { text_at(&raw, path).unwrap_or_default() };
+            last = Some(note.clone());
+            if found != want {
+                bail!("{path} is {found:?}, not {want:?}");
+            }
+            Ok(note)
+        });
+        match seen.await {
+            Ok(note) => Ok(note),
+            Err(error) => Ok(json!({"never": format!("{error:#}"), "last": last})),
+        }
+    }
+
+    /// One try: what is noted of it, and the body as it came.
+    async fn once(&mut self, step: &Step) -> anyhow::Result<(Value, Value)> {
+        match &step.action {
+            Action::Request { method, content_type, path } => {
+                let path = self.filled(path);
+                let (who, headers) = self.headers(step, *content_type);
+                let body = self.body(&step.body)?;
+                let answer = self.side.ask(who, method, &path, &headers, body).await?;
+                let raw = body_of(&answer)?;
+                for (name, at) in &step.captures {
+                    let value = text_at(&raw, at).unwrap_or_default();
+                    self.variables.insert(name.clone(), value);
+                }
+                Ok((self.note(step, answer.code, &answer.headers, &raw), raw))
+            }
+            Action::Watch { name, path } => {
+                let path = self.filled(path);
+                let separator = if path.contains('?') { '&' } else { '?' };
+                let watch = if path.contains("watch=") || path.contains("/watch/") {
+                    path
+                } else {
+                    format!("{path}{separator}watch=true")
+                };
+                let (who, headers) = self.headers(step, None);
+                let (code, headers, stream) = self.side.open(who, &watch, &headers).await?;
+                self.watches.insert(name.clone(), stream);
+                Ok((self.note(step, code, &headers, &Value::Null), Value::Null))
+            }
+            Action::Events { name, count } => {
+                let stream = self.watches.get_mut(name).with_context(|| format!("no watch {name} is open"))?;
+                let mut events = Vec::new();
+                while count.is_none_or(|count| events.len() < count) {
+                    match stream.next().await {
+                        Ok(Some(event)) => events.push(event),
+                        Ok(None) => {
+                            if count.is_some() {
+                                events.push("the stream ends".into());
+                            }
+                            break;
+                        }
+                        Err(error) => {
+                            events.push(format!("{error:#}").into());
+                            break;
+                        }
+                    }
+                }
+                let raw = Value::Array(events);
+                for (name, at) in &step.captures {
+                    self.variables.insert(name.clone(), text_at(&raw, at).unwrap_or_default());
+                }
+                let masked = self.masks.value(&raw);
+                Ok((if step.compared == Compared::Nothing { Value::Null } else { json!({"events": masked}) }, raw))
+            }
+            Action::Kubectl { arguments } => self.kubectl(step, arguments).await,
+        }
+    }
+
+    async fn kubectl(&mut self, step: &Step, arguments: &[String]) -> anyhow::Result<(Value, Value)> {
+        let arguments: Vec<String> = ["--namespace".to_owned(), self.namespace.to_owned()]
+            .into_iter()
+            .chain(arguments.iter().map(|a| self.filled(a)))
+            .collect();
+        let stdin = match &step.body {
+            Payload::None => String::new(),
+            Payload::Yaml(text) | Payload::Raw(text) => self.filled(text),
+        };
+        let output = self.side.kubectl.output(&arguments, &stdin).await?;
+        let mut lines = |text: &str| -> Value { text.lines().map(|line| self.masks.text(line)).collect() };
+        let note = match step.compared {
+            Compared::Nothing => Value::Null,
+            Compared::Code => json!({"code": output.code}),
+            Compared::Whole => {
+                json!({"code": output.code, "stdout": lines(&output.stdout), "stderr": lines(&output.stderr)})
+            }
+        };
+        let raw = Value::String(output.stdout);
+        for (name, _) in &step.captures {
+            self.variables.insert(name.clone(), raw.as_str().unwrap_or_default().trim().to_owned());
+        }
+        Ok((note, raw))
+    }
+
+    fn headers(&self, step: &Step, content_type: Option<&str>) -> (As, Vec<(String, String)>) {
+        let mut who = As::Admin;
+        let mut headers: Vec<(String, String)> = Vec::new();
+        for (name, value) in &step.headers {
+            if name == "As" {
+                who = As::Anonymous;
+            } else {
+                headers.push((name.clone(), self.filled(value)));
+            }
+        }
+        let given = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let mut more = Vec::new();
+        if let Some(content_type) = content_type.filter(|_| step.body != Payload::None && !given("content-type")) {
+            more.push(("Content-Type".to_owned(), content_type.to_owned()));
+        }
+        if !given("user-agent") {
+            more.push(("User-Agent".to_owned(), "differential/1".to_owned()));
+        }
+        headers.extend(more);
+        // An empty header is one that is not sent.
+        headers.retain(|(_, value)| !value.is_empty());
+        (who, headers)
+    }
+
+    fn body(&self, body: &Payload) -> anyhow::Result<Bytes> {
+        Ok(match body {
+            Payload::None => Bytes::new(),
+            Payload::Raw(text) => match text.strip_prefix("base16 ") {
+                Some(digits) => from_base16(digits)?.into(),
+                None => self.filled(text).into(),
+            },
+            Payload::Yaml(text) => {
+                let options = serde_saphyr::options! { strict_booleans: true };
+                let value: Value =
+                    serde_saphyr::from_str_with_options(&self.filled(text), options).context("the body is no YAML")?;
+                serde_json::to_vec(&value)?.into()
+            }
+        })
+    }
+
+    /// A text with variables and repetitions filled in.
+    fn filled(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if text.contains('$') {
+            // Longest first: `$ns` must not take the start of `$nsx`.
+            let mut names: Vec<&String> = self.variables.keys().collect();
+            names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+            for name in names {
+                text = text.replace(&format!("${name}"), &self.variables[name]);
+            }
+        }
+        repeated(&text)
+    }
+
+    fn note(&mut self, step: &Step, code: u16, headers: &HeaderMap, body: &Value) -> Value {
+        match step.compared {
+            Compared::Nothing => {
+                // Seen all the same: what it shows first keeps its number.
+                self.masks.value(body);
+                return Value::Null;
+            }
+            Compared::Code => {
+                self.masks.value(body);
+                return json!({"code": code});
+            }
+            Compared::Whole => {}
+        }
+        let mut noted = serde_json::Map::new();
+        for (name, whole) in HEADERS {
+            let values: Vec<Value> = headers
+                .get_all(name)
+                .iter()
+                .map(|v| {
+                    if whole { self.masks.text(&String::from_utf8_lossy(v.as_bytes())).into() } else { "there".into() }
+                })
+                .collect();
+            if !values.is_empty() {
+                noted.insert(name.to_owned(), Value::Array(values));
+            }
+        }
+        let mut body = self.masks.value(body);
+        if step.unordered {
+            unorder(&mut body);
+        }
+        json!({"code": code, "headers": noted, "body": body})
+    }
+}
+
+/// The body as JSON, else as text.
+fn body_of(answer: &Answer) -> anyhow::Result<Value> {
+    let packed = answer.headers.get("content-encoding").is_some_and(|v| v == "gzip");
+    let bytes = if packed {
+        let mut out = Vec::new();
+        flate2::read::GzDecoder::new(&*answer.body).read_to_end(&mut out).context("the answer is not gzip")?;
+        out.into()
+    } else {
+        answer.body.clone()
+    };
+    let pretty = bytes.starts_with(b"{\n");
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(mut map)) if pretty => {
+            map.insert("(pretty)".into(), true.into());
+            Ok(Value::Object(map))
+        }
+        Ok(value) => Ok(value),
+        Err(_) => Ok(String::from_utf8_lossy(&bytes).lines().collect()),
+    }
+}
+
+/// The value at a path such as `items.0.metadata.name`, as a text.
+fn text_at(value: &Value, path: &str) -> Option<String> {
+    let found = path.split('.').try_fold(value, |value, key| match value {
+        Value::Array(list) => key.parse::<usize>().ok().and_then(|i| list.get(i)),
+        // A key with dots of its own is written with slashes in their place.
+        other => other.get(key).or_else(|| other.get(key.replace('/', "."))),
+    })?;
+    Some(match found {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
+/// A Status whose causes are in alphabetical order, and its message in pieces.
+fn unorder(body: &mut Value) {
+    if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
+        causes.sort_by_key(Value::to_string);
+    }
+    if let Some(message) = body.get("message").and_then(Value::as_str) {
+        let mut pieces: Vec<&str> = message.split([',', '[', ']']).map(str::trim).collect();
+        pieces.sort_unstable();
+        body["message"] = pieces.into_iter().collect();
+    }
+}
+
+fn from_base16(digits: &str) -> anyhow::Result<Vec<u8>> {
+    let digits: String = digits.split_whitespace().collect();
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| Ok(u8::from_str_radix(digits.get(at..at + 2).context("an odd number of digits")?, 16)?))
+        .collect()
+}

@@ -1,0 +1,307 @@
+//! The language of a scenario: requests, what they carry, and what later ones need of their answers.
+//!
+//! ```text
+//! # A comment. Steps are separated by empty lines.
+//! POST $core/configmaps
+//!   metadata: {name: a}
+//!   data: {k: v}
+//! $rv = metadata.resourceVersion
+//!
+//! PATCH merge $core/configmaps/a?fieldManager=m
+//!   data: {k: w}
+//!
+//! WATCH w $core/configmaps?resourceVersion=$rv&timeoutSeconds=2
+//!
+//! EVENTS w end
+//! ```
+//!
+//! - The first line of a step: a method, for PATCH the kind of patch (`json`, `merge`, `strategic`, `apply`), and the path.
+//! - Indented lines: the body as YAML, sent as JSON. Lines that begin with `=`: the body as it is, unless it is not JSON at all.
+//! - `Name: value`: a header. `As: anonymous` sends the request without the administrator's certificate.
+//! - `$name = path`: keeps a value of the answer, each server its own. `$ns` is the scenario's namespace, `$core` and `$apps`
+//!   the paths below it.
+//! - `until PATH VALUE` and `until code N`: asks again until it is so.
+//! - `only code`, `silent`: what is compared; all of it unless said.
+//! - `unordered`: the causes of a refusal come in any order.
+//! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
+//! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin.
+//! - `mask REGEX TEXT`, as a step of its own: what differs by nature in all that follows.
+//! - `{{x*1000}}` anywhere is a thousand times x.
+
+use anyhow::{Context as _, bail};
+
+/// One scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its file's folder and name, without extension.
+    pub name: String,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+    /// Patterns and what stands for what they match.
+    pub masks: Vec<(String, String)>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its first line.
+    pub line: String,
+    /// What is done.
+    pub action: Action,
+    /// Headers, in the order of the script.
+    pub headers: Vec<(String, String)>,
+    /// What is sent along.
+    pub body: Payload,
+    /// Variables and the paths of their values in the answer.
+    pub captures: Vec<(String, String)>,
+    /// What is waited for.
+    pub until: Option<(String, String)>,
+    /// How much of the answer is compared.
+    pub compared: Compared,
+    /// Whether causes come in any order.
+    pub unordered: bool,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A request, and its content type unless a header says another.
+    Request {
+        /// The HTTP method.
+        method: String,
+        /// The content type of its body.
+        content_type: Option<&'static str>,
+        /// Path and query.
+        path: String,
+    },
+    /// Opens a watch of this name.
+    Watch {
+        /// The name.
+        name: String,
+        /// Path and query; `watch=true` is added.
+        path: String,
+    },
+    /// Takes so many events of a watch, or all until its end.
+    Events {
+        /// The watch.
+        name: String,
+        /// How many; all until the end if it isn't said.
+        count: Option<usize>,
+    },
+    /// Runs kubectl.
+    Kubectl {
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+}
+
+/// What is sent with a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing.
+    None,
+    /// YAML that is sent as JSON.
+    Yaml(String),
+    /// Bytes as they are.
+    Raw(String),
+}
+
+/// How much of an answer is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// All.
+    Whole,
+    /// The status code alone.
+    Code,
+    /// Nothing.
+    Nothing,
+}
+
+/// Reads a scenario.
+///
+/// # Errors
+/// Lines that mean nothing, with the line.
+pub fn parse(name: &str, text: &str) -> anyhow::Result<Scenario> {
+    let mut scenario = Scenario { name: name.to_owned(), steps: Vec::new(), masks: Vec::new() };
+    let mut block: Vec<&str> = Vec::new();
+    for line in text.lines().chain([""]) {
+        if !line.trim().is_empty() {
+            if !line.starts_with('#') {
+                block.push(line);
+            }
+            continue;
+        }
+        if let Some(first) = block.first() {
+            if let Some(mask) = first.strip_prefix("mask ") {
+                let (pattern, with) = mask.rsplit_once(' ').with_context(|| format!("{name}: {first}"))?;
+                scenario.masks.push((pattern.trim().to_owned(), with.to_owned()));
+            } else {
+                scenario.steps.push(step(&block).with_context(|| format!("{name}: {first}"))?);
+            }
+            block.clear();
+        }
+    }
+    Ok(scenario)
+}
+
+fn step(lines: &[&str]) -> anyhow::Result<Step> {
+    let (first, rest) = lines.split_first().context("a step has a first line")?;
+    let mut step = Step {
+        line: (*first).to_owned(),
+        action: action(first)?,
+        headers: Vec::new(),
+        body: Payload::None,
+        captures: Vec::new(),
+        until: None,
+        compared: Compared::Whole,
+        unordered: false,
+    };
+    for line in rest {
+        if let Some(raw) = line.strip_prefix('=') {
+            append(&mut step.body, Payload::Raw, raw.strip_prefix(' ').unwrap_or(raw));
+        } else if let Some(yaml) = line.strip_prefix("  ") {
+            append(&mut step.body, Payload::Yaml, yaml);
+        } else if let Some((variable, path)) = line.strip_prefix('$').and_then(|l| l.split_once(" = ")) {
+            step.captures.push((variable.to_owned(), path.trim().to_owned()));
+        } else if let Some((path, value)) = line.strip_prefix("until ").and_then(|l| l.split_once(' ')) {
+            step.until = Some((path.to_owned(), value.trim().to_owned()));
+        } else if *line == "only code" {
+            step.compared = Compared::Code;
+        } else if *line == "silent" {
+            step.compared = Compared::Nothing;
+        } else if *line == "unordered" {
+            step.unordered = true;
+        } else if let Some((name, value)) = line.split_once(':').filter(|(n, _)| is_header(n)) {
+            step.headers.push((name.to_owned(), value.trim().to_owned()));
+        } else {
+            bail!("what does {line:?} mean?");
+        }
+    }
+    Ok(step)
+}
+
+fn append(body: &mut Payload, make: fn(String) -> Payload, line: &str) {
+    match body {
+        Payload::None => *body = make(line.to_owned()),
+        Payload::Yaml(text) | Payload::Raw(text) => {
+            text.push('\n');
+            text.push_str(line);
+        }
+    }
+}
+
+fn is_header(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+}
+
+fn action(line: &str) -> anyhow::Result<Action> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let request = |method: &str, content_type, path: &str| Action::Request {
+        method: method.to_owned(),
+        content_type,
+        path: path.to_owned(),
+    };
+    Ok(match *words.as_slice() {
+        ["PATCH", kind, path] => {
+            let content_type = match kind {
+                "json" => "application/json-patch+json",
+                "merge" => "application/merge-patch+json",
+                "strategic" => "application/strategic-merge-patch+json",
+                "apply" => "application/apply-patch+yaml",
+                _ => bail!("a patch is json, merge, strategic or apply"),
+            };
+            request("PATCH", Some(content_type), path)
+        }
+        ["WATCH", name, path] => Action::Watch { name: name.to_owned(), path: path.to_owned() },
+        ["EVENTS", name, "end"] => Action::Events { name: name.to_owned(), count: None },
+        ["EVENTS", name, count] => Action::Events { name: name.to_owned(), count: Some(count.parse()?) },
+        ["kubectl", ..] => Action::Kubectl { arguments: arguments(line)? },
+        [method @ ("POST" | "PUT" | "DELETE"), path] => request(method, Some("application/json"), path),
+        [method @ ("GET" | "PATCH" | "HEAD" | "OPTIONS"), path] => request(method, None, path),
+        _ => bail!("this is no step"),
+    })
+}
+
+/// The words of a command line after the first, as a shell splits them at blanks outside quotes.
+fn arguments(line: &str) -> anyhow::Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        bail!("a quote is not closed");
+    }
+    words.extend(word);
+    Ok(words.split_off(1))
+}
+
+/// Replaces `{{x*N}}` by N times x.
+pub(super) fn repeated(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        out.push_str(before);
+        let found = after.split_once("}}").and_then(|(inner, tail)| {
+            let (what, times) = inner.rsplit_once('*')?;
+            Some((what.repeat(times.parse().ok()?), tail))
+        });
+        match found {
+            Some((long, tail)) => {
+                out.push_str(&long);
+                rest = tail;
+            }
+            None => {
+                out.push_str("{{");
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_read() {
+        let text = "# what it shows\nmask a[0-9]+ a\n\nPOST $core/configmaps\nAccept: text/html\n  metadata: {name: a}\n  data:\n    k: v\n$rv = metadata.resourceVersion\n\n\
+                    PATCH json $core/configmaps/a\n= [\nonly code\n\nEVENTS w end\n\nkubectl get cm 'a b'\nuntil code 0\n";
+        let scenario = parse("x", text).unwrap();
+        assert_eq!(scenario.masks, [("a[0-9]+".to_owned(), "a".to_owned())]);
+        let [post, patch, events, kubectl] = scenario.steps.as_slice() else { panic!("{:?}", scenario.steps) };
+        assert_eq!(post.headers, [("Accept".to_owned(), "text/html".to_owned())]);
+        assert_eq!(post.body, Payload::Yaml("metadata: {name: a}\ndata:\n  k: v".to_owned()));
+        assert_eq!(post.captures, [("rv".to_owned(), "metadata.resourceVersion".to_owned())]);
+        assert_eq!(patch.body, Payload::Raw("[".to_owned()));
+        assert_eq!(patch.compared, Compared::Code);
+        assert_eq!(events.action, Action::Events { name: "w".to_owned(), count: None });
+        let words = ["get", "cm", "a b"].map(str::to_owned).to_vec();
+        assert_eq!(kubectl.action, Action::Kubectl { arguments: words });
+        assert_eq!(kubectl.until, Some(("code".to_owned(), "0".to_owned())));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for text in ["FETCH /a", "GET /a\nwhat is this", "PATCH odd /a", "EVENTS w many", "kubectl get 'x"] {
+            assert!(parse("x", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn repetitions() {
+        for (text, want) in [("a{{b*3}}c", "abbbc"), ("{{x}}", "{{x}}"), ("{{1*2}}{{a*0}}", "11")] {
+            assert_eq!(repeated(text), want);
+        }
+    }
+}

@@ -32,6 +32,11 @@ impl CustomSchema {
         Ok(Self { structural, table: OnceLock::new() })
     }
 
+    /// What is wrong with its CEL rules; `path` begins the fields.
+    pub(crate) fn check_rules(&self, path: &str) -> Vec<Cause> {
+        causes(self.structural.check_rules(path))
+    }
+
     /// Drops what the schema doesn't know; answers what strict validation says of it.
     fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
         let unknown = self.structural.prune(object);

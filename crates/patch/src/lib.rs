@@ -10,12 +10,15 @@
 //! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
 //! | [`managed`] | who owns which field, and server-side apply (13) |
 //! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
+//! | `cel` (with the feature) | what users' expressions come to: in schemas, in policies (18, 21) |
 //! | [`selector`], [`names`] | label and field selectors (10); which texts are names and labels (7) |
 //! | [`quantity`] | amounts of resources: reading, printing, sums, order |
 
 #[cfg(test)]
 mod arbitrary;
 pub mod builtin;
+#[cfg(feature = "cel")]
+pub mod cel;
 pub mod decode;
 pub mod error;
 pub mod json;

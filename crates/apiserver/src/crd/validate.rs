@@ -84,11 +84,10 @@ fn validate_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
     let schema_path = format!("{path}.schema.openAPIV3Schema");
     match version.pointer("/schema/openAPIV3Schema") {
         None => causes.push(Cause::required(schema_path, "schemas are required")),
-        Some(schema) => {
-            if let Err(errors) = CustomSchema::parse(schema, &schema_path) {
-                causes.extend(errors);
-            }
-        }
+        Some(schema) => match CustomSchema::parse(schema, &schema_path) {
+            Ok(parsed) => causes.extend(parsed.check_rules(&schema_path)),
+            Err(errors) => causes.extend(errors),
+        },
     }
     let columns = version.pointer("/additionalPrinterColumns").and_then(Value::as_array);
     for (i, column) in columns.into_iter().flatten().enumerate() {

@@ -237,3 +237,34 @@ async fn a_changed_definition_ends_its_watches() {
     world.patch(&format!("{CRDS}/foos.t.io"), "json-patch+json", columns).await.expect(200);
     assert_eq!(events.next().await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn rules_of_a_definition_hold_for_its_objects() {
+    let world = World::new().await;
+    let crd = |rule: &str| {
+        let spec = json!({"type": "object", "properties": {"replicas": {"type": "integer"}},
+            "x-kubernetes-validations": [{"rule": rule, "message": "replicas only grow"}]});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "rings.t.io"},
+            "spec": {"group": "t.io", "scope": "Namespaced", "names": {"plural": "rings", "kind": "Ring"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let refused = world.post(definitions, crd("self.size > 1")).await.expect(422);
+    assert!(refused.message().contains("ERROR: <input>:1:5: undefined field 'size'"), "{}", refused.message());
+    world.post(definitions, crd("self.replicas >= oldSelf.replicas")).await.expect(201);
+    let rings = "/apis/t.io/v1/namespaces/default/rings";
+    let ring = json!({"apiVersion": "t.io/v1", "kind": "Ring", "metadata": {"name": "a"}, "spec": {"replicas": 3}});
+    world.post(rings, ring).await.expect(201);
+    let change = |to: i64| world.patch_merge(rings, to);
+    let refused = change(2).await.expect(422);
+    assert_eq!(refused.message(), "Ring.t.io \"a\" is invalid: spec: Invalid value: replicas only grow");
+    change(4).await.expect(200);
+    world.seam.tasks.kill();
+}
+
+impl World {
+    async fn patch_merge(&self, rings: &str, to: i64) -> crate::support::Answer {
+        self.patch(&format!("{rings}/a"), "merge-patch+json", json!({"spec": {"replicas": to}})).await
+    }
+}

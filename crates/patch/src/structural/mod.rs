@@ -5,7 +5,8 @@
 //! [`Structural::prune`], [`Structural::drop_nulls`], [`Structural::default`], [`Structural::validate`] or
 //! [`Structural::validate_update`], then the CEL rules.
 //!
-//! CEL rules ([`Node::rules`]) are parsed, their form is checked, and they are kept; they are not evaluated here.
+//! CEL rules ([`Node::rules`]) are parsed, their form is checked, and they are kept; with feature `cel` they are evaluated
+//! too, compiled when the first object needs them.
 
 mod check;
 mod default;
@@ -15,6 +16,8 @@ mod node;
 mod parse;
 mod pattern;
 mod prune;
+#[cfg(feature = "cel")]
+mod rules;
 mod to_table;
 mod validate;
 
@@ -41,6 +44,8 @@ pub const NODES_MAX: usize = 50_000;
 #[derive(Debug, Clone)]
 pub struct Structural {
     root: Node,
+    #[cfg(feature = "cel")]
+    rules: std::sync::Arc<std::sync::OnceLock<Option<rules::Rules>>>,
 }
 
 impl Structural {
@@ -52,7 +57,36 @@ impl Structural {
     pub fn parse(schema: &Value, path: &str) -> Result<Self, Vec<FieldError>> {
         let root = parse::parse(schema, path)?;
         let errors = check::check(&root, path);
-        if errors.is_empty() { Ok(Self { root }) } else { Err(errors) }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Self {
+            root,
+            #[cfg(feature = "cel")]
+            rules: std::sync::Arc::default(),
+        })
+    }
+
+    /// What is wrong with the CEL rules: what doesn't compile, and what may cost too much. `path` as for
+    /// [`Structural::parse`].
+    #[cfg(feature = "cel")]
+    #[must_use]
+    pub fn check_rules(&self, path: &str) -> Vec<FieldError> {
+        rules::check(&self.root, path)
+    }
+
+    /// What the CEL rules say of an object whose schema said `found`.
+    #[cfg(feature = "cel")]
+    fn rules(&self, object: &Value, old: Option<&Value>, found: &[FieldError]) -> Vec<FieldError> {
+        match self.rules.get_or_init(|| rules::of(&self.root)) {
+            Some(rules) => rules::validate(rules, &self.root, object, old, found),
+            None => vec![],
+        }
+    }
+
+    #[cfg(not(feature = "cel"))]
+    fn rules(&self, _: &Value, _: Option<&Value>, _: &[FieldError]) -> Vec<FieldError> {
+        vec![]
     }
 
     /// The schema of whole objects.
@@ -98,6 +132,7 @@ impl Structural {
         let mut errors = validate::validate(&self.root, object, None);
         errors.extend(validate::embedded(&self.root, object));
         errors.extend(list_type::validate(&self.root, object));
+        errors.extend(self.rules(object, None, &errors));
         errors
     }
 
@@ -109,6 +144,7 @@ impl Structural {
         if list_type::validate(&self.root, old).is_empty() {
             errors.extend(list_type::validate(&self.root, object));
         }
+        errors.extend(self.rules(object, Some(old), &errors));
         errors
     }
 

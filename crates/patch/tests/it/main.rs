@@ -2,5 +2,7 @@
 
 mod apply;
 mod compare;
+#[cfg(feature = "cel")]
+mod rules;
 mod strategic;
 mod structural;

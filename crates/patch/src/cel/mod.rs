@@ -1,0 +1,357 @@
+//! CEL expressions: compiled under bounds, evaluated over JSON (apiserver.md 18, 21).
+//!
+//! The language and Kubernetes' function libraries come from crate `kube-cel`. What this module adds is what a server needs
+//! before it evaluates what users wrote: a limit on length, a check of names and types as far as schemas tell them, and an
+//! estimate of what an evaluation costs at worst. What the libraries lack (`optMap`, two-variable comprehensions,
+//! `authorizer`) is refused when it is compiled.
+
+mod check;
+mod nesting;
+mod value;
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+
+use kube_cel::{
+    KubeCelExt,
+    cel::{
+        Context, ExecutionError, IdedExpr, Value as CelValue,
+        common::ast::{EntryExpr, Expr, operators},
+        objects::{Key, OptionalValue},
+        parser::Parser,
+    },
+};
+use serde_json::Value;
+
+use crate::structural::Node;
+
+pub use check::{COST_MAX, Known, TOTAL_COST_MAX, Type, cost_of_node, factor};
+
+/// The longest expression, in bytes.
+pub const LENGTH_MAX: usize = 16 * 1024;
+
+/// A compiled expression.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    text: String,
+    tree: IdedExpr,
+    /// What it needs at most, in Kubernetes' units of cost.
+    pub cost: u64,
+    /// Whether it is certain to be something else than a truth value, a text.
+    pub type_name: &'static str,
+}
+
+/// What a name stands for where an expression is compiled.
+#[derive(Debug, Clone, Copy)]
+pub enum Variable<'a> {
+    /// A value of this schema.
+    Of(&'a Node),
+    /// An optional value of this schema.
+    OptionalOf(&'a Node),
+    /// A value that no schema describes.
+    Anything,
+}
+
+/// What a name stands for where an expression is evaluated.
+#[derive(Debug, Clone, Copy)]
+pub enum Binding<'a> {
+    /// A value of a schema: its formats count, and field names are escaped.
+    Of(&'a Value, &'a Node),
+    /// An optional value of a schema.
+    OptionalOf(Option<&'a Value>, &'a Node),
+    /// A value as it is; field names are escaped.
+    Plain(&'a Value),
+    /// What an expression made.
+    Made(&'a Made),
+}
+
+/// The value of an expression, to be a variable of others.
+#[derive(Debug, Clone)]
+pub struct Made(CelValue);
+
+/// What an expression came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A truth value.
+    Bool(bool),
+    /// A text.
+    Text(String),
+    /// Anything else.
+    Other,
+}
+
+thread_local! {
+    /// The functions, registered once.
+    static FUNCTIONS: RefCell<Context<'static>> = RefCell::new(functions());
+}
+
+/// What stands for `a.?b` in trees: the crate's own fails where the field is missing, and wraps a missing field twice.
+const SELECT_OPTIONALLY: &str = "@select_optionally";
+
+fn functions() -> Context<'static> {
+    let mut functions = Context::default().with_all();
+    functions.add_function(SELECT_OPTIONALLY, |operand: CelValue, field: Arc<String>| {
+        let operand = match &operand {
+            CelValue::Opaque(_) => <&OptionalValue>::try_from(&operand).ok().and_then(OptionalValue::value),
+            other => Some(other),
+        };
+        let found = match operand {
+            Some(CelValue::Map(map)) => map.get(&Key::String(field)).cloned(),
+            _ => None,
+        };
+        let found: Arc<OptionalValue> = Arc::new(found.map_or_else(OptionalValue::none, OptionalValue::of));
+        Ok::<CelValue, ExecutionError>(CelValue::Opaque(found))
+    });
+    functions
+}
+
+/// Puts the function above where `a.?b` stands.
+fn rewrite(tree: &mut IdedExpr) {
+    match &mut tree.expr {
+        Expr::Call(call) => {
+            if call.func_name == operators::OPT_SELECT {
+                call.func_name = SELECT_OPTIONALLY.to_owned();
+            }
+            call.target.iter_mut().for_each(|target| rewrite(target));
+            call.args.iter_mut().for_each(rewrite);
+        }
+        Expr::Comprehension(it) => {
+            for part in [&mut it.iter_range, &mut it.accu_init, &mut it.loop_cond, &mut it.loop_step, &mut it.result] {
+                rewrite(part);
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(rewrite),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    rewrite(&mut entry.key);
+                    rewrite(&mut entry.value);
+                }
+            }
+        }
+        Expr::Select(select) => rewrite(&mut select.operand),
+        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+    }
+}
+
+impl Expression {
+    /// Reads an expression over these names.
+    ///
+    /// # Errors
+    /// What is wrong, as a kube-apiserver shows it: `ERROR: <input>:1:5: undefined field 'a'` with the line below it.
+    pub fn compile(text: &str, variables: &BTreeMap<&str, Variable<'_>>) -> Result<Self, String> {
+        if text.len() > LENGTH_MAX {
+            return Err(shown(text, 0, &format!("expression is longer than {LENGTH_MAX} bytes")));
+        }
+        // The parser's own limit comes too late: it overflows the stack before it counts.
+        if nesting::depth(text) > nesting::DEPTH_MAX {
+            return Err(shown(text, 0, &format!("expression nests deeper than {}", nesting::DEPTH_MAX)));
+        }
+        let mut tree = parse(text)?;
+        let (known, mistakes) = check::check(text, &tree, variables);
+        if !mistakes.is_empty() {
+            let all = mistakes.iter().map(|(at, message)| shown(text, *at, message));
+            return Err(all.collect::<Vec<_>>().join("\n"));
+        }
+        rewrite(&mut tree);
+        Ok(Self { text: text.to_owned(), tree, cost: known.cost, type_name: known.ty.name() })
+    }
+
+    /// The expression as it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it names this variable.
+    #[must_use]
+    pub fn names(&self, variable: &str) -> bool {
+        self.tree.references().has_variable(variable)
+    }
+
+    /// Its value.
+    ///
+    /// # Errors
+    /// What went wrong: `no such key: a`, `division by zero`.
+    pub fn evaluate(&self, variables: &[(&str, Binding<'_>)]) -> Result<Outcome, String> {
+        Ok(match self.make(variables)?.0 {
+            CelValue::Bool(value) => Outcome::Bool(value),
+            CelValue::String(text) => Outcome::Text(text.to_string()),
+            _ => Outcome::Other,
+        })
+    }
+
+    /// Its value, to be a variable of others.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn make(&self, variables: &[(&str, Binding<'_>)]) -> Result<Made, String> {
+        FUNCTIONS.with_borrow(|functions| {
+            let mut scope = functions.new_inner_scope();
+            for (name, binding) in variables {
+                let value = match binding {
+                    Binding::Of(value, node) => value::convert(value, Some(node)),
+                    Binding::OptionalOf(value, node) => {
+                        let optional = match value {
+                            Some(value) => OptionalValue::of(value::convert(value, Some(node))),
+                            None => OptionalValue::none(),
+                        };
+                        CelValue::Opaque(Arc::new(optional))
+                    }
+                    Binding::Plain(value) => value::convert(value, None),
+                    Binding::Made(made) => made.0.clone(),
+                };
+                scope.add_variable_from_value(*name, value);
+            }
+            scope.resolve(&self.tree).map(Made).map_err(|e| failure(&e))
+        })
+    }
+}
+
+/// The parser takes tens of kilobytes of stack for each level in a build without optimisation: it gets a stack of its own.
+const PARSER_STACK: usize = 32 << 20;
+
+fn parse(text: &str) -> Result<IdedExpr, String> {
+    let run = || {
+        let parsed = Parser::default().enable_optional_syntax(true).parse(text);
+        parsed.map_err(|all| {
+            let all = all.errors.iter().map(|e| {
+                let line = usize::try_from(e.pos.0 - 1).unwrap_or(0);
+                let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+                shown(text, start + usize::try_from(e.pos.1 - 1).unwrap_or(0), &e.msg)
+            });
+            all.collect::<Vec<_>>().join("\n")
+        })
+    };
+    // It is waited for at once: nothing runs beside the caller, and every run is the same.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK);
+        let parsed = thread.spawn_scoped(scope, run).map(std::thread::ScopedJoinHandle::join);
+        match parsed {
+            Ok(Ok(parsed)) => parsed,
+            Ok(Err(_)) => Err(shown(text, 0, "the parser of expressions gave up")),
+            Err(error) => Err(shown(text, 0, &format!("no thread for the parser of expressions: {error}"))),
+        }
+    })
+}
+
+/// A map of what expressions made, such as `variables`.
+#[must_use]
+pub fn made_map(all: &BTreeMap<String, Made>) -> Made {
+    let all = all.iter().map(|(name, made)| (name.clone(), made.0.clone()));
+    Made(CelValue::from(all.collect::<Map>()))
+}
+
+/// What the language's maps are made of.
+#[allow(clippy::disallowed_types, reason = "the crate's own maps; no order of ours depends on them")]
+type Map = std::collections::HashMap<String, CelValue>;
+
+/// A failure in the words of cel-go.
+fn failure(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::UndeclaredReference(name) => format!("undeclared reference to '{name}'"),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(CelValue::Int(at)) => format!("index out of bounds: {at}"),
+        ExecutionError::NoSuchOverload => "no such overload".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A message about a place in an expression, with the line and a pointer to the place.
+fn shown(text: &str, offset: usize, message: &str) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+    let source = text.lines().nth(line).unwrap_or_default();
+    format!("ERROR: <input>:{}:{}: {message}\n | {source}\n | {}^", line + 1, column + 1, ".".repeat(column))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn anything() -> BTreeMap<&'static str, Variable<'static>> {
+        BTreeMap::from([("self", Variable::Anything)])
+    }
+
+    #[test]
+    fn values() {
+        let object = json!({"a": 1, "l": [1, 2], "a-b": "x", "namespace": "n", "under_score": 2, "__x": 3, "f": 1.5});
+        for (text, want) in [
+            ("self.a == 1", Ok(Outcome::Bool(true))),
+            ("self.l.all(x, x > 1)", Ok(Outcome::Bool(false))),
+            ("self.l.map(x, x + 1).sum() == 5", Ok(Outcome::Bool(true))),
+            ("self.a__dash__b + self.__namespace__", Ok(Outcome::Text("xn".into()))),
+            ("self.under_score + self.__underscores__x == 5", Ok(Outcome::Bool(true))),
+            ("has(self.a) && !has(self.b)", Ok(Outcome::Bool(true))),
+            ("self.?b.orValue(7) == 7", Ok(Outcome::Bool(true))),
+            ("self.?a.orValue(7) == 1", Ok(Outcome::Bool(true))),
+            ("self.?b.?c.orValue(7) == 7", Ok(Outcome::Bool(true))),
+            ("self.?b.hasValue()", Ok(Outcome::Bool(false))),
+            ("self.l[?5].orValue(9) == 9", Ok(Outcome::Bool(true))),
+            ("self.l.exists_one(x, x == 1) && 2 in self.l", Ok(Outcome::Bool(true))),
+            ("quantity('1Gi').isGreaterThan(quantity('1Mi'))", Ok(Outcome::Bool(true))),
+            ("self.l", Ok(Outcome::Other)),
+            ("self.b", Err("no such key: b".to_owned())),
+            ("self.l[3] == 1", Err("index out of bounds: 3".to_owned())),
+            ("1 / (self.a - 1) == 1", Err("division by zero".to_owned())),
+        ] {
+            let expression = Expression::compile(text, &anything()).unwrap();
+            assert_eq!(expression.evaluate(&[("self", Binding::Plain(&object))]), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression() {
+        for (text, want) in [
+            ("foo > 1", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo > 1\n | ^"),
+            (
+                "self.a.bogus()",
+                "ERROR: <input>:1:13: undeclared reference to 'bogus' (in container '')\n | self.a.bogus()\n | ............^",
+            ),
+            (
+                "1 > 'a'",
+                "ERROR: <input>:1:3: found no matching overload for '_>_' applied to '(int, string)'\n | 1 > 'a'\n | ..^",
+            ),
+        ] {
+            assert_eq!(Expression::compile(text, &anything()).unwrap_err(), want, "{text}");
+        }
+        let open = Expression::compile("self.a >", &anything()).unwrap_err();
+        assert!(open.starts_with("ERROR: <input>:1:9: Syntax error: mismatched input '<EOF>' expecting"), "{open}");
+        assert!(open.ends_with("\n | self.a >\n | ........^"), "{open}");
+    }
+
+    #[test]
+    fn bombs_are_refused_and_do_not_end_the_process() {
+        let at = nesting::DEPTH_MAX;
+        for (text, fits) in [
+            ("x".repeat(LENGTH_MAX + 1), false),
+            (format!("{}true{}", "(".repeat(5_000), ")".repeat(5_000)), false),
+            (format!("{}true", "!".repeat(10_000)), false),
+            (format!("{}1{} != []", "[".repeat(5_000), "]".repeat(5_000)), false),
+            ("self".to_owned() + &".a".repeat(6_000), false),
+            ("1+".repeat(5_000) + "1 == 1", false),
+            ("true ? ".repeat(1_000) + "true" + &" : true".repeat(1_000), false),
+            ("self == '".to_owned() + &"(".repeat(5_000) + "'", true),
+            ("self.a == 1 || ".repeat(500) + "true", true),
+            ("self".to_owned() + &".a".repeat(at), true),
+            (format!("{}true", "!".repeat(at)), true),
+            (format!("{}1 == 1", "1+".repeat(at / 2 - 2)), true),
+        ] {
+            // Half the stack of a worker thread.
+            let run = move || Expression::compile(&text, &anything()).map_err(|e| format!("{e:.300}"));
+            let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap();
+            let answer = thread.join().unwrap();
+            assert_eq!(answer.is_ok(), fits, "{answer:?}");
+        }
+        for depth in [at / 4, at] {
+            let text = format!("{}true{}", "(".repeat(depth), ")".repeat(depth));
+            let thread = std::thread::Builder::new().stack_size(1 << 20);
+            let _ = thread.spawn(move || Expression::compile(&text, &anything()).is_ok()).unwrap().join().unwrap();
+        }
+    }
+}

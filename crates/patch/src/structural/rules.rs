@@ -1,0 +1,337 @@
+//! The CEL rules of a schema (`x-kubernetes-validations`): checked when the schema is accepted, evaluated over its objects
+//! (apiserver.md 18).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::node::{Additional, JsonType, Node, Rule};
+use crate::{
+    cel::{Binding, COST_MAX, Expression, Outcome, TOTAL_COST_MAX, Variable, cost_of_node, factor},
+    error::{FieldError, Reason},
+};
+
+const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and \
+                      strings are declared)";
+const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors \
+                           to complete validation";
+
+/// The compiled rules of a node and of those below it.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    own: Vec<Compiled>,
+    fields: BTreeMap<String, Rules>,
+    additional: Option<Box<Rules>>,
+    items: Option<Box<Rules>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    /// The expression, or why there is none: then every object is refused.
+    expression: Result<Expression, String>,
+    message: Option<Expression>,
+    /// It compares with what was before.
+    transition: bool,
+}
+
+fn compile(node: &Node, rule: &Rule) -> Compiled {
+    let optional = rule.optional_old_self == Some(true);
+    let old = if optional { Variable::OptionalOf(node) } else { Variable::Of(node) };
+    let variables = BTreeMap::from([("self", Variable::Of(node)), ("oldSelf", old)]);
+    let expression = Expression::compile(&rule.rule, &variables);
+    let message = rule.message_expression.as_deref().filter(|text| !text.trim().is_empty());
+    let message = message.and_then(|text| Expression::compile(text, &variables).ok());
+    let transition = expression.as_ref().is_ok_and(|e| e.names("oldSelf"));
+    Compiled { rule: rule.clone(), expression, message, transition }
+}
+
+/// The rules of a schema; `None` when it has none.
+pub(super) fn of(node: &Node) -> Option<Rules> {
+    let below = |node: Option<&Node>| node.and_then(of).map(Box::new);
+    let rules = Rules {
+        own: node.rules.iter().map(|rule| compile(node, rule)).collect(),
+        fields: node.properties.iter().filter_map(|(name, node)| Some((name.clone(), of(node)?))).collect(),
+        additional: below(match &node.additional {
+            Some(Additional::Of(node)) => Some(node),
+            _ => None,
+        }),
+        items: below(node.items.as_deref()),
+    };
+    let empty = rules.own.is_empty() && rules.fields.is_empty() && rules.additional.is_none() && rules.items.is_none();
+    (!empty).then_some(rules)
+}
+
+/// What is wrong with the rules of a schema at this path.
+pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
+    let mut checked = Checked { errors: Vec::new(), costs: Vec::new() };
+    checked.node(root, path, 1, None);
+    let total = checked.costs.iter().map(|(_, cost)| *cost).fold(0, u64::saturating_add);
+    if let Some(factor) = factor(total, TOTAL_COST_MAX) {
+        /// So many of the most expensive rules are named.
+        const NAMED: usize = 4;
+        checked.costs.sort_by_key(|(field, cost)| (std::cmp::Reverse(*cost), field.clone()));
+        let costly = checked.costs.iter().take(NAMED).filter(|(_, cost)| *cost > COST_MAX);
+        let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        checked.errors.extend(costly.map(|(field, _)| FieldError::forbidden(field.clone(), detail)));
+        let detail = format!(
+            "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of \
+             {factor} {ADVICE}"
+        );
+        checked.errors.push(FieldError::forbidden(path, &detail));
+    }
+    checked.errors
+}
+
+struct Checked {
+    errors: Vec<FieldError>,
+    costs: Vec<(String, u64)>,
+}
+
+impl Checked {
+    /// `times`: how many values of the node an object has at most. `adrift`: the list above it whose items can't be told
+    /// apart between two versions of an object.
+    fn node(&mut self, node: &Node, path: &str, times: u64, adrift: Option<&str>) {
+        for (i, rule) in node.rules.iter().enumerate() {
+            self.rule(node, rule, &format!("{path}.x-kubernetes-validations[{i}]"), times, adrift);
+        }
+        for (name, property) in &node.properties {
+            self.node(property, &format!("{path}.properties[{name}]"), times, adrift);
+        }
+        let more = || times.saturating_mul(cost_of_node(node));
+        if let Some(Additional::Of(of)) = &node.additional {
+            self.node(of, &format!("{path}.additionalProperties"), more(), adrift);
+        }
+        if let Some(items) = &node.items {
+            let adrift = adrift.or((node.list_type.as_deref() != Some("map")).then_some(path));
+            self.node(items, &format!("{path}.items"), more(), adrift);
+        }
+    }
+
+    fn rule(&mut self, node: &Node, rule: &Rule, path: &str, times: u64, adrift: Option<&str>) {
+        let shown = printed(rule);
+        let invalid = |name: &str, detail: &str| FieldError {
+            field: format!("{path}.{name}"),
+            reason: Reason::Invalid,
+            message: format!("Invalid value: {shown}: {detail}"),
+        };
+        let compiled = compile(node, rule);
+        match &compiled.expression {
+            Err(why) => self.errors.push(invalid("rule", &format!("compilation failed: {why}"))),
+            Ok(expression) if !matches!(expression.type_name, "bool" | "dyn") => {
+                self.errors.push(invalid("rule", "cel expression must evaluate to a bool"));
+            }
+            Ok(expression) => {
+                self.cost(&format!("{path}.rule"), "rule", expression.cost.saturating_mul(times));
+                if let Some(list) = adrift.filter(|_| compiled.transition) {
+                    let detail =
+                        format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+                    self.errors.push(FieldError::invalid(format!("{path}.rule"), &json!(rule.rule), &detail));
+                }
+                if let (Some(value), false) = (rule.optional_old_self, compiled.transition) {
+                    let detail = "may not be set if oldSelf is not used in rule";
+                    self.errors.push(FieldError::invalid(format!("{path}.optionalOldSelf"), &json!(value), detail));
+                }
+            }
+        }
+        if let Some(text) = rule.message_expression.as_deref().filter(|text| !text.trim().is_empty()) {
+            let optional = rule.optional_old_self == Some(true);
+            let old = if optional { Variable::OptionalOf(node) } else { Variable::Of(node) };
+            let variables = BTreeMap::from([("self", Variable::Of(node)), ("oldSelf", old)]);
+            match Expression::compile(text, &variables) {
+                Err(why) => {
+                    let detail = format!("messageExpression compilation failed: {why}");
+                    self.errors.push(invalid("messageExpression", &detail));
+                }
+                Ok(expression) if !matches!(expression.type_name, "string" | "dyn") => {
+                    self.errors.push(invalid("messageExpression", "messageExpression must evaluate to a string"));
+                }
+                Ok(expression) => {
+                    let cost = expression.cost.saturating_mul(times);
+                    self.cost(&format!("{path}.messageExpression"), "messageExpression", cost);
+                }
+            }
+        }
+        let field_path = rule.field_path.as_deref().unwrap_or_default();
+        if !field_path.trim().is_empty() && target(node, field_path).is_none() {
+            let detail = "must be a valid path";
+            self.errors.push(FieldError::invalid(format!("{path}.fieldPath"), &json!(field_path), detail));
+        }
+    }
+
+    fn cost(&mut self, field: &str, what: &str, cost: u64) {
+        if let Some(factor) = factor(cost, COST_MAX) {
+            let detail = format!("estimated {what} cost exceeds budget by factor of {factor} {ADVICE}");
+            self.errors.push(FieldError::forbidden(field, &detail));
+        }
+        self.costs.push((field.to_owned(), cost));
+    }
+}
+
+/// A rule as Go prints it.
+fn printed(rule: &Rule) -> String {
+    let text = |text: Option<&str>| {
+        let text = Value::from(text.unwrap_or_default()).to_string();
+        text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    };
+    format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        text(Some(&rule.rule)),
+        text(rule.message.as_deref()),
+        text(rule.message_expression.as_deref()),
+        rule.reason.as_deref().map_or("null".to_owned(), |reason| text(Some(reason))),
+        text(rule.field_path.as_deref()),
+        rule.optional_old_self.map_or("null".to_owned(), |value| value.to_string()),
+    )
+}
+
+/// Where a rule's `fieldPath` leads from its node, as fields of errors write it; `None` if there is no such field.
+fn target(node: &Node, path: &str) -> Option<String> {
+    let (mut node, mut rest, mut out) = (node, path, String::new());
+    while !rest.is_empty() {
+        let (name, after) = if let Some(quoted) = rest.strip_prefix("['").or_else(|| rest.strip_prefix(".['")) {
+            quoted.split_once("']")?
+        } else {
+            let plain = rest.strip_prefix('.')?;
+            plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len()))
+        };
+        let is_field = node.properties.contains_key(name);
+        node = node.child(name)?;
+        out += &if is_field { format!(".{name}") } else { format!("[{name}]") };
+        rest = after;
+    }
+    Some(out)
+}
+
+/// What the rules say of an object, besides `found`, what was found wrong with it before.
+pub(super) fn validate(
+    rules: &Rules,
+    root: &Node,
+    object: &Value,
+    old: Option<&Value>,
+    found: &[FieldError],
+) -> Vec<FieldError> {
+    let blocks = |reason: Reason| {
+        use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+        matches!(reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+    };
+    if found.iter().any(|error| blocks(error.reason)) {
+        return vec![FieldError::invalid("<nil>", &Value::Null, NOT_CHECKED)];
+    }
+    let mut errors = Vec::new();
+    walk(rules, root, object, old, "", &mut errors);
+    errors
+}
+
+fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+    if value.is_null() {
+        return;
+    }
+    let unchanged = old == Some(value);
+    for compiled in &rules.own {
+        // What stands wrong may stay, unless the rule is about the change.
+        if !unchanged || compiled.transition {
+            errors.extend(compiled.verdict(node, value, old, path));
+        }
+    }
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let old = old.and_then(|old| old.get(name));
+                let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                if let (Some(rules), Some(node)) = (rules.fields.get(name), node.properties.get(name)) {
+                    walk(rules, node, value, old, &at, errors);
+                } else if let (Some(rules), Some(Additional::Of(node)), false) =
+                    (&rules.additional, &node.additional, node.properties.contains_key(name))
+                {
+                    walk(rules, node, value, old, &format!("{path}[{name}]"), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let (Some(rules), Some(of)) = (&rules.items, node.items.as_deref()) {
+                let olds = old.and_then(Value::as_array);
+                for (i, item) in items.iter().enumerate() {
+                    let old = olds.and_then(|olds| counterpart(node, item, olds));
+                    walk(rules, of, item, old, &format!("{path}[{i}]"), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What an item of a list was before: of lists that are maps, the one with its keys; of others, the same item.
+fn counterpart<'v>(list: &Node, item: &Value, olds: &'v [Value]) -> Option<&'v Value> {
+    let is_map = list.list_type.as_deref() == Some("map");
+    let key = |item: &Value, name: &String| {
+        let default = || list.items.as_deref().and_then(|n| n.properties.get(name)?.default.clone());
+        item.get(name).cloned().or_else(default)
+    };
+    olds.iter().find(|old| match is_map {
+        true => list.list_keys.iter().all(|name| key(old, name) == key(item, name)),
+        false => *old == item,
+    })
+}
+
+impl Compiled {
+    fn verdict(&self, node: &Node, value: &Value, old: Option<&Value>, path: &str) -> Option<FieldError> {
+        let optional = self.rule.optional_old_self == Some(true);
+        if self.transition && old.is_none() && !optional {
+            return None;
+        }
+        let holds_more = matches!(node.ty, Some(JsonType::Object | JsonType::Array));
+        let broken = |why: &str| {
+            let shown = match node.ty {
+                Some(ty) if holds_more => json!(ty.as_str()),
+                _ => value.clone(),
+            };
+            FieldError::invalid(path_or_nil(path), &shown, &format!("{why} evaluating rule: {}", self.rule.rule))
+        };
+        let expression = match &self.expression {
+            Ok(expression) => expression,
+            Err(why) => return Some(broken(&format!("rule compile error: compilation failed: {why}"))),
+        };
+        let mut variables = vec![("self", Binding::Of(value, node))];
+        match old {
+            _ if optional => variables.push(("oldSelf", Binding::OptionalOf(old, node))),
+            Some(old) => variables.push(("oldSelf", Binding::Of(old, node))),
+            None => {}
+        }
+        match expression.evaluate(&variables) {
+            Ok(Outcome::Bool(true)) => None,
+            Ok(Outcome::Bool(false)) => Some(self.refusal(node, value, path, &variables)),
+            Ok(_) => Some(broken("no such overload")),
+            Err(why) => Some(broken(&why)),
+        }
+    }
+
+    fn refusal(&self, node: &Node, value: &Value, path: &str, variables: &[(&str, Binding<'_>)]) -> FieldError {
+        let made = self.message.as_ref().and_then(|message| match message.evaluate(variables) {
+            Ok(Outcome::Text(text)) => Some(text.trim().to_owned()).filter(|t| !t.is_empty() && !t.contains('\n')),
+            _ => None,
+        });
+        let given = self.rule.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let detail =
+            made.or(given.map(str::to_owned)).unwrap_or_else(|| format!("failed rule: {}", self.rule.rule.trim()));
+        let target = self.rule.field_path.as_deref().and_then(|p| target(node, p)).unwrap_or_default();
+        let field = path_or_nil(format!("{path}{target}").trim_start_matches('.'));
+        // Values that hold others are not printed.
+        let holds_more = matches!(node.ty, Some(JsonType::Object | JsonType::Array));
+        let with_value = |what: &str| match holds_more {
+            true => what.to_owned(),
+            false => format!("{what}: {value}"),
+        };
+        let (reason, message) = match self.rule.reason.as_deref() {
+            Some("FieldValueForbidden") => (Reason::Forbidden, format!("Forbidden: {detail}")),
+            Some("FieldValueRequired") => (Reason::Required, format!("Required value: {detail}")),
+            Some("FieldValueDuplicate") => (Reason::Duplicate, with_value("Duplicate value")),
+            _ => (Reason::Invalid, format!("{}: {detail}", with_value("Invalid value"))),
+        };
+        FieldError { field, reason, message }
+    }
+}
+
+fn path_or_nil(path: &str) -> String {
+    if path.is_empty() { "<nil>".to_owned() } else { path.to_owned() }
+}

@@ -225,6 +225,11 @@ impl World {
         in_process_client(self.plane.in_process(Identity::admin(CONTROLLERS_USER)), Arc::new(Traffic::default()))
     }
 
+    /// Runs what a person leaves running beside everything else, until the world ends.
+    pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+        drop(self.seam.tasks.spawn(name, future));
+    }
+
     /// Virtual time, and the true time of day.
     #[must_use]
     pub fn clock(&self) -> &Clock {

@@ -12,9 +12,12 @@ use ironclad_testkit::sim::{
 const SEEDS: u64 = 25;
 
 fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
+    run_all(seeds.map(Programme::from_seed))
+}
+
+fn run_all(programmes: impl Iterator<Item = Programme>) -> anyhow::Result<()> {
     let (mut evictions, mut failed) = (0, Vec::new());
-    for seed in seeds {
-        let programme = Programme::from_seed(seed);
+    for programme in programmes {
         match programme::run(&programme) {
             Ok(outcome) => evictions += outcome.evictions,
             Err(error) => {
@@ -60,7 +63,7 @@ const FOUND: [u64; 1] = [14_497_215_014_844_890_239];
 
 #[test]
 fn seeds_that_found_something() -> anyhow::Result<()> {
-    run(FOUND.into_iter())
+    run_all(FOUND.into_iter().map(Programme::plain))
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Bindings over time: what an eviction needs, and what ends a task (invariants 4, 6, 8, 9, 11, 12, 17, 21, 22, 34).
+//! Bindings over time: what an eviction needs, and what ends a task (invariants 4, 6, 8, 9, 11, 12, 17, 19, 21, 22, 34,
+//! 36).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +10,7 @@ use ironclad_api::{
     Taint, Toleration,
     conditions::{binding::EVICTION_PENDING, is_true},
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
-    policy::{Placement, PurgeMode},
+    policy::{FailoverBehavior, Placement, PurgeMode, ReplicaSchedulingType, SpreadByField},
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
     work::{GracefulEvictionTask, ResourceBinding, ResourceHealth},
 };
@@ -29,10 +30,35 @@ pub(super) struct Bindings(BTreeMap<BindingKey, State>);
 pub(super) struct State {
     /// When every target was last healthy.
     healthy: Option<Duration>,
-    /// When the user's wishes (placement, failover) last changed.
-    pub(super) edited: Duration,
-    /// When it last had `failover.cluster`.
-    pub(super) opted_in: Option<Duration>,
+    /// What its user wished, and from when on.
+    wishes: Vec<(Duration, Wishes)>,
+    /// The clusters in its result, and since when they are there.
+    on: BTreeMap<String, Duration>,
+}
+
+/// What a verdict is made of, besides taints.
+#[derive(Debug, Clone, PartialEq)]
+struct Wishes {
+    placement: Placement,
+    failover: Option<FailoverBehavior>,
+}
+
+impl Wishes {
+    fn of(binding: &ResourceBinding) -> Self {
+        Self { placement: binding.spec.placement.clone().unwrap_or_default(), failover: binding.spec.failover.clone() }
+    }
+}
+
+impl State {
+    /// What was wished at some moment of a stretch of time.
+    fn wished(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Wishes> {
+        let until = |n: usize| self.wishes.get(n + 1).map_or(Duration::MAX, |(next, _)| *next);
+        self.wishes
+            .iter()
+            .enumerate()
+            .filter(move |(n, (since, _))| *since <= to && until(*n) >= from)
+            .map(|(_, (_, wishes))| wishes)
+    }
 }
 
 fn is_healthy(binding: &ResourceBinding) -> bool {
@@ -73,15 +99,18 @@ impl Bindings {
         };
         let old = old.filter(|old| old.metadata.uid == new.metadata.uid);
         if old.is_none() {
-            self.0.insert(key.clone(), State { edited: at, ..State::default() });
+            self.0.remove(key);
         }
         let state = self.0.entry(key.clone()).or_default();
-        if old.is_some_and(|old| old.spec.placement != new.spec.placement || old.spec.failover != new.spec.failover) {
-            state.edited = at;
+        let wishes = Wishes::of(new);
+        if state.wishes.last().is_none_or(|(_, last)| *last != wishes) {
+            state.wishes.push((at, wishes));
         }
-        let opted_in = |b: &ResourceBinding| b.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some());
-        if opted_in(new) || old.is_some_and(opted_in) {
-            state.opted_in = Some(at);
+        state.on.retain(|cluster, _| {
+            new.spec.target(cluster).is_some() || old.is_some_and(|o| o.spec.target(cluster).is_some())
+        });
+        for target in &new.spec.clusters {
+            state.on.entry(target.name.clone()).or_insert(at);
         }
         let tasks = &new.spec.graceful_eviction_tasks;
         for task in tasks {
@@ -186,18 +215,40 @@ impl Judge {
             };
             let seen = self.bindings.get(&binding_key);
             let began = state.episode_began.unwrap_or(at);
-            let opted_in = seen.and_then(|s| s.opted_in).is_some_and(|last| last + rules.stale >= began);
             let causes: Vec<&Taint> = state.causes(at, rules.stale).collect();
-            let passive = rules.no_execute && causes.iter().any(|t| t.effect == NO_EXECUTE);
-            let active = opted_in && causes.iter().any(|t| t.effect == PREFER_NO_EXECUTE);
-            if !passive && !active {
-                broken.push(format!("invariants 6, 12: {key} is evicted from {cluster} without a cause"));
+            let last = at + Duration::from_secs(1);
+            // A verdict is made when the cluster becomes faulty, when the binding comes to it, when a further taint
+            // comes, or when a leader begins, and stands (failover.md 3.6).
+            let placed = seen.and_then(|s| s.on.get(&*cluster.0)).copied().unwrap_or(began);
+            let begin = began.max(placed);
+            let leaders = self.starts.iter().map(|start| (*start, *start + rules.warm_up));
+            let moments = std::iter::once((begin, begin))
+                .chain(state.tainted_at.iter().map(|at| (*at, *at)))
+                .chain(leaders)
+                .filter(|(_, to)| *to + rules.stale >= begin)
+                .map(|(from, to)| (from.saturating_sub(rules.stale), (to + rules.stale).min(last)));
+            let wishes: Vec<&Wishes> =
+                moments.flat_map(|(from, to)| seen.into_iter().flat_map(move |s| s.wished(from, to))).collect();
+            let has_cause = |w: &&&Wishes| {
+                let opted_in = w.failover.as_ref().is_some_and(|f| f.cluster.is_some());
+                (rules.no_execute && causes.iter().any(|t| t.effect == NO_EXECUTE))
+                    || (opted_in && causes.iter().any(|t| t.effect == PREFER_NO_EXECUTE))
+            };
+            let caused: Vec<&&Wishes> = wishes.iter().filter(has_cause).collect();
+            let now = write.wall + rules.skew + SECOND;
+            if caused.is_empty() {
+                broken.push(format!("invariants 6, 12, 36: {key} is evicted from {cluster} without a cause"));
+            } else if !caused.iter().any(|w| due(w, &causes, rules).is_some_and(|due| due <= now)) {
+                let due: Vec<Option<i64>> = caused.iter().map(|w| due(w, &causes, rules)).collect();
+                broken.push(format!(
+                    "invariants 8, 9, 36: {key} is evicted from {cluster} at {}, due {due:?}",
+                    write.wall
+                ));
             }
-            // What was edited in this episode may have been judged by what it was before.
-            let unchanged = seen.is_some_and(|s| s.edited < began);
-            let due = due(old, &causes, rules);
-            if unchanged && (passive || active) && due.is_none_or(|due| due > write.wall + rules.skew + SECOND) {
-                broken.push(format!("invariants 8, 9: {key} is evicted from {cluster} at {}, due {due:?}", write.wall));
+            if rules.checked
+                && let Some(lack) = self.lacks_target(old, &cluster, at)
+            {
+                broken.push(format!("invariant 19: {key} is evicted from {cluster} although {lack}"));
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
             let times = self.per_episode.entry((uid, cluster.clone(), state.episode)).or_default();
@@ -210,9 +261,42 @@ impl Judge {
     }
 }
 
+impl Judge {
+    /// Why the scheduler could never place a binding anew, whatever it does not know yet (failover.md 6.9).
+    fn lacks_target(&self, binding: &ResourceBinding, from: &ClusterName, at: Duration) -> Option<String> {
+        let placement = binding.spec.placement.clone().unwrap_or_default();
+        let named = placement.cluster_affinity.as_ref().map(|a| a.cluster_names.clone()).unwrap_or_default();
+        if !placement.cluster_affinities.is_empty() {
+            return None;
+        }
+        let candidates: Vec<&ClusterName> = self
+            .clusters
+            .iter()
+            .filter(|(name, state)| *name != from && !state.surely_repels(at, self.rules.stale))
+            .map(|(name, _)| name)
+            .filter(|name| named.is_empty() || named.iter().any(|n| **n == *name.0))
+            .collect();
+        let outside = candidates.iter().filter(|name| binding.spec.target(&name.0).is_none()).count();
+        let least = placement
+            .spread_constraints
+            .iter()
+            .filter(|constraint| constraint.spread_by_field == Some(SpreadByField::Cluster))
+            .map(|constraint| usize::try_from(constraint.min_groups).unwrap_or_default())
+            .max();
+        match (placement.replica_scheduling_type(), least) {
+            (ReplicaSchedulingType::Duplicated, Some(least)) if candidates.len() < least => {
+                Some(format!("{least} clusters are asked for and {} are left", candidates.len()))
+            }
+            (ReplicaSchedulingType::Duplicated, None) if outside == 0 => Some("it runs wherever it may".to_owned()),
+            (ReplicaSchedulingType::Divided, _) if candidates.is_empty() => Some("no cluster is left".to_owned()),
+            _ => None,
+        }
+    }
+}
+
 /// When the binding is due, in seconds (failover.md 3.2 to 3.4); `None` is never.
-fn due(binding: &ResourceBinding, taints: &[&Taint], rules: &Rules) -> Option<i64> {
-    let placement = binding.spec.placement.as_ref().map_or_else(Placement::default, Clone::clone);
+fn due(wishes: &Wishes, taints: &[&Taint], rules: &Rules) -> Option<i64> {
+    let placement = &wishes.placement;
     let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());
     let passive = taints.iter().filter(|t| rules.no_execute && t.effect == NO_EXECUTE).filter_map(|taint| {
         let matching: Vec<&Toleration> =
@@ -223,7 +307,7 @@ fn due(binding: &ResourceBinding, taints: &[&Taint], rules: &Rules) -> Option<i6
         let longest = matching.iter().filter_map(|t| t.toleration_seconds).max().unwrap_or(0).max(0);
         Some(added(taint) + longest)
     });
-    let behaviour = binding.spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
+    let behaviour = wishes.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
     let active = taints.iter().filter(|t| t.effect == PREFER_NO_EXECUTE).filter_map(|taint| {
         let toleration = behaviour?.toleration_seconds.map_or(ACTIVE_TOLERATION, i64::from);
         Some(added(taint) + toleration)

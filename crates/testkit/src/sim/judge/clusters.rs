@@ -1,4 +1,7 @@
 //! Clusters over time: their Ready condition, their taints, their failover episodes (invariants 5, 27 to 30).
+//!
+//! A policy's taint comes when the cluster was not Ready for its window, and goes when it was Ready for the other one;
+//! the policies of the simulation ask for nothing else.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,11 +9,11 @@ use ironclad_api::{
     Taint,
     cluster::{Cluster, SyncMode},
     conditions::{TRUE, UNKNOWN},
-    taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
+    taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
 use ironclad_fleet::ClusterName;
 
-use super::Rules;
+use super::{Rules, Write, by_policy};
 
 /// Stored times and thresholds are compared to the second.
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,7 +33,15 @@ pub(super) struct State {
     is_ready: bool,
     /// Since when it is (or is not) Ready.
     pub(super) ready_since: Duration,
+    /// The same by the true time of day, seconds.
+    ready_since_wall: i64,
+    /// From when to when it was the opposite, by the time of day, before that.
+    before: Option<(i64, i64)>,
     flipped: Option<Duration>,
+    /// Since when nothing new may be placed on it.
+    repels_since: Option<Duration>,
+    /// When its evicting taints changed in this episode.
+    pub(super) tainted_at: Vec<Duration>,
 }
 
 pub(super) fn evicts(taint: &Taint) -> bool {
@@ -44,6 +55,21 @@ impl State {
         self.taints.iter().filter(|taint| evicts(taint)).chain(lately)
     }
 
+    /// Nobody can think that something may be placed on it.
+    pub(super) fn surely_repels(&self, at: Duration, stale: Duration) -> bool {
+        self.repels_since.is_some_and(|since| since + stale < at)
+    }
+
+    /// It was Ready (or not) for so many seconds, as far as a view of some age can tell.
+    fn was(&self, ready: bool, window: i64, write: &Write, rules: &Rules) -> bool {
+        // Both ends of the window may have been told by clocks that are off, in opposite directions.
+        let slack = 2 * rules.skew + 1;
+        if self.is_ready == ready {
+            return write.wall + slack >= self.ready_since_wall + window;
+        }
+        self.ready_since + rules.stale >= write.at && self.before.is_some_and(|(from, to)| to + slack >= from + window)
+    }
+
     /// Ready for so long that everybody knows.
     pub(super) fn is_surely_ready(&self, at: Duration, stale: Duration) -> bool {
         self.is_ready && at.saturating_sub(self.ready_since) > stale
@@ -55,16 +81,23 @@ impl Clusters {
         self.0.get(name)
     }
 
+    /// The clusters that are known.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ClusterName, &State)> {
+        self.0.iter()
+    }
+
     pub(super) fn see(
         &mut self,
-        at: Duration,
+        write: &Write,
         name: &ClusterName,
         old: Option<&Cluster>,
         new: Option<&Cluster>,
         rules: &Rules,
         starts: &[Duration],
+        by_person: bool,
         broken: &mut Vec<String>,
     ) {
+        let at = write.at;
         let Some(new) = new else {
             self.0.remove(name);
             return;
@@ -97,10 +130,27 @@ impl Clusters {
                 state.former.push((taint.clone(), at));
             }
         }
+        let owned = |taints: &[Taint]| taints.iter().any(by_policy);
+        match (owned(&state.taints), owned(&new.spec.taints)) {
+            (false, true) if !state.was(false, rules.add_window, write, rules) => {
+                broken
+                    .push(format!("invariant 27: {name} is tainted by policy before it was not Ready for long enough"));
+            }
+            (true, false) if !by_person && !state.was(true, rules.remove_window, write, rules) => {
+                broken
+                    .push(format!("invariant 27: {name} loses its policy's taint before it was Ready for long enough"));
+            }
+            _ => {}
+        }
         let faulty = |taints: &[Taint]| taints.iter().any(evicts);
         if faulty(&new.spec.taints) && !faulty(&state.taints) {
             state.episode += 1;
             state.episode_began = Some(at);
+            state.tainted_at.clear();
+        }
+        let evicting = |taints: &[Taint]| taints.iter().filter(|taint| evicts(taint)).cloned().collect::<Vec<_>>();
+        if evicting(&new.spec.taints) != evicting(&state.taints) {
+            state.tainted_at.push(at);
         }
         state.taints.clone_from(&new.spec.taints);
         state.former.retain(|(_, until)| at.saturating_sub(*until) < Duration::from_secs(600));
@@ -117,9 +167,15 @@ impl Clusters {
             {
                 broken.push(format!("invariant 29: Ready of {name} flipped twice within {:?}", at - last));
             }
+            state.before = (!first).then_some((state.ready_since_wall, write.wall));
             state.is_ready = ready;
             state.ready_since = at;
+            state.ready_since_wall = write.wall;
             state.flipped = Some(at);
         }
+        let repels = new.metadata.deletion_timestamp.is_some()
+            || new.ready() != Some(TRUE)
+            || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
+        state.repels_since = repels.then(|| state.repels_since.unwrap_or(at));
     }
 }

@@ -49,6 +49,10 @@ pub(super) fn gone(
     rules: &Rules,
     broken: &mut Vec<String>,
 ) {
+    // Whoever deletes a Cluster without a drain takes its copies away at once (failover.md 9.5).
+    if fleet.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
+        return;
+    }
     let Some(template) = fleet.templates.get(object) else { return };
     let is_former = template.pointer("/metadata/uid").and_then(Value::as_str) != Some(of);
     if is_former || template.pointer("/metadata/deletionTimestamp").is_some() {

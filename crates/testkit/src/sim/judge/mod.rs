@@ -43,6 +43,12 @@ pub struct Rules {
     pub skew: i64,
     /// The taints that users and policies name, as key and effect.
     pub asked_taints: BTreeSet<(String, String)>,
+    /// The shortest time, seconds, after which any version of the taint policy taints.
+    pub add_window: i64,
+    /// The shortest time, seconds, after which any version of the taint policy takes its taint back.
+    pub remove_window: i64,
+    /// `--pre-scheduling-check` is not `off`: no eviction without enough clusters to go to.
+    pub checked: bool,
 }
 
 impl Default for Rules {
@@ -57,6 +63,9 @@ impl Default for Rules {
             stale: Duration::from_secs(3),
             skew: 0,
             asked_taints: BTreeSet::new(),
+            add_window: 0,
+            remove_window: 0,
+            checked: true,
         }
     }
 }
@@ -89,6 +98,8 @@ pub struct Judge {
     starts: Vec<Duration>,
     /// Copies that somebody takes away behind the control plane's back.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
+    /// When a person last touched the taint policy or its taints.
+    policy_edited: Option<Duration>,
     /// What happened that is worth to have happened ([`super::sometimes`]).
     noted: BTreeSet<&'static str>,
 }
@@ -106,6 +117,7 @@ impl Judge {
             per_episode: BTreeMap::new(),
             starts: Vec::new(),
             taken: BTreeSet::new(),
+            policy_edited: None,
             noted: BTreeSet::new(),
         }
     }
@@ -126,6 +138,11 @@ impl Judge {
         self.taken.insert((cluster, object));
     }
 
+    /// A person edits or deletes the taint policy, or takes a taint of it away.
+    pub fn policy_edited(&mut self, at: Duration) {
+        self.policy_edited = Some(at);
+    }
+
     /// All evictions so far, in their order.
     #[must_use]
     pub fn evictions(&self) -> &[Eviction] {
@@ -144,7 +161,8 @@ impl Judge {
                     (true, false) => drop(self.noted.insert("a policy takes its taint back")),
                     _ => {}
                 }
-                self.clusters.see(write.at, name, old, new, &self.rules, &self.starts, &mut broken);
+                let person = self.policy_edited.is_some_and(|edited| edited + self.rules.stale >= write.at);
+                self.clusters.see(write, name, old, new, &self.rules, &self.starts, person, &mut broken);
                 let allowed = self.rules.rates.allowed(fleet.clusters.values().map(|c| &**c));
                 if self.rules.gate && allowed <= 0.0 && new.is_some_and(|c| c.spec.taints.iter().any(clusters::evicts))
                 {

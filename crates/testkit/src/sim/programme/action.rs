@@ -2,17 +2,24 @@
 
 use std::{fmt, time::Duration};
 
-use ironclad_api::{Taint, Time, cluster::Cluster, policy::PropagationPolicy};
+use ironclad_api::{
+    Taint, Time,
+    cluster::Cluster,
+    labels,
+    policy::{ClusterTaintPolicy, PropagationPolicy},
+    taints::{NO_SCHEDULE, UNSCHEDULABLE},
+};
+use ironclad_cli::drain::{self, Stuck, Wanted, command::whole};
 use ironclad_simcluster::{Faults, Flap};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
-use super::{App, Failover};
+use super::{App, Failover, TaintPolicy};
 use crate::sim::{Cut, Fault, World};
 
 /// How often a user's edit is tried again when somebody else was faster.
@@ -57,6 +64,18 @@ pub enum Action {
     Scale(usize, i32),
     /// A user deletes a workload and makes it again.
     Recreate(usize),
+    /// A person changes the taint policy, or makes it anew.
+    EditPolicy(TaintPolicy),
+    /// A person deletes the taint policy.
+    DropPolicy,
+    /// A user changes what a workload tolerates.
+    Tolerate(usize, Option<i64>),
+    /// A person drains a member, and does not wait for the end of it.
+    Drain(usize),
+    /// A person deletes the Cluster of a member.
+    Unjoin(usize),
+    /// A person joins every member that is not joined.
+    Join,
 }
 
 /// The key of taints that persons set.
@@ -123,9 +142,87 @@ impl Action {
                 }
                 anyhow::bail!("{} can't be made again", app.name);
             }
+            Self::EditPolicy(policy) => {
+                let policies: Api<ClusterTaintPolicy> = Api::all(world.user());
+                let object = policy.object()?;
+                let name = object.metadata.name.clone().unwrap_or_default();
+                world.truth.tell(|judge, at| judge.policy_edited(at));
+                let patch = json!({"spec": object.spec});
+                if policies.get_opt(&name).await?.is_some() {
+                    policies.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                } else {
+                    policies.create(&PostParams::default(), &object).await?;
+                }
+            }
+            Self::DropPolicy => {
+                let policies: Api<ClusterTaintPolicy> = Api::all(world.user());
+                world.truth.tell(|judge, at| judge.policy_edited(at));
+                for policy in policies.list(&ListParams::default()).await? {
+                    let name = policy.metadata.name.unwrap_or_default();
+                    policies.delete(&name, &DeleteParams::default()).await?;
+                }
+            }
+            Self::Tolerate(app, seconds) => {
+                let Some(app) = apps.get_mut(*app) else { return Ok(()) };
+                app.tolerates = *seconds;
+                let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+                let tolerations = app.placement()["clusterTolerations"].clone();
+                let patch = json!({"spec": {"placement": {"clusterTolerations": tolerations}}});
+                policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+            Self::Drain(member) => {
+                let wanted = Wanted { rate: 2.0, stuck: Stuck::Skip, ..Wanted::new(&name(*member)) };
+                let (plane, clock, history) = (world.user(), world.clock().clone(), world.history.clone());
+                world.spawn("drain", async move {
+                    let drained = whole(&plane, &clock, &wanted, false, Duration::ZERO, |_| {}).await;
+                    // What is left, or that somebody ended it, is an answer like any other.
+                    history.log(match drained {
+                        Ok(progress) => format!("the drain of {} is through: {progress}", wanted.cluster),
+                        Err(error) => format!("the drain of {} ends: {error}", wanted.cluster),
+                    });
+                });
+            }
+            Self::Unjoin(member) => {
+                let clusters: Api<Cluster> = Api::all(world.user());
+                if clusters.get_opt(&name(*member)).await?.is_some() {
+                    clusters.delete(&name(*member), &DeleteParams::default()).await?;
+                }
+            }
+            Self::Join => join_all(world).await?,
         }
         Ok(())
     }
+}
+
+/// Joins every member whose Cluster is not there.
+pub(super) async fn join_all(world: &World) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(world.user());
+    for name in world.members.keys() {
+        if clusters.get_opt(name).await?.is_none() {
+            // What an unreachable member kept when its Cluster was deleted is its own by now; a person clears it away.
+            let remnants: Api<Deployment> = Api::namespaced(world.member(name)?.client(), "default");
+            let managed = ListParams::default().labels(&format!("{}=true", labels::MANAGED));
+            for remnant in remnants.list(&managed).await? {
+                let name = remnant.metadata.name.unwrap_or_default();
+                remnants.delete(&name, &DeleteParams::background()).await?;
+            }
+            world.join(name).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends whatever drain goes on, and takes its cordon back.
+pub(super) async fn end_drains(world: &World) -> anyhow::Result<()> {
+    let plane = world.user();
+    for cluster in Api::<Cluster>::all(plane.clone()).list(&ListParams::default()).await? {
+        let name = cluster.metadata.name.clone().unwrap_or_default();
+        if drain::draining_since(&cluster).is_some() {
+            drain::abort(&plane, &name.as_str().into()).await?;
+        }
+        untaint(&plane, &name, UNSCHEDULABLE, NO_SCHEDULE).await?;
+    }
+    Ok(())
 }
 
 /// The name of a member by its number, 0 being the first.
@@ -144,7 +241,7 @@ fn set(world: &World, members: &[usize], faults: &Faults) {
 /// Adds a taint as a person does with `ironclad taint`, which says since when.
 ///
 /// # Errors
-/// If the cluster is not there.
+/// If the control plane does not take it.
 pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: Timestamp) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| {
         if !taints.iter().any(|t| t.key == key && t.effect == effect) {
@@ -158,7 +255,7 @@ pub async fn taint(plane: &Client, cluster: &str, key: &str, effect: &str, now: 
 /// Removes a taint as a person does.
 ///
 /// # Errors
-/// If the cluster is not there.
+/// If the control plane does not take it.
 pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> anyhow::Result<()> {
     edit(plane, cluster, |taints| taints.retain(|t| t.key != key || t.effect != effect)).await
 }
@@ -166,14 +263,15 @@ pub async fn untaint(plane: &Client, cluster: &str, key: &str, effect: &str) -> 
 async fn edit(plane: &Client, cluster: &str, change: impl Fn(&mut Vec<Taint>)) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(plane.clone());
     for _ in 0..EDITS {
-        let mut edited = clusters.get(cluster).await?;
+        // Somebody may have unjoined it.
+        let Some(mut edited) = clusters.get_opt(cluster).await? else { return Ok(()) };
         let before = edited.spec.taints.clone();
         change(&mut edited.spec.taints);
         if edited.spec.taints == before {
             return Ok(());
         }
         match clusters.replace(cluster, &PostParams::default(), &edited).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
             other => return Ok(other.map(drop)?),
         }
     }
@@ -204,6 +302,16 @@ impl fmt::Display for Action {
             Self::Failover(app, failover) => write!(f, "app{} gets failover {failover}", app + 1),
             Self::Scale(app, replicas) => write!(f, "scale app{} to {replicas}", app + 1),
             Self::Recreate(app) => write!(f, "delete app{} and make it again", app + 1),
+            Self::EditPolicy(policy) => write!(f, "the policy becomes {policy}"),
+            Self::DropPolicy => f.write_str("delete the policy"),
+            Self::Tolerate(app, Some(seconds)) if *seconds >= 0 => {
+                write!(f, "app{} tolerates for {seconds} s", app + 1)
+            }
+            Self::Tolerate(app, Some(_)) => write!(f, "app{} tolerates for ever", app + 1),
+            Self::Tolerate(app, None) => write!(f, "app{} tolerates nothing", app + 1),
+            Self::Drain(member) => write!(f, "drain {}", name(*member)),
+            Self::Unjoin(member) => write!(f, "unjoin {}", name(*member)),
+            Self::Join => f.write_str("join who is not joined"),
         }
     }
 }

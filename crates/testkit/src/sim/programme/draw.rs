@@ -11,7 +11,43 @@ use crate::sim::{Cut, Fault};
 /// Kinds of actions that are switched on or off for a whole run.
 const KINDS: u64 = 14;
 
+/// With a long outage of one member in most runs, and with people in some.
 pub(super) fn programme(seed: u64) -> Programme {
+    let mut programme = plain(seed);
+    let kept = std::mem::take(&mut programme.kept);
+    let mut steps: Vec<(usize, Step)> = kept.into_iter().zip(std::mem::take(&mut programme.steps)).collect();
+    let rng = Rng::from_seed(seed);
+    outage(&rng.child("outage").stream("draws"), programme.members, &mut steps);
+    let draws = rng.child("people").stream("draws");
+    people(&draws, programme.members, &programme.apps, programme.taint_policy.as_ref(), &mut steps);
+    (programme.kept, programme.steps) = steps.into_iter().unzip();
+    programme
+}
+
+/// One member fails for so long that its episode plays to its end: without that, few runs evict anything.
+fn outage(draws: &Stream, members: usize, steps: &mut Vec<(usize, Step)>) {
+    if !draws.chance(0.7) {
+        return;
+    }
+    let member = draws.below(members as u64) as usize;
+    let (fails, heals) = match draws.below(4) {
+        0 => (Action::Down(vec![member]), Action::Up(vec![member])),
+        1 => (Action::Partition(vec![member]), Action::Up(vec![member])),
+        _ => {
+            let effect = [NO_EXECUTE, PREFER_NO_EXECUTE][draws.below(2) as usize];
+            (Action::Taint(member, effect), Action::Untaint(member, effect))
+        }
+    };
+    let place = draws.below(steps.len() as u64 + 1) as usize;
+    let number = steps.len();
+    let calm = Duration::from_secs(60);
+    steps.insert(place, (number, Step { after: calm, action: fails }));
+    let after = Duration::from_secs(60 + draws.below(180));
+    steps.insert(place + 1, (number + 1, Step { after, action: heals }));
+}
+
+/// Where many small things go wrong.
+pub(super) fn plain(seed: u64) -> Programme {
     let draws = Rng::from_seed(seed).child("programme").stream("draws");
     let members = 2 + draws.below(4) as usize;
     let apps: Vec<App> = (1..=1 + draws.below(3)).map(|n| app(&draws, n, members)).collect();
@@ -47,6 +83,37 @@ pub(super) fn programme(seed: u64) -> Programme {
     }
     let kept = (0..steps.len()).collect();
     Programme { seed, members, gate, rate, check, standby, apps, taint_policy, steps, kept }
+}
+
+/// Operators and users do more in two runs of five: they edit policies, drain and unjoin in the middle of everything.
+/// Their steps are numbered behind all others, wherever they come.
+fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPolicy>, steps: &mut Vec<(usize, Step)>) {
+    if !draws.chance(0.4) {
+        return;
+    }
+    let kinds = 1 + draws.below(3);
+    let first = draws.below(5);
+    for _ in 0..1 + draws.below(4) {
+        let member = draws.below(members as u64) as usize;
+        let action = match (first + draws.below(kinds)) % 5 {
+            0 if policy.is_some() => Action::EditPolicy(TaintPolicy {
+                effect: [NO_EXECUTE, PREFER_NO_EXECUTE][draws.below(2) as usize],
+                add_after: 1 + draws.below(25) as i64,
+                remove_after: 1 + draws.below(25) as i64,
+            }),
+            1 if policy.is_some() => Action::DropPolicy,
+            0 | 2 => {
+                let seconds = [None, Some(-1), Some(draws.below(60) as i64)][draws.below(3) as usize];
+                Action::Tolerate(draws.below(apps.len() as u64) as usize, seconds)
+            }
+            1 | 3 => Action::Drain(member),
+            _ if draws.chance(0.4) => Action::Join,
+            _ => Action::Unjoin(member),
+        };
+        let after = Duration::from_millis(draws.below(40_000));
+        let (number, place) = (steps.len(), draws.below(steps.len() as u64 + 1) as usize);
+        steps.insert(place, (number, Step { after, action }));
+    }
 }
 
 fn app(draws: &Stream, number: u64, members: usize) -> App {

@@ -5,6 +5,7 @@ mod action;
 mod apps;
 mod draw;
 mod drive;
+mod gauges;
 mod shrink;
 
 use std::{collections::BTreeSet, fmt, time::Duration};
@@ -61,6 +62,12 @@ impl Programme {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         draw::programme(seed)
+    }
+
+    /// The same seed without its long outage and without people.
+    #[must_use]
+    pub fn plain(seed: u64) -> Self {
+        draw::plain(seed)
     }
 
     /// The same with some of its steps. A step that is left out leaves its wait behind.

@@ -1,0 +1,59 @@
+//! What the metrics of evictions say, held against each other and against a fleet at rest (invariants 15, 38).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+
+use crate::sim::World;
+
+/// Pairs of names for one value (failover.md 6.11).
+const ALIASES: [(&str, &str); 2] =
+    [("cluster_fault_rate", "cluster_failure_rate"), ("evict_kind_total", "eviction_kind_total")];
+
+/// What counts elements in the queue: nothing is left of them when all is well.
+const OF_THE_QUEUE: [&str; 5] =
+    ["evict_total", "eviction_total", "eviction_queue_depth", "evict_kind_total", "eviction_kind_total"];
+
+/// What is expected of the gauges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// They agree with each other, and none is negative.
+    Equal,
+    /// And nothing waits.
+    Empty,
+}
+
+/// Reads the exposition of the first process, if it runs.
+pub(super) fn check(world: &World, expect: Expect) -> anyhow::Result<()> {
+    let Some(context) = world.context() else { return Ok(()) };
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &context.metrics.registry())?;
+    let sums = sums(&text)?;
+    let sum = |name: &str| sums.get(name).copied().unwrap_or_default();
+    for name in OF_THE_QUEUE {
+        ensure!(sum(name) >= 0.0, "invariant 15: {name} is {}", sum(name));
+        ensure!(expect == Expect::Equal || sum(name) == 0.0, "invariant 15: at rest {name} is {}", sum(name));
+    }
+    ensure!(
+        sum("evict_total") == sum("eviction_total"),
+        "invariant 15: {} elements by cluster, {} by queue",
+        sum("evict_total"),
+        sum("eviction_total")
+    );
+    for (name, alias) in ALIASES {
+        ensure!(sum(name) == sum(alias), "invariant 38: {name} is {} and {alias} {}", sum(name), sum(alias));
+    }
+    Ok(())
+}
+
+/// The values of each metric, added up over its labels.
+fn sums(text: &str) -> anyhow::Result<BTreeMap<&str, f64>> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (series, value) = line.rsplit_once(' ').with_context(|| format!("not a sample: {line}"))?;
+        let name = series.split('{').next().unwrap_or(series);
+        let value: f64 = value.parse().with_context(|| format!("not a number: {line}"))?;
+        *sums.entry(name).or_default() += value;
+    }
+    Ok(sums)
+}

@@ -1,8 +1,13 @@
 //! Objects that are served in another version than they are stored in.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::registry::{Resource, group_version};
+
+/// Gives an object in another `apiVersion`; one that it knows nothing of it gives back as it is.
+pub type Converter = fn(object: &Value, api_version: &str) -> Value;
 
 /// The apiVersion that objects of this resource are stored with.
 pub(crate) fn storage_api_version(resource: &Resource) -> String {
@@ -28,6 +33,9 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
     if !needed(resource) {
         return;
     }
+    if let Some(converter) = resource.custom().and_then(|custom| custom.converter) {
+        *object = converter(object, &resource.api_version());
+    }
     object["apiVersion"] = json!(resource.api_version());
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("events.k8s.io", "Event") => {
@@ -43,13 +51,26 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
 }
 
 /// The object as it is stored: most are as they stand, and are not copied.
-pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> std::borrow::Cow<'a, Value> {
+pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if !needed(resource) {
-        return std::borrow::Cow::Borrowed(object);
+        return Cow::Borrowed(object);
     }
     let mut object = object.clone();
     to_storage(resource, &mut object);
-    std::borrow::Cow::Owned(object)
+    Cow::Owned(object)
+}
+
+/// The version in which writes of this resource are reviewed: rules know the stored one of what has a converter.
+pub(crate) fn reviewed_version(resource: &Resource) -> &str {
+    match resource.custom() {
+        Some(custom) if custom.converter.is_some() => &custom.storage_version,
+        _ => &resource.version,
+    }
+}
+
+/// The object in [`reviewed_version`].
+pub(crate) fn reviewed<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    if reviewed_version(resource) == resource.version { Cow::Borrowed(object) } else { stored(resource, object) }
 }
 
 /// Turns an object of the request's version into the one of the store.
@@ -57,7 +78,11 @@ fn to_storage(resource: &Resource, object: &mut Value) {
     if !needed(resource) {
         return;
     }
-    object["apiVersion"] = json!(storage_api_version(resource));
+    let version = storage_api_version(resource);
+    if let Some(converter) = resource.custom().and_then(|custom| custom.converter) {
+        *object = converter(object, &version);
+    }
+    object["apiVersion"] = json!(version);
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("events.k8s.io", "Event") => rename(object, EVENT_FIELDS, true),
         ("autoscaling", "HorizontalPodAutoscaler") => hpa_to_v2(object),

@@ -98,7 +98,7 @@ impl Server {
     pub(crate) fn refresh_registry(&self) -> Result<(), ApiError> {
         // One at a time, and each from the newest CRDs: a late one must not undo a later one.
         let _guard = self.refreshing.lock();
-        self.registry.set_custom(crd::groups(&self.crds()?));
+        self.registry.set_custom(crd::groups(&self.crds()?, self.options.converter));
         self.registry_changed.notify_waiters();
         Ok(())
     }

@@ -39,6 +39,7 @@ mod verbs;
 
 pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
 pub use auth::TokenKey;
+pub use convert::Converter;
 pub use identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
 pub use inprocess::{InProcess, Unreachable};
 pub use respond::ResponseBody;

@@ -19,6 +19,7 @@ use crate::{
     admission::{Admission, OWN_USER},
     auth,
     context::Cx,
+    convert::Converter,
     discovery, health,
     negotiate::{self, Accept},
     object, openapi,
@@ -57,6 +58,8 @@ pub struct Options {
     pub managed_fields: bool,
     /// Who reviews writes besides the server itself.
     pub admission: Option<Arc<dyn Admission>>,
+    /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
+    pub converter: Option<Converter>,
 }
 
 impl Default for Options {
@@ -69,6 +72,7 @@ impl Default for Options {
             bootstrap: true,
             managed_fields: true,
             admission: None,
+            converter: None,
         }
     }
 }

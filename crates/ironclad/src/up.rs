@@ -7,8 +7,9 @@ mod place;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, bail};
+use ironclad_admission::convert::convert;
 use ironclad_api::{
-    crds::{crds, simulated_cluster_crd},
+    crds::{crds, serve_legacy_bindings, simulated_cluster_crd},
     namespaces,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
@@ -19,7 +20,10 @@ use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
 use ironclad_store::{Commit, Engine, RedbBackend};
 use k8s_openapi::{
-    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, ServiceReference, WebhookClientConfig,
+    },
 };
 use kube::{Api, Client, api::PostParams};
 use tokio::net::TcpListener;
@@ -98,6 +102,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         name: "plane".to_owned(),
         token_key: Some(credentials.token_key().clone()),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
+        converter: Some(convert),
         ..ServerOptions::default()
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;
@@ -185,7 +190,8 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
 async fn install_crds(admin: &Client) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let present = api.list(&kube::api::ListParams::default()).await?;
-    for definition in crds().into_iter().chain([simulated_cluster_crd()]) {
+    for mut definition in crds().into_iter().chain([simulated_cluster_crd()]) {
+        serve_legacy_bindings(&mut definition, converter());
         let name = definition.metadata.name.clone().unwrap_or_default();
         match present.items.iter().find(|c| c.metadata.name.as_deref() == Some(&name)) {
             None => {
@@ -204,6 +210,17 @@ async fn install_crds(admin: &Client) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// As whom the embedded server names its converter in CRDs; it calls it without a network.
+fn converter() -> WebhookClientConfig {
+    let service = ServiceReference {
+        namespace: namespaces::SYSTEM.to_owned(),
+        name: "ironclad".to_owned(),
+        path: Some("/convert".to_owned()),
+        port: Some(443),
+    };
+    WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
 }
 
 /// Makes the namespace if it is missing, which it is on the first start.

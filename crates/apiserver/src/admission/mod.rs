@@ -111,8 +111,15 @@ pub(crate) fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Re
 
 fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     let Some(reviewer) = reviewer(cx) else { return Ok(()) };
-    let changed = reviewer.mutate(&review(cx, operation, old, Some(new), dry_run), &Objects::new(&cx.server))?;
-    if let Some(changed) = changed {
+    let changed = {
+        let old = old.map(|old| convert::reviewed(&cx.resource, old));
+        let asked = convert::reviewed(&cx.resource, new);
+        reviewer.mutate(&review(cx, operation, old.as_deref(), Some(&asked), dry_run), &Objects::new(&cx.server))?
+    };
+    if let Some(mut changed) = changed {
+        if convert::reviewed_version(&cx.resource) != cx.resource.version {
+            convert::from_storage(&cx.resource, &mut changed);
+        }
         *new = changed;
     }
     Ok(())
@@ -127,7 +134,10 @@ pub(crate) fn validate(
     dry_run: bool,
 ) -> Result<SideWrites, ApiError> {
     let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };
-    let admitted = reviewer.validate(&review(cx, operation, old, new, dry_run), &Objects::new(&cx.server))?;
+    let in_version = |object| convert::reviewed(&cx.resource, object);
+    let (old, new) = (old.map(in_version), new.map(in_version));
+    let review = review(cx, operation, old.as_deref(), new.as_deref(), dry_run);
+    let admitted = reviewer.validate(&review, &Objects::new(&cx.server))?;
     admitted.warnings.into_iter().for_each(|text| cx.warn(text));
     if dry_run {
         return Ok(SideWrites::default());
@@ -151,7 +161,7 @@ fn review<'a>(
     Review {
         operation,
         group: &resource.group,
-        version: &resource.version,
+        version: convert::reviewed_version(resource),
         resource: &resource.plural,
         subresource: cx.subresource().filter(|s| *s != "eviction").unwrap_or_default(),
         kind: &resource.kind,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
+    convert::Converter,
     object,
     registry::{Flavour, Group, Resource, Resources, Subresource, version_priority},
     schema::CustomSchema,
@@ -29,6 +30,8 @@ pub(crate) struct CustomVersion {
     pub(crate) identity: String,
     /// The version that objects are stored in.
     pub(crate) storage_version: String,
+    /// Converts between versions, where more than the name differs.
+    pub(crate) converter: Option<Converter>,
     /// Types, defaults, pruning.
     pub(crate) schema: CustomSchema,
     /// `openAPIV3Schema` as it was sent, for OpenAPI.
@@ -199,12 +202,14 @@ pub(crate) fn set_terminating(crd: &mut Value, reason: &str, message: &str, now:
 }
 
 /// The custom groups that these CRDs make, names in order, preferred versions first.
-pub(crate) fn groups(crds: &[Value]) -> Vec<Group> {
+///
+/// The converter is for those that name a conversion webhook.
+pub(crate) fn groups(crds: &[Value], converter: Option<Converter>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for crd in crds.iter().filter(|c| condition(c, "Established")) {
         let name = text(crd, "/spec/group");
         for version in versions(crd).filter(|v| v["served"] == true) {
-            let Some(resource) = resource(crd, version) else { continue };
+            let Some(resource) = resource(crd, version, converter) else { continue };
             let at = groups.iter().position(|g| g.name == name).unwrap_or_else(|| {
                 groups.push(Group { name: name.to_owned(), versions: vec![] });
                 groups.len() - 1
@@ -224,7 +229,7 @@ pub(crate) fn groups(crds: &[Value]) -> Vec<Group> {
     groups
 }
 
-fn resource(crd: &Value, version: &Value) -> Option<Resource> {
+fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Option<Resource> {
     let group = text(crd, "/spec/group").to_owned();
     let names = crd.pointer("/status/acceptedNames").filter(|n| !text(n, "/plural").is_empty())?;
     let plural = text(names, "/plural").to_owned();
@@ -271,6 +276,7 @@ fn resource(crd: &Value, version: &Value) -> Option<Resource> {
         crd: object::meta_str(crd, "name").to_owned(),
         identity: format!("{}/{}", object::meta_str(crd, "uid"), crd["metadata"]["generation"]),
         storage_version: storage_version(crd).to_owned(),
+        converter: converter.filter(|_| text(crd, "/spec/conversion/strategy") == "Webhook"),
         schema,
         open_api,
         columns: columns.collect(),

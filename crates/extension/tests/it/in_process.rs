@@ -148,3 +148,45 @@ async fn a_quota_is_charged_in_the_same_transaction_and_never_overdrawn() {
     assert_eq!(send(user, "PATCH", &format!("{bindings}/b{first}"), MERGE, &down).await.0, 200);
     assert_eq!(used().await, "9", "what is given back is free");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_old_client_of_the_bindings_sees_its_version_and_wipes_nothing() {
+    let plane = plane(Config::default(), &["resourcebindings"]).await;
+    let user = &plane.client;
+    let path = |version: &str| format!("/apis/work.karmada.io/{version}/namespaces/default/resourcebindings");
+    let (old, new) = (path("v1alpha1"), path("v1alpha2"));
+    let spec = json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"},
+        "replicas": 4, "clusters": [{"name": "m1", "replicas": 4}],
+        "placement": {"clusterAffinity": {"clusterNames": ["m1", "m2"]}},
+        "replicaRequirements": {"resourceRequest": {"cpu": "100m"}},
+    });
+    let binding = json!({"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding", "metadata": {"name": "web"}, "spec": spec});
+    let (code, _, made) = send(user, "POST", &new, JSON, &binding).await;
+    assert_eq!(code, 201, "{made}");
+
+    let (code, _, mut seen) = send(user, "GET", &format!("{old}/web"), JSON, &Value::Null).await;
+    assert_eq!((code, &seen["apiVersion"]), (200, &json!("work.karmada.io/v1alpha1")), "{seen}");
+    assert_eq!(seen["spec"]["resource"]["resourcePerReplicas"], json!({"cpu": "100m"}), "{seen}");
+    assert!(seen["spec"].get("placement").is_none(), "{seen}");
+    seen["spec"]["clusters"] = json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 3}]);
+    let (code, _, changed) = send(user, "PUT", &format!("{old}/web"), JSON, &seen).await;
+    assert_eq!(code, 200, "{changed}");
+    let (_, _, stored) = send(user, "GET", &format!("{new}/web"), JSON, &Value::Null).await;
+    assert_eq!(stored["spec"]["clusters"], seen["spec"]["clusters"], "{stored}");
+    assert_eq!(stored["spec"]["placement"], spec["placement"], "what it knows nothing of stays: {stored}");
+    assert_eq!(stored["spec"]["replicaRequirements"], spec["replicaRequirements"], "{stored}");
+    assert_eq!(stored["metadata"]["generation"], 2, "{stored}");
+    let annotations = stored.pointer("/metadata/annotations").cloned().unwrap_or_default();
+    assert!(!annotations.to_string().contains("roundtrip"), "{annotations}");
+
+    let (_, _, list) = send(user, "GET", &old, JSON, &Value::Null).await;
+    assert_eq!(list["items"][0]["apiVersion"], "work.karmada.io/v1alpha1", "{list}");
+
+    let mut other = seen;
+    other["metadata"] = json!({"name": "other"});
+    let (code, _, made) = send(user, "POST", &old, JSON, &other).await;
+    assert_eq!(code, 201, "{made}");
+    let id = "/metadata/labels/resourcebinding.karmada.io~1permanent-id";
+    assert!(made.pointer(id).is_some(), "its writes are reviewed like any other: {made}");
+}

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use ironclad_admission::Config;
-use ironclad_api::crds::crds;
+use ironclad_admission::{Config, convert::convert};
+use ironclad_api::crds::{crds, serve_legacy_bindings};
 use ironclad_apiserver::{Identity, Options, Server};
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
 use ironclad_store::{Commit, Engine, MemoryBackend};
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, WebhookClientConfig,
+};
 use kube::{Api, Client, api::PostParams};
 use serde_json::Value;
 
@@ -30,11 +32,14 @@ pub(crate) async fn plane(config: Config, kinds: &[&str]) -> Plane {
     let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(7), tasks: Tasks::new("test") };
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock).unwrap();
     let config = Config { own_user: Some(OWN.to_owned()), ..config };
-    let options = Options { admission: Some(Arc::new(InProcessAdmission::new(config))), ..Options::default() };
+    let admission = Arc::new(InProcessAdmission::new(config));
+    let options = Options { admission: Some(admission), converter: Some(convert), ..Options::default() };
     let server = Server::open(options, engine.store("plane"), seam).await.unwrap();
     let client = client(&server, "alice");
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in crds().into_iter().filter(|d| kinds.contains(&d.spec.names.plural.as_str())) {
+    for mut definition in crds().into_iter().filter(|d| kinds.contains(&d.spec.names.plural.as_str())) {
+        let url = Some("https://converter.example/convert".to_owned());
+        serve_legacy_bindings(&mut definition, WebhookClientConfig { url, ..WebhookClientConfig::default() });
         definitions.create(&PostParams::default(), &definition).await.unwrap();
     }
     Plane { server, client, _engine: engine }

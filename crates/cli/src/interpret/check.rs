@@ -43,6 +43,12 @@ pub(super) fn run(customizations: &[ResourceInterpreterCustomization], output: O
     Ok(())
 }
 
+/// What is wrong with the customizations, a line each.
+pub(super) fn problems(customizations: &[ResourceInterpreterCustomization]) -> Vec<String> {
+    let told = |f: Finding| f.problem.map(|problem| format!("{} {}: {problem}", f.customization, f.operation));
+    findings(customizations).into_iter().filter_map(told).collect()
+}
+
 pub(super) fn findings(customizations: &[ResourceInterpreterCustomization]) -> Vec<Finding> {
     let mut all = Vec::new();
     for customization in customizations {

@@ -17,16 +17,26 @@ pub(super) fn customizations(
     let mut found = Vec::new();
     for path in paths {
         for file in expanded(path, recursive)? {
-            for document in documents(&file)? {
-                let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-                if kind != "ResourceInterpreterCustomization" {
-                    bail!("{file} holds a {kind:?}\n  try: a file with ResourceInterpreterCustomizations");
-                }
-                found.push(serde_json::from_value(document).with_context(|| format!("reading {file}"))?);
-            }
+            found.extend(of_documents(documents(&file)?, &file)?);
         }
     }
     Ok(found)
+}
+
+/// The customizations in this text, which messages call `name`; other objects are refused.
+pub(super) fn parsed(text: &str, name: &str) -> anyhow::Result<Vec<ResourceInterpreterCustomization>> {
+    of_documents(split(text, name)?, name)
+}
+
+fn of_documents(documents: Vec<Value>, name: &str) -> anyhow::Result<Vec<ResourceInterpreterCustomization>> {
+    let read = |document: Value| {
+        let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if kind != "ResourceInterpreterCustomization" {
+            bail!("{name} holds a {kind:?}\n  try: a file with ResourceInterpreterCustomizations");
+        }
+        serde_json::from_value(document).with_context(|| format!("reading {name}"))
+    };
+    documents.into_iter().map(read).collect()
 }
 
 /// The one object of a file.
@@ -87,6 +97,10 @@ fn documents(path: &str) -> anyhow::Result<Vec<Value>> {
         let file = fs::File::open(path).with_context(|| format!("reading {path}"))?;
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).with_context(|| format!("reading {path}"))?;
     }
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(|| format!("{path} is no YAML"))?;
+    split(&text, path)
+}
+
+fn split(text: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).with_context(|| format!("{name} is no YAML"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

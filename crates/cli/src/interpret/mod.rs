@@ -1,6 +1,7 @@
 //! `ironclad interpret`: checks customizations, and runs the interpreter on manifests (operations.md 2.14). No server is asked.
 
 mod check;
+mod edit;
 mod files;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -22,6 +23,7 @@ use crate::{
 #[derive(clap::Args, Debug, Default)]
 #[command(after_help = "Examples:
   ironclad interpret -f customization.yaml --check
+  ironclad interpret -f customization.yaml --edit --show-doc
   ironclad interpret -f customization.yaml --operation InterpretReplica --desired-file template.yaml
   ironclad interpret -f customization.yaml --operation Retain --desired-file template.yaml --observed-file member.yaml
   ironclad interpret -f customization.yaml --operation AggregateStatus --desired-file template.yaml --status-file reports.yaml
@@ -36,6 +38,13 @@ pub struct Command {
     /// Only check the scripts
     #[arg(long, conflicts_with = "operation", requires = "files")]
     pub check: bool,
+    /// Edit the customization in $KUBE_EDITOR, $VISUAL or $EDITOR until its scripts can be used; a file that is not there is
+    /// made
+    #[arg(long, conflicts_with_all = ["operation", "check"], requires = "files")]
+    pub edit: bool,
+    /// Say in the editor what each script is called with and returns
+    #[arg(long, requires = "edit")]
+    pub show_doc: bool,
     /// What to ask: Retain, InterpretReplica, InterpretComponent, ReviseReplica, InterpretStatus, AggregateStatus,
     /// InterpretHealth or InterpretDependency
     #[arg(long, value_name = "OPERATION")]
@@ -65,6 +74,12 @@ pub struct Command {
 /// # Errors
 /// If a file can't be read, a script is wrong, or the question has no answer.
 pub fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    if command.edit {
+        return match command.files.as_slice() {
+            [file] => edit::run(file, command.show_doc),
+            _ => Err(Misused("--edit takes one file".into()).into()),
+        };
+    }
     if command.check {
         let customizations = files::customizations(&command.files, command.recursive)?;
         return check::run(&customizations, command.output.unwrap_or_default());

@@ -1,0 +1,199 @@
+//! `--edit`: a customization in the user's editor, again until its scripts can be used (operations.md 2.14).
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use ironclad_interpreter::Operation;
+
+use super::{check, files};
+use crate::print;
+
+/// Begins the lines that are ours: they are shown and taken out again.
+const OURS: &str = "#!";
+/// What a file that is not there begins as.
+const SKELETON: &str = "apiVersion: config.karmada.io/v1alpha1
+kind: ResourceInterpreterCustomization
+metadata:
+  name: example
+spec:
+  target:
+    apiVersion: example.com/v1
+    kind: Example
+  customizations:
+    healthInterpretation:
+      luaScript: |
+        function InterpretHealth(observedObj)
+          return true
+        end
+";
+
+pub(super) fn run(path: &str, show_doc: bool) -> anyhow::Result<()> {
+    if path == "-" || Path::new(path).is_dir() {
+        bail!("--edit needs a file to write to\n  try: -f customization.yaml");
+    }
+    let before = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => SKELETON.to_owned(),
+        Err(error) => return Err(error).with_context(|| format!("reading {path}")),
+    };
+    let copy = PathBuf::from(format!("{path}.edit.yaml"));
+    let edited = session(&before, show_doc, |text| in_editor(&copy, text));
+    let edited = edited.with_context(|| format!("editing {path}; what you wrote is in {}", copy.display()))?;
+    let said = match edited {
+        Some(text) => {
+            fs::write(path, text).with_context(|| format!("writing {path}"))?;
+            format!("{path} changed\n")
+        }
+        None => format!("{path} unchanged\n"),
+    };
+    // A copy that nobody can take away harms nobody.
+    let _ = fs::remove_file(&copy);
+    print::out(&said)
+}
+
+/// Lets the user's editor have this text in this file; what it left there.
+fn in_editor(copy: &Path, text: &str) -> anyhow::Result<String> {
+    let chosen = ["KUBE_EDITOR", "VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
+    let editor = chosen.filter(|editor| !editor.trim().is_empty()).unwrap_or_else(|| "vi".to_owned());
+    fs::write(copy, text).with_context(|| format!("writing {}", copy.display()))?;
+    // Editors come with arguments: the shell takes them apart.
+    let ended = Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(copy).status();
+    let ended = ended.with_context(|| format!("starting the editor {editor:?}\n  try: EDITOR=… in the environment"))?;
+    if !ended.success() {
+        bail!("the editor {editor:?} ended with {ended}");
+    }
+    fs::read_to_string(copy).with_context(|| format!("reading {}", copy.display()))
+}
+
+/// Has the text edited until its scripts can be used; `None` if it was left as it was.
+///
+/// # Errors
+/// If the user saves the same again after being told what is wrong, or the editor fails.
+fn session(
+    before: &str,
+    show_doc: bool,
+    mut edit: impl FnMut(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<Option<String>> {
+    let (mut text, mut problems) = (before.to_owned(), Vec::new());
+    loop {
+        let edited = stripped(&edit(&prepared(&text, &problems, show_doc))?);
+        if edited == before || edited.trim().is_empty() {
+            return Ok(None);
+        }
+        if edited == text && !problems.is_empty() {
+            bail!("its scripts can't be used:\n  {}", problems.join("\n  "));
+        }
+        problems = problems_of(&edited);
+        if problems.is_empty() {
+            return Ok(Some(edited));
+        }
+        text = edited;
+    }
+}
+
+fn problems_of(text: &str) -> Vec<String> {
+    match files::parsed(text, "the file") {
+        Err(error) => vec![format!("{error:#}").replace('\n', " ")],
+        Ok(customizations) if customizations.is_empty() => vec!["there is no customization".into()],
+        Ok(customizations) => check::problems(&customizations),
+    }
+}
+
+/// The text under what is to be told.
+fn prepared(text: &str, problems: &[String], show_doc: bool) -> String {
+    let mut lines: Vec<String> =
+        vec!["Save what you want to keep; leave it as it is to change nothing. Lines like these are taken out.".into()];
+    if show_doc {
+        lines.extend(Operation::ALL.into_iter().map(doc));
+    }
+    lines.extend(problems.iter().map(|problem| format!("wrong: {problem}")));
+    let told: String = lines.iter().map(|line| format!("{OURS} {line}\n")).collect();
+    format!("{told}{text}")
+}
+
+fn stripped(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.starts_with(OURS)).collect()
+}
+
+/// A rule's field, its function and what that returns (propagation.md 20.3).
+fn doc(operation: Operation) -> String {
+    let (arguments, returns) = match operation {
+        Operation::InterpretReplica => ("desiredObj", "replicas, and what one needs or nil"),
+        Operation::InterpretComponent => ("desiredObj", "a list of {name, replicas, replicaRequirements}"),
+        Operation::ReviseReplica => ("desiredObj, desiredReplica", "the object with so many replicas"),
+        Operation::Retain => ("desiredObj, observedObj", "the object with what the member keeps"),
+        Operation::InterpretStatus => ("observedObj", "the status that is reported"),
+        Operation::InterpretHealth => ("observedObj", "true or false"),
+        Operation::AggregateStatus => {
+            ("desiredObj, statusItems", "the object with the status that the items add up to")
+        }
+        Operation::InterpretDependency => ("desiredObj", "a list of {apiVersion, kind, namespace, name}"),
+    };
+    format!("{}: function {}({arguments}) returns {returns}", operation.rule(), operation.function())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(script: &str) -> String {
+        SKELETON.replace("return true", script)
+    }
+
+    /// What a session comes to whose editor leaves these texts, one after the other; and what it was shown.
+    fn edited(texts: &[String]) -> (Result<Option<String>, String>, Vec<String>) {
+        let (mut shown, mut left) = (Vec::new(), texts.iter());
+        let came = session(SKELETON, true, |text| {
+            shown.push(text.to_owned());
+            // Ours stay where they are: it has to take them out.
+            let ours: String = text.split_inclusive('\n').filter(|line| line.starts_with(OURS)).collect();
+            Ok(format!("{ours}{}", left.next().expect("asked more often than expected")))
+        });
+        (came.map_err(|error| error.to_string()), shown)
+    }
+
+    #[test]
+    fn it_is_edited_until_it_is_good_or_left_alone() {
+        let (good, bad) = (with("return false"), with("return ("));
+        let told = "its scripts can't be used:\n  example InterpretHealth: ";
+        for (name, texts, want) in [
+            ("changed", vec![good.clone()], Ok(Some(good.clone()))),
+            ("left alone", vec![SKELETON.to_owned()], Ok(None)),
+            ("emptied", vec![String::new()], Ok(None)),
+            ("wrong, then right", vec![bad.clone(), good.clone()], Ok(Some(good.clone()))),
+            ("wrong, then as it was", vec![bad.clone(), SKELETON.to_owned()], Ok(None)),
+            ("wrong, and left so", vec![bad.clone(), bad.clone()], Err(told)),
+            ("no YAML", vec!["a: [".to_owned(), good.clone()], Ok(Some(good))),
+        ] {
+            let (came, shown) = edited(&texts);
+            assert_eq!(shown.len(), texts.len(), "{name}");
+            match want {
+                Ok(want) => assert_eq!(came, Ok(want), "{name}"),
+                Err(told) => assert!(came.clone().unwrap_err().starts_with(told), "{name}: {came:?}"),
+            }
+        }
+        let (_, shown) = edited(&[bad.clone(), SKELETON.to_owned()]);
+        assert!(
+            !shown[0].contains("#! wrong") && shown[1].contains("#! wrong: example InterpretHealth: line "),
+            "{shown:?}"
+        );
+        assert!(shown[1].ends_with(&bad), "it goes on from what was written");
+    }
+
+    #[test]
+    fn every_rule_is_told_of() {
+        let shown = prepared("", &[], true);
+        for operation in Operation::ALL {
+            let line = shown.lines().find(|line| line.starts_with(&format!("#! {}:", operation.rule()))).unwrap();
+            let (_, arguments) = line.split_once('(').unwrap();
+            let arguments = arguments.split_once(')').unwrap().0;
+            assert_eq!(arguments.split(", ").count(), usize::from(operation.parameters()), "{line}");
+        }
+        assert_eq!(prepared("a: b\n", &[], false).lines().count(), 2);
+        assert_eq!(stripped(&prepared("a: b\n", &["x".into()], true)), "a: b\n");
+    }
+}

@@ -24,6 +24,9 @@ use crate::{
 
 /// A binding's condition changes no oftener than this.
 const PER_BINDING: Duration = Duration::from_secs(30);
+/// What leaves the queue sooner than this after it came shows nothing at all: by the time anybody reads it, it would be
+/// untrue, and it would cost two writes and two events for each eviction.
+const FIRST: Duration = Duration::from_secs(1);
 /// From one binding's notice to the next one's.
 const BETWEEN: Duration = Duration::from_millis(50);
 
@@ -80,7 +83,11 @@ impl Notices {
         if shown.due.is_some() {
             return;
         }
-        let due = shown.at.map_or(now, |at| now.max(at.saturating_add(PER_BINDING)));
+        let due = match shown.at {
+            Some(at) => now.max(at.saturating_add(PER_BINDING)),
+            None if shown.text.is_some() => now,
+            None => now.saturating_add(FIRST),
+        };
         shown.due = Some(due);
         self.due.insert((due, binding.clone()));
     }

@@ -600,6 +600,8 @@ fn notices_are_few_and_true() {
         world.put(tolerating(dup(&format!("w{n:03}"), &["m1"]), Some(60)));
     }
     world.fail("m1", NO_EXECUTE);
+    assert!(world.evictions.next_notice(world.now).is_none(), "not before it has waited for a second");
+    world.now.mono += Duration::from_secs(1);
     let first = world.evictions.next_notice(world.now).unwrap();
     let condition = first.condition.unwrap();
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("EvictionPending", "Delayed"));
@@ -625,6 +627,19 @@ fn notices_are_few_and_true() {
     assert_eq!(removed.len(), 11, "only those that were told hear of the end, and not before thirty seconds are over");
     let abandoned = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionAbandoned").count();
     assert_eq!(abandoned, 11);
+}
+
+#[test]
+fn what_leaves_at_once_shows_nothing_of_the_queue() {
+    let mut world = World::new(3);
+    world.put(dup("w", &["m1"]));
+    world.run(200).fail("m1", NO_EXECUTE);
+    world.run(205);
+    assert_eq!(world.moved(), 1);
+    let later = Now { mono: world.now.mono + Duration::from_secs(60), ..world.now };
+    assert_eq!(world.evictions.next_notice(later), None);
+    let queued = world.reasons().iter().filter(|(_, reason)| *reason == "EvictionQueued").count();
+    assert_eq!(queued, 0);
 }
 
 #[test]

@@ -12,6 +12,9 @@ pub const MISUSED: u8 = 2;
 /// The exit code of a `plan` that was made, and by which something would move.
 pub const WOULD_MOVE: u8 = 3;
 
+/// The exit code of a verb that was interrupted with ctrl-c, as shells have it.
+pub const INTERRUPTED: u8 = 130;
+
 /// The verb did what it was asked, and says so by another exit code; nothing is wrong and nothing more is said.
 #[derive(Debug, thiserror::Error)]
 #[error("exit code {0}")]

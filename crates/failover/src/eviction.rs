@@ -129,8 +129,6 @@ impl Evictions {
             Some(episode) => episode.taints_are(cluster, now),
             None => {
                 let episode = Episode::new(name, cluster, now);
-                let message = format!("failover episode {} began: {}", episode.id, episode.taints_text());
-                self.tell(Event::normal(cluster_reference(cluster), events::FAILOVER_EPISODE_STARTED, message));
                 self.episodes.insert(name.clone(), episode);
                 self.queue.tally_mut().episode(name);
                 true
@@ -179,6 +177,7 @@ impl Evictions {
         for (binding, _) in &dropped {
             self.notices.abandoned(binding, why, now.mono);
         }
+        self.announce();
         let Some(episode) = self.episodes.remove(name) else { return };
         let about = episode.about.clone();
         let evicted = self.queue.tally().cluster(name).map_or(0, |tally| tally.episode_evicted);
@@ -212,6 +211,22 @@ impl Evictions {
                 self.notices.changed(&key.binding, now.mono);
             }
         }
+        self.announce();
+    }
+
+    /// Tells of the episodes that began, now that it is known whom they concern.
+    fn announce(&mut self) {
+        let new = self.episodes.iter_mut().filter(|(_, episode)| !episode.announced);
+        let told: Vec<_> = new
+            .map(|(name, episode)| {
+                episode.announced = true;
+                let (id, taints) = (&episode.id, episode.taints_text());
+                let waiting = self.queue.of_cluster(name).count();
+                let message = format!("failover episode {id} began: {taints}; {waiting} bindings are to leave");
+                Event::normal(episode.about.clone(), events::FAILOVER_EPISODE_STARTED, message)
+            })
+            .collect();
+        told.into_iter().for_each(|event| self.tell(event));
     }
 
     /// A binding as it is now, `None` if it is gone: elements for the faulty clusters that it is on, and none for others.

@@ -15,7 +15,7 @@ use crate::{
     connect::Plane,
     join::command::DryRun,
     print::{self, Output},
-    report::Misused,
+    report::{Exit, INTERRUPTED, Misused},
 };
 
 /// Move everything off a cluster, a workload at a time.
@@ -32,7 +32,7 @@ use crate::{
   ironclad drain member1 --status
   ironclad drain member1 --abort
 
-Exit codes: 0 the cluster holds nothing that could be moved, 1 it does, 2 misused.")]
+Exit codes: 0 the cluster holds nothing that could be moved, 1 it does, 2 misused, 130 interrupted.")]
 pub struct Command {
     /// The cluster
     #[arg(value_name = "CLUSTER")]
@@ -162,10 +162,13 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => anyhow::bail!(
-            "the drain of cluster {name} was interrupted\n  because you asked for it; what moved goes on\n  \
-             try: ironclad drain {name}, to go on; or --status"
-        ),
+        _ = tokio::signal::ctrl_c() => {
+            eprintln!(
+                "error: the drain of cluster {name} was interrupted\n  because you asked for it; what moved goes on\n  \
+                 try: ironclad drain {name}, to go on; or --status"
+            );
+            Err(Exit(INTERRUPTED).into())
+        }
         drained = drain(&plane, clock, &wanted, command) => drained,
     }
 }

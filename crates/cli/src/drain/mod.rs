@@ -117,7 +117,7 @@ pub enum DrainError {
     },
     /// It took too long.
     #[error(
-        "the drain of cluster {name} is not done after {seconds} s\n  because {waiting} old copies wait for their \
+        "timed out after {seconds} s: cluster {name} is not drained\n  because {waiting} old copies wait for their \
          replacements to be healthy\n  try: ironclad drain {name} --status"
     )]
     TimedOut {

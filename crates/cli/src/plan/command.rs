@@ -17,7 +17,7 @@ use crate::{
     report::{Exit, Misused, WOULD_MOVE},
 };
 
-/// Show what would happen if clusters were lost or tainted.
+/// Show what would happen if clusters were lost or tainted, or evictions went at another rate.
 ///
 /// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order and how
 /// fast, who stays and why, and where everything ends. Nothing is written.
@@ -28,6 +28,7 @@ use crate::{
   ironclad plan cluster-loss member1 --for 30m
   ironclad plan cluster-loss member1 member2 --rate 5 -o json
   ironclad plan taint member1 maintenance:NoExecute
+  ironclad plan rate 5
   ironclad plan cluster-loss member1 -f dump.yaml         without a control plane
 
 Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
@@ -64,6 +65,18 @@ pub enum What {
         /// The taint
         #[arg(value_name = "KEY[=VALUE]:EFFECT")]
         taint: String,
+        #[command(flatten)]
+        #[allow(missing_docs, reason = "described where it is defined")]
+        how: How,
+    },
+    /// Nothing happens but what is under way: what the faulty clusters of now lose at this rate, and how long that takes.
+    #[command(after_help = "Examples:
+  ironclad plan rate 5
+  ironclad plan rate 0.1 --secondary-rate 0 -o json")]
+    Rate {
+        /// Evictions per second
+        #[arg(value_name = "RATE")]
+        at: f64,
         #[command(flatten)]
         #[allow(missing_docs, reason = "described where it is defined")]
         how: How,
@@ -122,10 +135,8 @@ pub enum Format {
 /// # Errors
 /// If the fleet can't be read or a cluster is not in it; and [`Exit`] with 3 if something would move.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let how = match &command.what {
-        What::ClusterLoss { how, .. } | What::Taint { how, .. } => how,
-    };
-    let options = options(how)?;
+    let how = how(&command.what);
+    let options = options(&how)?;
     let world = match &how.filename {
         Some(file) => read::dump(file)?,
         None => read::lists(&how.plane.client().await?).await?,
@@ -140,7 +151,15 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
 }
 
-fn options(how: &How) -> anyhow::Result<Options> {
+/// How it is planned; the rate that is asked about is that of the flag.
+pub(super) fn how(what: &What) -> How {
+    match what {
+        What::ClusterLoss { how, .. } | What::Taint { how, .. } => how.clone(),
+        What::Rate { at, how } => How { rate: *at, ..how.clone() },
+    }
+}
+
+pub(super) fn options(how: &How) -> anyhow::Result<Options> {
     let mut options =
         Options { gate: !how.without_failover, startup: how.startup, horizon: how.horizon, ..Options::default() };
     options.flags.eviction.resource_eviction_rate = how.rate;
@@ -164,6 +183,7 @@ pub(super) fn script(what: &What, world: &World) -> anyhow::Result<Script> {
             let clusters = clusters.iter().map(known).collect::<Result<Vec<_>, _>>()?;
             Ok(Script::cluster_loss(&clusters, how.lasts))
         }
+        What::Rate { .. } => Ok(Script::default()),
         What::Taint { cluster, taint, how } => Ok(Script::taint(&known(cluster)?, &parse_taint(taint)?, how.lasts)),
     }
 }

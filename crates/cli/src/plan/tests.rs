@@ -5,7 +5,14 @@ use std::time::Duration;
 use ironclad_planning::{Options, Script, foresee};
 use jiff::Timestamp;
 
-use super::{command::parse_taint, print::time, read::parse, table};
+use clap::Parser as _;
+
+use super::{
+    command::{Command, how, options, parse_taint, script},
+    print::time,
+    read::parse,
+    table,
+};
 
 /// Three clusters; web runs on m1 and may go elsewhere, pinned may not, and careless never opted in.
 const DUMP: &str = r#"
@@ -77,6 +84,37 @@ fn taints_are_read_as_kubectl_reads_them() {
     ] {
         assert!(parse_taint(text).unwrap_err().to_string().starts_with(want), "{text}");
     }
+}
+
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    plan: Command,
+}
+
+/// Five workloads on a cluster that is tainted already: the rate decides how long they take, and whether they go.
+#[test]
+fn another_rate_for_what_is_under_way() {
+    let one = DUMP.find("- metadata: {name: web-deployment").unwrap();
+    let end = DUMP.find("- metadata: {name: pinned-deployment").unwrap();
+    let more: String = (0..4).map(|n| DUMP[one..end].replace("web", &format!("web{n}"))).collect();
+    let tainted = "spec: {syncMode: Push, taints: [{key: k, effect: NoExecute, timeAdded: \"2026-01-01T00:00:00Z\"}]}";
+    let dump = DUMP.replacen("spec: {syncMode: Push}", tainted, 1).replacen(
+        &DUMP[one..end],
+        &(DUMP[one..end].to_owned() + &more),
+        1,
+    );
+    let world = parse(&dump).unwrap();
+    let start = Timestamp::from_second(1_790_000_000).unwrap();
+    for (line, moves, seconds) in [("rate 0.5", 5, 8.0), ("rate 5", 5, 0.8), ("rate 0", 0, 0.0)] {
+        let line = Line::try_parse_from(std::iter::once("plan").chain(line.split(' '))).unwrap().plan;
+        let options = options(&how(&line.what)).unwrap();
+        let found = foresee(&world, &script(&line.what, &world).unwrap(), &options, start);
+        let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
+        assert_eq!((found.moves.len(), last.as_secs_f64()), (moves, seconds), "{:?}", found.moves);
+    }
+    let line = Line::try_parse_from(["plan", "rate", "NaN"]).unwrap().plan;
+    assert!(options(&how(&line.what)).is_err(), "a rate is a number");
 }
 
 #[test]

@@ -85,12 +85,26 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Some(file) => Some(member(file, command.cluster_context.as_deref(), name).await?),
         None => None,
     };
-    let cluster = find(&plane, name).await?;
-    let impact = super::impact(&plane, name).await?;
+    print::out(&whole(&plane, member.as_ref(), clock, command).await?)
+}
+
+/// The whole of an unjoin, in clients; returns what is printed when it is done.
+///
+/// # Errors
+/// If the cluster can't be removed, or somebody says no.
+pub async fn whole(
+    plane: &kube::Client,
+    member: Option<&kube::Client>,
+    clock: &Clock,
+    command: &Command,
+) -> anyhow::Result<String> {
+    let name = &command.cluster;
+    let cluster = find(plane, name).await?;
+    let impact = super::impact(plane, name).await?;
     let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
     eprintln!("cluster {name}: {impact}{}", kept(workloads));
     if command.dry_run != DryRun::None {
-        return print::out(&format!("cluster({name}) would be unjoined (dry run)\n"));
+        return Ok(format!("cluster({name}) would be unjoined (dry run)\n"));
     }
     if !command.drain {
         refuse(command, impact)?;
@@ -98,20 +112,20 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     confirm(command)?;
     if command.drain {
         let say = |text: &str| eprintln!("{text}");
-        drain::command::whole(&plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, say).await?;
-        refuse(command, super::impact(&plane, name).await?)?;
+        drain::command::whole(plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, say).await?;
+        refuse(command, super::impact(plane, name).await?)?;
     }
     let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
-    remove(&plane, clock, &cluster, workloads, command.wait, stuck).await?;
+    remove(plane, clock, &cluster, workloads, command.wait, stuck).await?;
     if let Some(member) = member {
-        match clean(&member, name, &command.cluster_namespace).await {
+        match clean(member, name, &command.cluster_namespace).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
                 eprintln!("warning: the member is not cleaned up: {doing}: {}", answer(&source));
             }
             cleaned => cleaned?,
         }
     }
-    print::out(&format!("cluster({name}) is unjoined successfully\n"))
+    Ok(format!("cluster({name}) is unjoined successfully\n"))
 }
 
 async fn member(file: &PathBuf, context: Option<&str>, cluster: &str) -> anyhow::Result<kube::Client> {

@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, time::Duration};
 
+use clap::Parser;
 use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
@@ -10,13 +11,14 @@ use ironclad_api::{
 use ironclad_cli::{
     cordon::{Cordon, cordon},
     drain::{Stuck, Survey, Wanted, abort, begin, command::whole, draining_since, find},
-    report::render,
+    report::{FAILED, MISUSED, exit_code, render},
+    unjoin::command::{Command as Unjoin, whole as unjoin},
 };
 use ironclad_failover::drain::Health;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -223,7 +225,7 @@ async fn it_waits_until_the_old_copies_are_gone() {
     };
     let late = wait(Duration::from_secs(30)).await.unwrap_err();
     let want =
-        "error: the drain of cluster m1 is not done after 30 s\n  because 1 old copies wait for their replacements";
+        "error: timed out after 30 s: cluster m1 is not drained\n  because 1 old copies wait for their replacements";
     assert!(render(&late.into()).starts_with(want));
     let after = async {
         world.seam.clock.sleep(Duration::from_secs(100)).await;
@@ -244,4 +246,76 @@ async fn it_waits_until_the_old_copies_are_gone() {
     assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain, too");
     let gone = find(&world.plane.client, &"m9".into()).await.unwrap_err();
     assert!(render(&gone.into()).starts_with("error: no cluster object m9 found"));
+}
+
+/// As the line is typed.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    unjoin: Unjoin,
+}
+
+async fn typed(world: &World, line: &str) -> Result<String, (u8, String)> {
+    let line = Line::try_parse_from(std::iter::once("unjoin").chain(line.split_whitespace())).unwrap();
+    let done = unjoin(&world.plane.client, None, &world.seam.clock, &line.unjoin).await;
+    done.map_err(|error| (exit_code(&error), render(&error)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unjoin_refuses_what_would_be_lost_or_drains_first() {
+    let world = world().await;
+    bind(&world, "a", &["m2"]).await;
+    bind(&world, "pinned", &[]).await;
+    for (line, code, want) in [
+        (
+            "m1 --yes",
+            FAILED,
+            "error: cluster m1 was not unjoined\n  because 2 bindings still target it\n  try: ironclad drain m1",
+        ),
+        ("m1 --no-drain", MISUSED, "error: cluster m1 was not unjoined\n  because nobody can be asked\n  try: --yes"),
+        (
+            "m1 --drain --yes",
+            FAILED,
+            "error: cluster m1 was not drained, only cordoned\n  because 1 of 2 bindings can't be moved",
+        ),
+        ("m9 --yes", FAILED, "error: no cluster object m9 found in karmada control Plane"),
+    ] {
+        let (got, text) = typed(&world, line).await.unwrap_err();
+        assert!(got == code && text.starts_with(want), "{line}: {got} {text}");
+    }
+    let clusters: Api<Cluster> = Api::all(world.plane.client.clone());
+    assert_eq!(clusters.get("m1").await.unwrap().metadata.deletion_timestamp, None, "it is still a member");
+    assert!(is_on_m1(&world, "a").await && is_on_m1(&world, "pinned").await, "nothing moved");
+
+    bindings(&world).delete("pinned", &DeleteParams::default()).await.unwrap();
+    let moved = async {
+        world.seam.clock.sleep(Duration::from_secs(100)).await;
+        assert!(clusters.get_opt("m1").await.unwrap().is_some(), "it does not leave before its copies are gone");
+        clear(&world, "a").await;
+    };
+    let (done, ()) = futures::join!(typed(&world, "m1 --drain --yes"), moved);
+    assert_eq!(done.as_deref(), Ok("cluster(m1) is unjoined successfully\n"));
+    assert!(!is_on_m1(&world, "a").await && clusters.get_opt("m1").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_or_given_up_needs_no_drain() {
+    for (line, dry) in [("--no-drain", false), ("--keep-workloads", false), ("--force", false), ("--dry-run", true)] {
+        let world = world().await;
+        bind(&world, "a", &["m2"]).await;
+        world.plane.writes();
+        let done = typed(&world, &format!("m1 --yes {line}")).await.unwrap();
+        assert_eq!(done.contains("would be unjoined (dry run)"), dry, "{line}");
+        let left = Api::<Cluster>::all(world.plane.client.clone()).get_opt("m1").await.unwrap();
+        assert_eq!(left.is_some(), dry, "{line}");
+        let wanted = if dry {
+            0
+        } else if line == "--keep-workloads" {
+            2
+        } else {
+            1
+        };
+        assert_eq!(world.plane.writes(), wanted, "{line}");
+        assert!(is_on_m1(&world, "a").await, "{line}: the command moves nothing");
+    }
 }

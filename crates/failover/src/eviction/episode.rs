@@ -31,6 +31,8 @@ pub struct Episode {
     pub recovering: bool,
     /// Bindings evicted from the cluster.
     pub evicted: u32,
+    /// People were told that it began.
+    pub(super) announced: bool,
     /// When taints without `timeAdded` were first seen.
     first_seen: BTreeMap<TaintId, Timestamp>,
     /// What the users of the bindings wanted when they were first seen.
@@ -55,6 +57,7 @@ impl Episode {
             about: cluster_reference(cluster),
             recovering: false,
             evicted: 0,
+            announced: false,
             first_seen: BTreeMap::new(),
             wishes: BTreeMap::new(),
         };

@@ -258,7 +258,11 @@ fn recovery_abandons_what_waits() {
     );
     let tally = world.evictions.queue().tally().cluster(&"m1".into()).unwrap();
     assert_eq!((tally.evicted, tally.abandoned[&Abandoned::Recovered], tally.pending()), (31, 69, 0));
-    let ended = world.evictions.take_events().into_iter().find(|e| e.reason == "FailoverEpisodeEnded").unwrap();
+    let told = world.evictions.take_events();
+    let of = |reason: &str| told.iter().find(|event| event.reason == reason).unwrap();
+    let (began, ended) = (of("FailoverEpisodeStarted"), of("FailoverEpisodeEnded"));
+    let want = format!("failover episode m1-{} began: k:NoExecute; 100 bindings are to leave", EPOCH + 100);
+    assert_eq!((began.message.as_str(), &began.about), (want.as_str(), &ended.about), "with its total, on the cluster");
     assert_eq!(
         ended.message,
         format!(

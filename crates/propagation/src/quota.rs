@@ -268,8 +268,20 @@ mod tests {
         for (name, booked, taken, steady, want) in [
             ("as booked", booked("3"), count("3000m"), seconds(9), vec![]),
             ("it differs, but not for long", booked("3"), count("1"), ms(1_999), vec![Effect::CountAgain(ms(1))]),
-            ("it differs for good", booked("3"), count("1"), seconds(2), vec![status_of(json!({"overallUsed": {"cpu": "1"}}))]),
-            ("more than was booked", booked("3"), count("5"), seconds(2), vec![status_of(json!({"overallUsed": {"cpu": "5"}}))]),
+            (
+                "it differs for good",
+                booked("3"),
+                count("1"),
+                seconds(2),
+                vec![status_of(json!({"overallUsed": {"cpu": "1"}}))],
+            ),
+            (
+                "more than was booked",
+                booked("3"),
+                count("5"),
+                seconds(2),
+                vec![status_of(json!({"overallUsed": {"cpu": "5"}}))],
+            ),
         ] {
             let overall = Overall::Counted { taken: &taken, steady };
             assert_eq!(with(Some(&booked), &[], overall), want, "{name}");

@@ -233,7 +233,9 @@ fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, successor: Su
         let (key, uid) = (work.clone(), object.metadata.uid.clone().unwrap_or_default());
         match successor {
             Successor::Stands => plan.push(Effect::Delete { key, uid }, Reason::NotATarget { work }.into()),
-            Successor::InMaking => plan.push(Effect::DeleteOnceReplaced { key, uid }, Reason::NotATarget { work }.into()),
+            Successor::InMaking => {
+                plan.push(Effect::DeleteOnceReplaced { key, uid }, Reason::NotATarget { work }.into())
+            }
             Successor::Impossible => plan.note(Reason::KeptForWantOfAnother { work }.into()),
         }
     }

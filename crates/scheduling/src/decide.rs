@@ -8,7 +8,7 @@ use ironclad_api::{
     conditions::{self, FALSE, TRUE, binding::SCHEDULED},
     events::{INSUFFICIENT_CAPACITY, SCHEDULE_BINDING_FAILED, SCHEDULE_BINDING_SUCCEED},
     policy::Placement,
-    reasons::binding::{NO_CLUSTER_FIT, QUOTA_EXCEEDED, SCHEDULER_ERROR, SUCCESS, UNSCHEDULABLE},
+    reasons::binding::{NO_CLUSTER_FIT, SCHEDULER_ERROR, SUCCESS, UNSCHEDULABLE},
     work::{ObjectReference, TargetCluster},
 };
 use ironclad_fleet::{

@@ -105,7 +105,9 @@ impl Counts {
     fn steady(&self, key: &Key, (taken, booked): (&ResourceList, ResourceList), now: Instant) -> Duration {
         let mut all = self.0.lock();
         match all.get(key) {
-            Some(count) if count.taken == *taken && count.booked == booked => now.saturating_duration_since(count.since),
+            Some(count) if count.taken == *taken && count.booked == booked => {
+                now.saturating_duration_since(count.since)
+            }
             _ => {
                 all.insert(key.clone(), Count { taken: taken.clone(), booked, since: now });
                 Duration::ZERO

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const PATH: &str = "spec.validation.openAPIV3Schema";
 
 fn schema(spec: &Value) -> Structural {
-    Structural::parse(&json!({"type": "object", "properties": {"spec": spec}}), PATH).unwrap()
+    Structural::parse(&json!({"type": "object", "properties": {"spec": spec}}), PATH).expect("the schema is structural")
 }
 
 fn rules(rules: &Value, properties: &Value) -> Value {

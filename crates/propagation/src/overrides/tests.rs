@@ -355,10 +355,16 @@ fn the_worked_example_of_images() {
         {"component": "Repository", "operator": "add", "value": "-arm"},
         {"component": "Tag", "operator": "remove"},
     ]);
-    for (so_many, want) in [(1, "harbor.local/pause:3.9"), (2, "harbor.local/pause-arm:3.9"), (3, "harbor.local/pause-arm")] {
+    for (so_many, want) in
+        [(1, "harbor.local/pause:3.9"), (2, "harbor.local/pause-arm:3.9"), (3, "harbor.local/pause-arm")]
+    {
         let list: Vec<Value> = steps.as_array().unwrap()[..so_many].to_vec();
         let got = run(manifest.clone(), &[], &[op("o", rule(json!({"imageOverrider": list})))]).unwrap();
-        assert_eq!(got.manifest.pointer("/spec/containers/0/image"), Some(&json!(want)), "in order, each on what is there");
+        assert_eq!(
+            got.manifest.pointer("/spec/containers/0/image"),
+            Some(&json!(want)),
+            "in order, each on what is there"
+        );
     }
 }
 
@@ -400,21 +406,55 @@ fn documents_in_fields() {
         manifest["data"] = data;
         manifest
     };
-    let patch = |language: &str, patches: Value| json!({"fieldOverrider": [{"fieldPath": "/data/f", language: patches}]});
+    let patch =
+        |language: &str, patches: Value| json!({"fieldOverrider": [{"fieldPath": "/data/f", language: patches}]});
     for (name, before, overrider, want) in [
-        ("JSON add", r#"{"a":{}}"#, patch("json", json!([{"subPath": "/a/b", "operator": "add", "value": [1]}])), r#"{"a":{"b":[1]}}"#),
-        ("JSON add over what is there", r#"{"a":1}"#, patch("json", json!([{"subPath": "/a", "operator": "add", "value": 2}])), r#"{"a":2}"#),
+        (
+            "JSON add",
+            r#"{"a":{}}"#,
+            patch("json", json!([{"subPath": "/a/b", "operator": "add", "value": [1]}])),
+            r#"{"a":{"b":[1]}}"#,
+        ),
+        (
+            "JSON add over what is there",
+            r#"{"a":1}"#,
+            patch("json", json!([{"subPath": "/a", "operator": "add", "value": 2}])),
+            r#"{"a":2}"#,
+        ),
         ("JSON append", r#"[1]"#, patch("json", json!([{"subPath": "/-", "operator": "add", "value": 2}])), "[1,2]"),
-        ("JSON remove", r#"{"a":1,"b":2}"#, patch("json", json!([{"subPath": "/a", "operator": "remove"}])), r#"{"b":2}"#),
+        (
+            "JSON remove",
+            r#"{"a":1,"b":2}"#,
+            patch("json", json!([{"subPath": "/a", "operator": "remove"}])),
+            r#"{"b":2}"#,
+        ),
         (
             "several, in order",
             r#"{"a":1}"#,
-            patch("json", json!([{"subPath": "/b", "operator": "add", "value": 1}, {"subPath": "/b", "operator": "replace", "value": 2}])),
+            patch(
+                "json",
+                json!([{"subPath": "/b", "operator": "add", "value": 1}, {"subPath": "/b", "operator": "replace", "value": 2}]),
+            ),
             r#"{"a":1,"b":2}"#,
         ),
-        ("YAML add", "a: {}\n", patch("yaml", json!([{"subPath": "/a/b", "operator": "add", "value": 1}])), "a:\n  b: 1\n"),
-        ("YAML remove", "# why\na: 1\nb: 2\n", patch("yaml", json!([{"subPath": "/a", "operator": "remove"}])), "b: 2\n"),
-        ("YAML of a list", "- a\n- b\n", patch("yaml", json!([{"subPath": "/0", "operator": "replace", "value": "c"}])), "- c\n- b\n"),
+        (
+            "YAML add",
+            "a: {}\n",
+            patch("yaml", json!([{"subPath": "/a/b", "operator": "add", "value": 1}])),
+            "a:\n  b: 1\n",
+        ),
+        (
+            "YAML remove",
+            "# why\na: 1\nb: 2\n",
+            patch("yaml", json!([{"subPath": "/a", "operator": "remove"}])),
+            "b: 2\n",
+        ),
+        (
+            "YAML of a list",
+            "- a\n- b\n",
+            patch("yaml", json!([{"subPath": "/0", "operator": "replace", "value": "c"}])),
+            "- c\n- b\n",
+        ),
     ] {
         let got = run(conf(json!({"f": before})), &[], &[op("o", rule(overrider))]).unwrap();
         assert_eq!(got.manifest.pointer("/data/f"), Some(&json!(want)), "{name}");
@@ -422,9 +462,17 @@ fn documents_in_fields() {
     for (name, before, overrider) in [
         ("no JSON", json!("{a"), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
         ("no YAML", json!("a: ["), patch("yaml", json!([{"subPath": "/a", "operator": "remove"}]))),
-        ("no such place in it", json!("{}"), patch("json", json!([{"subPath": "/a", "operator": "replace", "value": 1}]))),
+        (
+            "no such place in it",
+            json!("{}"),
+            patch("json", json!([{"subPath": "/a", "operator": "replace", "value": 1}])),
+        ),
         ("not a string", json!({"a": 1}), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
-        ("too long", json!("x".repeat(1024 * 1024 + 1)), patch("json", json!([{"subPath": "/a", "operator": "remove"}]))),
+        (
+            "too long",
+            json!("x".repeat(1024 * 1024 + 1)),
+            patch("json", json!([{"subPath": "/a", "operator": "remove"}])),
+        ),
     ] {
         let error = run(conf(json!({"f": before})), &[], &[op("o", rule(overrider))]).unwrap_err();
         assert_eq!(error.overrider, "fieldOverrider", "{name}: {error}");

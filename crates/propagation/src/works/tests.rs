@@ -296,8 +296,20 @@ fn who_moves_is_never_without_a_copy() {
     for (name, to, overridden, want, places) in [
         ("all move", &["m2"][..], false, &["create", "delete once replaced"][..], &["m2"][..]),
         ("one target has its copy", &["m1", "m3"], false, &["patch", "create", "delete"], &["m1", "m3"]),
-        ("no target can be written: the old one stays", &["m3"], true, &["event", "event", "event", "retry"], &["m1", "m2"]),
-        ("one stands, though it can't be written", &["m1"], true, &["event", "event", "event", "retry", "delete"], &["m1"]),
+        (
+            "no target can be written: the old one stays",
+            &["m3"],
+            true,
+            &["event", "event", "event", "retry"],
+            &["m1", "m2"],
+        ),
+        (
+            "one stands, though it can't be written",
+            &["m1"],
+            true,
+            &["event", "event", "event", "retry", "delete"],
+            &["m1"],
+        ),
         ("nowhere at all is what was asked for", &[], false, &["delete", "delete"], &[]),
     ] {
         let from = if to == ["m2"] { &[("m1", 1)][..] } else { &[("m1", 1), ("m2", 1)] };

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Available, Capacity, Clusters, Options,
+    Available, Clusters, Options,
     testkit::{
         affinity, aggregated, applied, binding, cluster, duplicated, dynamic, failover, spread, taint, task, turn,
         weighted,

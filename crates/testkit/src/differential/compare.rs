@@ -38,7 +38,7 @@ fn excerpt(text: &str, at: usize) -> String {
     format!(
         "{}{shown}{}",
         if from > 0 { "…" } else { "" },
-        if text.chars().skip(from + SHOWN).next().is_some() { "…" } else { "" }
+        if text.chars().nth(from + SHOWN).is_some() { "…" } else { "" }
     )
 }
 

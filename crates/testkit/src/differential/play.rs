@@ -42,7 +42,7 @@ const HEADERS: [(&str, bool); 16] = [
 ///
 /// # Errors
 /// What keeps a server from being asked; never what it answers.
-pub async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
+pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
     let mut stage = Stage {
         side,
         variables: BTreeMap::new(),

@@ -20,8 +20,15 @@ pub(super) struct Named {
 /// One step.
 #[derive(Debug)]
 pub(super) enum Step {
-    Apply { server: String, documents: Vec<Value> },
-    Patch { object: Named, subresource: Option<String>, patch: Value },
+    Apply {
+        server: String,
+        documents: Vec<Value>,
+    },
+    Patch {
+        object: Named,
+        subresource: Option<String>,
+        patch: Value,
+    },
     Delete(Named),
     /// Another step, which must fail.
     Refused(Box<Step>),
@@ -30,8 +37,14 @@ pub(super) enum Step {
     Down(String),
     Up(String),
     Restart,
-    Get { object: Named, pointers: Vec<String> },
-    List { server: String, kind: String },
+    Get {
+        object: Named,
+        pointers: Vec<String>,
+    },
+    List {
+        server: String,
+        kind: String,
+    },
     Events,
     Writes,
     Reads,

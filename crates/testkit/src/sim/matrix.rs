@@ -141,7 +141,9 @@ fn differs(is: &str, want: &str) -> Option<String> {
     loop {
         match (left.next(), right.next()) {
             (None, None) => return None,
-            (is, want) if is != want => return Some(format!("it ends differently, first here:\n  is     {is:?}\n  wanted {want:?}")),
+            (is, want) if is != want => {
+                return Some(format!("it ends differently, first here:\n  is     {is:?}\n  wanted {want:?}"));
+            }
             _ => {}
         }
     }

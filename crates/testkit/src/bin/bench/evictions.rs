@@ -237,7 +237,10 @@ async fn prepare(args: &Args, world: &World, clock: &Clock) -> anyhow::Result<()
     stream::iter(0..args.bindings)
         .map(|n| {
             let api = api.clone();
-            async move { anyhow::Ok(drop(api.create(&PostParams::default(), &deployment(&name(n), 1)?).await?)) }
+            async move {
+                api.create(&PostParams::default(), &deployment(&name(n), 1)?).await?;
+                anyhow::Ok(())
+            }
         })
         .buffer_unordered(CREATING)
         .try_collect::<Vec<()>>()

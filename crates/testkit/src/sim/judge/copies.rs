@@ -68,7 +68,8 @@ pub(super) fn gone(
     let directly = mode == PurgeMode::Directly
         || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
     let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
-    if directly || elsewhere || binding.metadata.deletion_timestamp.is_some() || was_asked_for(cluster, binding, fleet) {
+    if directly || elsewhere || binding.metadata.deletion_timestamp.is_some() || was_asked_for(cluster, binding, fleet)
+    {
         return;
     }
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));

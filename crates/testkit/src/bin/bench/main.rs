@@ -6,6 +6,7 @@ mod process;
 mod propagate;
 mod queue;
 mod restart;
+mod schedule;
 mod start;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +26,8 @@ enum Bench {
     Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
     Queue(queue::Args),
+    /// One pass of the scheduler: cost as the fleet and the number of placed bindings grow
+    Schedule(schedule::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
     /// What a settled fleet of simulated members costs: memory, CPU and writes
@@ -41,6 +44,7 @@ async fn main() -> anyhow::Result<()> {
         Bench::Propagate(args) => propagate::run(args).await,
         Bench::Evictions(args) => evictions::run(args).await,
         Bench::Queue(args) => queue::run(&args),
+        Bench::Schedule(args) => schedule::run(&args),
         Bench::Start(args) => start::run(args).await,
         Bench::Members(args) => members::run(args).await,
         Bench::Restart(args) => restart::run(args).await,

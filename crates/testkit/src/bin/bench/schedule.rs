@@ -1,0 +1,123 @@
+//! `bench schedule`: one pass of the scheduler by itself, as the fleet and the number of placed bindings grow.
+
+use std::{hint::black_box, time::Duration};
+
+use ironclad_api::{
+    cluster::Cluster,
+    work::{ResourceBinding, TargetCluster},
+};
+use ironclad_scheduling::{Available, Binding, Capacity, Clusters, Options, Seen, capacity::Modelling, decide};
+use ironclad_seam::Clock;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// How large the fleets are.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Sizes of the fleet, in clusters
+    #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
+    clusters: Vec<usize>,
+    /// Bindings that were placed and that no summary shows yet
+    #[arg(long, value_delimiter = ',', default_value = "0,1000,10000")]
+    promised: Vec<usize>,
+    /// Passes for each figure
+    #[arg(long, default_value_t = 200)]
+    passes: u32,
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// If an object of the bench is none.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let (clock, options) = (Clock::system(), Options { overcommit_protection: true, ..Options::default() });
+    println!("clusters   promised   by room/pass   spread/pass   duplicated/pass   summary/change   promise/write");
+    for count in &args.clusters {
+        let clusters = (0..*count).map(|n| Ok((format!("m{n:04}").as_str().into(), cluster(n)?.into())));
+        let clusters: Clusters = clusters.collect::<anyhow::Result<_>>()?;
+        for promised in &args.promised {
+            let mut capacity = Capacity::of(&clusters, Modelling::On);
+            let began = clock.mono();
+            for n in 0..*promised {
+                let mut placed = binding(&json!({}))?;
+                placed.metadata.name = Some(format!("b{n}"));
+                let on: Vec<TargetCluster> =
+                    serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 1}]))?;
+                capacity.assigned(&Binding::from(&placed), &on, &options, Duration::ZERO);
+            }
+            let promise = (clock.mono() - began) / u32::try_from(*promised).unwrap_or(u32::MAX).max(1);
+            let pass = |placement: &Value| -> anyhow::Result<Duration> {
+                let (binding, available) = (binding(placement)?, Available::new());
+                let began = clock.mono();
+                for _ in 0..args.passes {
+                    let binding = Binding::from(&binding);
+                    let seen = Seen {
+                        binding,
+                        clusters: &clusters,
+                        available: &available,
+                        capacity: &capacity,
+                        options: &options,
+                    };
+                    drop(black_box(decide(&seen, Timestamp::UNIX_EPOCH)));
+                }
+                Ok((clock.mono() - began) / args.passes.max(1))
+            };
+            let by_room = json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                "weightPreference": {"dynamicWeight": "AvailableReplicas"}}});
+            let mut spread = by_room.clone();
+            spread["spreadConstraints"] = json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 5}]);
+            let figures = [pass(&by_room)?, pass(&spread)?, pass(&json!({}))?];
+            let mut changing = capacity.clone();
+            let (name, old) = clusters.first_key_value().map(|(name, old)| (name.clone(), old.clone())).unzip();
+            let began = clock.mono();
+            if let (Some(name), Some(old)) = (name, old) {
+                let mut new = (*old).clone();
+                if let Some(summary) = new.status.as_mut().and_then(|status| status.resource_summary.as_mut()) {
+                    summary.allocated = serde_json::from_value(json!({"cpu": "1", "pods": "1"}))?;
+                }
+                for n in 0..args.passes {
+                    let (from, to) = if n % 2 == 0 { (&*old, &new) } else { (&new, &*old) };
+                    black_box(changing.cluster(&name, Some(from), Some(to)));
+                }
+            }
+            let summary = (clock.mono() - began) / args.passes.max(1);
+            println!(
+                "{count:>8}   {promised:>8}   {:>12.2?}   {:>11.2?}   {:>15.2?}   {summary:>14.2?}   {promise:>13.2?}",
+                figures[0], figures[1], figures[2]
+            );
+        }
+    }
+    Ok(())
+}
+
+fn cluster(number: usize) -> anyhow::Result<Cluster> {
+    let grade = |grade: u64, cpu: u64| {
+        json!({"grade": grade, "ranges": [{"name": "cpu", "min": cpu.to_string(), "max": (2 * cpu).to_string()},
+            {"name": "memory", "min": format!("{}Gi", 4 * cpu), "max": format!("{}Gi", 8 * cpu)}]})
+    };
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": format!("m{number:04}"), "generation": 1},
+        "spec": {"syncMode": "Push", "region": format!("r{}", number % 7), "resourceModels": (0..8).map(|n| grade(n, 1 << n)).collect::<Vec<_>>()},
+        "status": {
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+            "resourceSummary": {
+                "allocatable": {"cpu": "4000", "memory": "16000Gi", "pods": "110000"},
+                "allocated": {"cpu": "100", "memory": "100Gi", "pods": "100"},
+                "allocatableModelings": (0..8).map(|n| json!({"grade": n, "count": 20})).collect::<Vec<_>>(),
+            },
+        },
+    }))?)
+}
+
+fn binding(placement: &Value) -> anyhow::Result<ResourceBinding> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "generation": 1,
+            "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "u"},
+            "replicas": 100, "replicaRequirements": {"resourceRequest": {"cpu": "500m", "memory": "1Gi"}}, "placement": placement,
+        },
+    }))?)
+}

@@ -49,7 +49,8 @@ pub(crate) fn authorize_path(
     if rbac::allowed(server, identity, &attributes).is_some() {
         return Ok(());
     }
-    Err(ApiError::new(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user)))
+    let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", identity.user);
+    Err(ApiError::new(403, "Forbidden", why).empty_details())
 }
 
 /// Requests for resources.
@@ -80,9 +81,9 @@ pub(crate) fn authorize(
     }
     let resource =
         if subresource.is_empty() { path.resource.clone() } else { format!("{}/{subresource}", path.resource) };
-    let scope = match path.namespace.as_deref() {
-        Some(namespace) => format!("in the namespace {namespace:?}"),
-        None => "at the cluster scope".to_owned(),
+    let scope = match namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
     };
     let why =
         format!("User {:?} cannot {verb} resource {resource:?} in API group {:?} {scope}", identity.user, path.group);

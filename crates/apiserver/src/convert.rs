@@ -37,6 +37,11 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
         *object = converter(object, &resource.api_version());
     }
     object["apiVersion"] = json!(resource.api_version());
+    if let Some(custom) = resource.custom() {
+        // A version shows what its own schema knows; what is stored was read once, so nothing is wrong with it.
+        let _ = custom.schema.prune(object);
+        return;
+    }
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("events.k8s.io", "Event") => {
             rename(object, EVENT_FIELDS, false);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 use crate::{
     Server, negotiate,
@@ -190,7 +190,7 @@ fn storage_hash(resource: &Resource) -> String {
     if let Some(published) = ironclad_patch::builtin::resources().iter().find(same) {
         return published.storage_version_hash.clone().unwrap_or_default();
     }
-    let digest = Sha512::digest(format!("{}/{}/{}", resource.group, resource.version, resource.kind));
+    let digest = Sha256::digest(format!("{}/{}/{}", resource.group, resource.version, resource.kind));
     STANDARD.encode(&digest[..8])
 }
 

@@ -137,7 +137,7 @@ impl Server {
         loop {
             let Some(entry) = self.store.get(&key) else { return Ok(()) };
             let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-            let group = value.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default();
+            let group = value.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
             let plural = value.pointer("/spec/names/plural").and_then(Value::as_str).unwrap_or_default();
             let prefix = format!("/registry/{group}/{plural}/");
             let one = Query { limit: Some(1), ..Query::prefix(&prefix) };
@@ -157,12 +157,38 @@ impl Server {
                 meta::bump_generation(&mut value);
                 Op::put(key.as_str(), object::encode(&value))
             };
+            let gone = object::finalizers(&value).is_empty();
             if let TxnResult::Done { .. } =
                 self.txn(vec![Compare::modified(key.as_str(), entry.modified)], vec![op]).await?
             {
+                if gone {
+                    self.resettle(&group).await?;
+                }
                 return self.refresh_registry();
             }
         }
+    }
+
+    /// Looks again at the CRDs of a group that wanted names of others: some are free now. Whoever writes one of them
+    /// meanwhile looks, too.
+    async fn resettle(&self, group: &str) -> Result<(), ApiError> {
+        let all = self.crds()?;
+        let waits = |one: &&Value| {
+            !crd::condition(one, "NamesAccepted")
+                && !object::terminating(one)
+                && one.pointer("/spec/group").and_then(Value::as_str) == Some(group)
+        };
+        for one in all.iter().filter(waits) {
+            let key = format!("{CRD_PREFIX}{}", object::meta_str(one, "name"));
+            let Some(entry) = self.store.get(&key) else { continue };
+            let mut new = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+            crd::settle(&mut new, &self.crds()?, &self.now());
+            if new != *one {
+                let compare = Compare::modified(key.as_str(), entry.modified);
+                self.txn(vec![compare], vec![Op::put(key.as_str(), object::encode(&new))]).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Goes on with what a crash interrupted.

@@ -273,7 +273,7 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
             resource.list_kind
         )));
     }
-    let metadata = meta.value(resource.custom().is_some());
+    let metadata = meta.value(resource.custom().is_some() && !matches!(cx.accept.shape, Shape::Table { .. }));
     if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(resource) {
         let bytes: usize = entries.iter().map(|e| e.value.len() + 48).sum();
         let mut out = BytesMut::with_capacity(bytes + 256);

@@ -38,7 +38,7 @@ impl CustomSchema {
     }
 
     /// Drops what the schema doesn't know; answers what strict validation says of it.
-    fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
+    pub(crate) fn prune(&self, object: &mut Value) -> Result<Vec<String>, DecodeError> {
         let unknown = self.structural.prune(object);
         let mut strict = Vec::new();
         if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::table().named(OBJECT_META)) {

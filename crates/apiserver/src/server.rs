@@ -309,7 +309,15 @@ impl Server {
         let answered = async {
             match self.route(request, identity).await {
                 Ok(done) => done,
-                Err(error) => (respond::error_for(&headers, pretty, &error), vec![]),
+                Err(error) => {
+                    let mut reply = respond::error_for(&headers, pretty, &error);
+                    // What is refused for who asks is written before anything looks at types.
+                    if matches!(error.code, 400 | 403) {
+                        let nosniff = HeaderValue::from_static("nosniff");
+                        reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+                    }
+                    (reply, vec![])
+                }
             }
         };
         let (reply, warnings) = if unlimited {
@@ -373,6 +381,10 @@ impl Server {
         }
         let resource = match self.registry.find(&address.group, &address.version, &address.resource) {
             Found::Resource(resource) => resource,
+            // Of a group of CRDs, a kube-apiserver knows no more than of any path.
+            Found::NoResource if self.registry.custom().groups.iter().any(|g| g.name == address.group) => {
+                return Ok((respond::page_not_found(), vec![]));
+            }
             Found::NoResource => return Err(ApiError::no_resource()),
             Found::NoGroup => return Ok((respond::page_not_found(), vec![])),
         };

@@ -26,14 +26,24 @@ pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         "SelfSubjectAccessReview" => access(cx, &review, &cx.identity)?,
         _ => {
             let spec = &review["spec"];
-            let user = spec["user"].as_str().unwrap_or_default();
-            let groups: Vec<&str> = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let user = spec["user"].as_str().unwrap_or_default().to_owned();
+            let groups: Vec<String> =
+                spec["groups"].as_array().into_iter().flatten().filter_map(|g| g.as_str().map(str::to_owned)).collect();
             if user.is_empty() && groups.is_empty() {
                 let cause = Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified");
                 return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
             }
-            let groups = groups.into_iter().map(str::to_owned).collect();
-            let identity = Identity { user: user.to_owned(), groups, ..Identity::default() };
+            if cx.resource.kind == "LocalSubjectAccessReview" {
+                let own = cx.namespace().unwrap_or_default();
+                let asked = spec.pointer("/resourceAttributes/namespace").cloned().unwrap_or_else(|| json!(""));
+                if asked != own {
+                    let field = "spec.resourceAttributes.namespace";
+                    let cause = Cause::invalid(field, &asked, "must match metadata.namespace");
+                    return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
+                }
+                crate::object::metadata_mut(&mut review).insert("namespace".into(), json!(own));
+            }
+            let identity = Identity { user, groups, ..Identity::default() };
             access(cx, &review, &identity)?
         }
     };
@@ -75,6 +85,13 @@ fn token(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
 fn access(cx: &Cx, review: &Value, identity: &Identity) -> Result<Value, ApiError> {
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if resource.is_object() && path.is_object() {
+        // Here the fields go by their names in Go.
+        let path = json!({"Path": path["path"], "Verb": path["verb"]});
+        let why = "cannot be specified in combination with resourceAttributes";
+        let cause = Cause::invalid("spec.nonResourceAttributes", &path, why);
+        return Err(ApiError::invalid("", "authorization.k8s.io", "", vec![cause]));
+    }
     if resource.is_object() == path.is_object() {
         let message = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         let cause = Cause::invalid("spec.resourceAttributes", &Value::Null, message);

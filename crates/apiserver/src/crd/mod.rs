@@ -147,10 +147,9 @@ pub(crate) fn settle(crd: &mut Value, others: &[Value], now: &str) {
         ],
     };
     conditions.extend(was.iter().filter(|c| c["type"] == "Terminating").cloned());
-    let accepted = if conflict.is_none() {
-        names
-    } else {
-        crd.pointer("/status/acceptedNames").cloned().unwrap_or_else(|| json!({"plural": "", "kind": ""}))
+    let accepted = match &conflict {
+        None => names,
+        Some(_) => accepted_names(&names, &group, text(crd, "/metadata/name"), others),
     };
     let mut stored = strings(crd, "/status/storedVersions");
     if !storage.is_empty() && !stored.contains(&storage) {
@@ -159,37 +158,58 @@ pub(crate) fn settle(crd: &mut Value, others: &[Value], now: &str) {
     crd["status"] = json!({"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored});
 }
 
-/// The first clash with another CRD of the group: reason and message.
-fn name_conflict(names: &Value, group: &str, own: &str, others: &[Value]) -> Option<(&'static str, String)> {
+/// The names that a CRD asks for, by what each would clash as: kinds clash with kinds, resources with resources.
+const CLASHES: [(&str, &str); 4] = [
+    ("plural", "PluralConflict"),
+    ("singular", "SingularConflict"),
+    ("kind", "KindConflict"),
+    ("listKind", "ListKindConflict"),
+];
+
+/// What other CRDs of the group are called: their resources and their kinds.
+fn taken(group: &str, own: &str, others: &[Value]) -> (Vec<String>, Vec<String>) {
+    let (mut resources, mut kinds) = (Vec::new(), Vec::new());
     for other in others {
         if text(other, "/spec/group") != group || object::meta_str(other, "name") == own {
             continue;
         }
-        let Some(taken) = other.pointer("/status/acceptedNames") else { continue };
-        let resources = |n: &Value| {
-            let mut all = vec![text(n, "/plural").to_owned(), text(n, "/singular").to_owned()];
-            all.extend(strings(n, "/shortNames"));
-            all
-        };
-        let kinds = |n: &Value| [text(n, "/kind").to_owned(), text(n, "/listKind").to_owned()];
-        let (taken_resources, taken_kinds) = (resources(taken), kinds(taken));
-        let clash = |name: &str, list: &[String]| !name.is_empty() && list.iter().any(|t| t == name);
-        for (reason, pointer, list) in [
-            ("PluralConflict", "/plural", &taken_resources[..]),
-            ("SingularConflict", "/singular", &taken_resources[..]),
-            ("KindConflict", "/kind", &taken_kinds[..]),
-            ("ListKindConflict", "/listKind", &taken_kinds[..]),
-        ] {
-            let name = text(names, pointer);
-            if clash(name, list) {
-                return Some((reason, format!("{name:?} is already in use")));
-            }
-        }
-        if let Some(name) = strings(names, "/shortNames").iter().find(|n| clash(n, &taken_resources)) {
-            return Some(("ShortNamesConflict", format!("{name:?} is already in use")));
+        let Some(names) = other.pointer("/status/acceptedNames") else { continue };
+        resources.extend(["/plural", "/singular"].map(|p| text(names, p).to_owned()));
+        resources.extend(strings(names, "/shortNames"));
+        kinds.extend(["/kind", "/listKind"].map(|p| text(names, p).to_owned()));
+    }
+    (resources, kinds)
+}
+
+/// The last clash with another CRD of the group, the one that a CRD is told: reason and message.
+fn name_conflict(names: &Value, group: &str, own: &str, others: &[Value]) -> Option<(&'static str, String)> {
+    let (resources, kinds) = taken(group, own, others);
+    let mut told = None;
+    for (field, reason) in CLASHES {
+        let name = text(names, &format!("/{field}"));
+        let list = if reason.contains("Kind") { &kinds } else { &resources };
+        if !name.is_empty() && list.iter().any(|t| t == name) {
+            told = Some((reason, format!("{name:?} is already in use")));
         }
     }
-    None
+    match strings(names, "/shortNames").iter().find(|n| resources.contains(n)) {
+        Some(name) if told.is_none() => Some(("ShortNamesConflict", format!("{name:?} is already in use"))),
+        _ => told,
+    }
+}
+
+/// Of the names that a CRD in conflict asks for, those that are free.
+fn accepted_names(names: &Value, group: &str, own: &str, others: &[Value]) -> Value {
+    let (resources, kinds) = taken(group, own, others);
+    let mut out = json!({"plural": "", "kind": ""});
+    for (field, reason) in CLASHES {
+        let name = text(names, &format!("/{field}"));
+        let list = if reason.contains("Kind") { &kinds } else { &resources };
+        if !name.is_empty() && !list.iter().any(|t| t == name) {
+            out[field] = json!(name);
+        }
+    }
+    out
 }
 
 /// The condition of a CRD whose instances are being removed.
@@ -269,7 +289,16 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
     let selectable = version.pointer("/selectableFields").and_then(Value::as_array);
     let selectable = selectable.into_iter().flatten().map(|f| text(f, "/jsonPath").trim_start_matches('.').to_owned());
     let deprecated = (version["deprecated"] == true).then(|| match text(version, "/deprecationWarning") {
-        "" => format!("{group}/{version_name} {kind} is deprecated"),
+        "" => {
+            // The one to use instead: the first in order that is served and not deprecated itself.
+            let mut others: Vec<&str> = versions(crd)
+                .filter(|v| v["served"] == true && v["deprecated"] != true)
+                .map(|v| text(v, "/name"))
+                .collect();
+            others.sort_by_key(|v| version_priority(v));
+            let instead = others.first().map(|v| format!("; use {group}/{v} {kind}")).unwrap_or_default();
+            format!("{group}/{version_name} {kind} is deprecated{instead}")
+        }
         warning => warning.to_owned(),
     });
     let custom = CustomVersion {

@@ -61,7 +61,41 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
     }
     protected_group(crd, group, &mut causes);
     for (i, version) in versions(crd).enumerate() {
-        validate_version(version, &format!("spec.versions[{i}]"), &mut causes);
+        let name = text(version, "/name");
+        let field = format!("spec.versions[{i}].name");
+        causes.extend(names::dns_label(name).iter().map(|m| Cause::invalid(&field, &json!(name), m)));
+    }
+    // What is the same in all versions is judged once, under the name that it had when there was but one version.
+    let hoisted = |pointer: &str| {
+        let mut all = versions(crd).map(|v| v.pointer(pointer));
+        let first = all.next().flatten();
+        first.filter(|first| all.all(|other| other == Some(*first)))
+    };
+    match hoisted("/schema") {
+        Some(schema) => validate_schema(schema.get("openAPIV3Schema"), "spec.validation.openAPIV3Schema", &mut causes),
+        None => {
+            for (i, version) in versions(crd).enumerate() {
+                let path = format!("spec.versions[{i}].schema.openAPIV3Schema");
+                validate_schema(version.pointer("/schema/openAPIV3Schema"), &path, &mut causes);
+            }
+        }
+    }
+    match hoisted("/additionalPrinterColumns") {
+        Some(columns) => validate_columns(columns, "spec", "JSONPath", &mut causes),
+        None => {
+            for (i, version) in versions(crd).enumerate() {
+                let columns = version.pointer("/additionalPrinterColumns").unwrap_or(&Value::Null);
+                validate_columns(columns, &format!("spec.versions[{i}]"), "jsonPath", &mut causes);
+            }
+        }
+    }
+    for (i, version) in versions(crd).enumerate() {
+        let selectable = version.pointer("/selectableFields").and_then(Value::as_array).map_or(0, Vec::len);
+        if selectable > 8 {
+            let message = "Too many: must have at most 8 items".to_owned();
+            let field = format!("spec.versions[{i}].selectableFields");
+            causes.push(Cause { reason: "FieldValueTooMany".into(), message, field });
+        }
     }
     causes
 }
@@ -78,19 +112,19 @@ fn protected_group(crd: &Value, group: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn validate_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let name = text(version, "/name");
-    causes.extend(names::dns_label(name).iter().map(|m| Cause::invalid(format!("{path}.name"), &json!(name), m)));
-    let schema_path = format!("{path}.schema.openAPIV3Schema");
-    match version.pointer("/schema/openAPIV3Schema") {
-        None => causes.push(Cause::required(schema_path, "schemas are required")),
-        Some(schema) => match CustomSchema::parse(schema, &schema_path) {
-            Ok(parsed) => causes.extend(parsed.check_rules(&schema_path)),
+fn validate_schema(schema: Option<&Value>, path: &str, causes: &mut Vec<Cause>) {
+    match schema {
+        None => causes.push(Cause::required(path, "")),
+        Some(schema) => match CustomSchema::parse(schema, path) {
+            Ok(parsed) => causes.extend(parsed.check_rules(path)),
             Err(errors) => causes.extend(errors),
         },
     }
-    let columns = version.pointer("/additionalPrinterColumns").and_then(Value::as_array);
-    for (i, column) in columns.into_iter().flatten().enumerate() {
+}
+
+/// `path_name` is what the field `jsonPath` goes by: in one place it has its name of the first version.
+fn validate_columns(columns: &Value, path: &str, path_name: &str, causes: &mut Vec<Cause>) {
+    for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let path = format!("{path}.additionalPrinterColumns[{i}]");
         if text(column, "/name").is_empty() {
             causes.push(Cause::required(format!("{path}.name"), ""));
@@ -102,15 +136,10 @@ fn validate_version(version: &Value, path: &str, causes: &mut Vec<Cause>) {
         }
         let json_path = text(column, "/jsonPath");
         if json_path.is_empty() {
-            causes.push(Cause::required(format!("{path}.jsonPath"), ""));
+            causes.push(Cause::required(format!("{path}.{path_name}"), ""));
         } else if !json_path.starts_with('.') {
             let message = "must be a simple json path starting with .";
-            causes.push(Cause::invalid(format!("{path}.jsonPath"), &json!(json_path), message));
+            causes.push(Cause::invalid(format!("{path}.{path_name}"), &json!(json_path), message));
         }
-    }
-    let selectable = version.pointer("/selectableFields").and_then(Value::as_array).map_or(0, Vec::len);
-    if selectable > 8 {
-        let message = "Too many: must have at most 8 items".to_owned();
-        causes.push(Cause { reason: "FieldValueTooMany".into(), message, field: format!("{path}.selectableFields") });
     }
 }

@@ -111,11 +111,8 @@ fn custom_cells(custom: &CustomVersion, value: &Value, now: jiff::Timestamp) -> 
                 Some(text) => json!(age::since(text, now)),
                 None => json!("<invalid>"),
             },
-            (_, all) => {
-                let texts: Vec<String> =
-                    all.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect();
-                json!(texts.join(","))
-            }
+            // Of several values, the first.
+            (_, [one, ..]) => json!(one.as_str().map_or_else(|| one.to_string(), str::to_owned)),
         });
     }
     cells

@@ -78,12 +78,13 @@ fn parse_head(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     Ok(json!({"apiVersion": head.api_version, "kind": head.kind, "metadata": {"name": name}}))
 }
 
-fn missing(resource: &Resource, what: &str, body: &[u8]) -> ApiError {
+fn missing_kind(resource: &Resource, body: &[u8]) -> ApiError {
     const SHOWN: usize = 256;
     let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]);
     ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): Object '{what}' is missing in '{shown}' ({shown})",
-        resource.kind
+        "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{shown}' ({})",
+        resource.kind,
+        if shown.starts_with('{') { shown.to_string() } else { excerpt(body) }
     ))
 }
 
@@ -185,10 +186,7 @@ pub(crate) fn identify(resource: &Resource, object: &mut Value, body: &[u8]) -> 
     let (version, kind) = (given("apiVersion"), given("kind"));
     if resource.custom().is_some() {
         if kind.is_empty() {
-            return Err(missing(resource, "Kind", body));
-        }
-        if version.is_empty() {
-            return Err(missing(resource, "apiVersion", body));
+            return Err(missing_kind(resource, body));
         }
         if version != want {
             return Err(ApiError::bad_request(format!(

@@ -23,7 +23,12 @@ use super::{
 /// A request about a subresource.
 pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let name = cx.subresource().unwrap_or_default();
-    let Some(subresource) = cx.resource.subresource(name) else { return Err(ApiError::no_resource()) };
+    let Some(subresource) = cx.resource.subresource(name) else {
+        return Err(match cx.resource.custom() {
+            Some(_) => ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()),
+            None => ApiError::no_resource(),
+        });
+    };
     if !subresource.verbs.contains(&cx.verb.as_str()) {
         return Err(ApiError::method_not_allowed());
     }

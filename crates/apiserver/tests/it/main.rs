@@ -12,4 +12,5 @@ mod ownership;
 mod serving;
 mod tls;
 mod tokens;
+mod twelve;
 mod watching;

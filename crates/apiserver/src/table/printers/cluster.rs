@@ -200,7 +200,7 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
             },
         ),
         ("apps", "ControllerRevision") => {
-            (&[NAME, ("Controller", "string", 0), ("Revision", "integer", 0), AGE], |o, now| {
+            (&[NAME, ("Controller", "string", 0), ("Revision", "string", 0), AGE], |o, now| {
                 let owner = list(o, "/metadata/ownerReferences").find(|r| r["controller"] == true);
                 let owner = owner.map(|r| format!("{}/{}", text(r, "/kind").to_lowercase(), text(r, "/name")));
                 vec![name(o), or_none(owner.unwrap_or_default()), json!(number(o, "/revision")), created(o, now)]

@@ -287,7 +287,12 @@ fn autoscaler(o: &Value, now: Timestamp) -> Vec<Value> {
         let label = if field == "resource" { format!("{}: ", text(metric, "/resource/name")) } else { String::new() };
         format!("{label}{now}/{wanted}")
     };
-    let targets: Vec<String> = list(o, "/spec/metrics").enumerate().map(|(i, m)| one(i, m)).collect();
+    // In v1 the one metric that it knows is a field of its own.
+    let cpu = o.pointer("/spec/targetCPUUtilizationPercentage").map(
+        |percent| json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": percent}}}),
+    );
+    let metrics = cpu.iter().chain(list(o, "/spec/metrics"));
+    let targets: Vec<String> = metrics.enumerate().map(|(i, m)| one(i, m)).collect();
     let shown = if targets.len() > 2 {
         format!("{} + {} more...", targets[..2].join(", "), targets.len() - 2)
     } else {

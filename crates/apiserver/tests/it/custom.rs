@@ -153,7 +153,7 @@ async fn definitions_that_are_wrong_are_refused() {
             "a type left out",
             "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size",
             json!({}),
-            "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[size].type: Required value: must not be empty for specified object fields",
+            "spec.validation.openAPIV3Schema.properties[spec].properties[size].type: Required value: must not be empty for specified object fields",
         ),
         (
             "a column of no type",
@@ -213,7 +213,7 @@ async fn any_served_version_reads_any_object() {
     world.post(FOOS, foo("a", json!({"size": 2}))).await.expect(201);
     let read = world.get("/apis/t.io/v2beta1/namespaces/default/foos/a").await.expect(200);
     assert_eq!((read.at("/apiVersion"), read.at("/spec/size")), (&json!("t.io/v2beta1"), &json!(2)));
-    assert_eq!(read.warnings(), ["299 - \"t.io/v2beta1 Foo is deprecated\""]);
+    assert_eq!(read.warnings(), ["299 - \"t.io/v2beta1 Foo is deprecated; use t.io/v1 Foo\""]);
     let mut other = foo("b", json!({}));
     other["apiVersion"] = json!("t.io/v2beta1");
     world.post("/apis/t.io/v2beta1/namespaces/default/foos", other).await.expect(201);

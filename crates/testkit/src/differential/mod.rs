@@ -24,7 +24,7 @@ pub use self::{
     compare::{Difference, Known, compare, compare_notes},
     ours::Ours,
     script::{Scenario, parse},
-    side::{As, Side},
+    side::{Answer, As, Side, Stream},
 };
 
 mod compare;

@@ -84,8 +84,8 @@ fn checked(binding: &Bound, clusters: &Clusters, check: Check) -> bool {
 #[test]
 fn room_for_what_leaves() {
     // Room in m2 to m5; -1 is nobody knows.
-    type Lack = (i64, i64);
-    let rows: [(&str, Case, [i64; 4], Result<(), Lack>); 9] = [
+    type Row = (&'static str, Case, [i64; 4], Result<(), (i64, i64)>);
+    let rows: [Row; 9] = [
         ("divided: all others together", Case { divided: true, result: &[("m1", 4)], ..case() }, [1, 1, 1, 1], Ok(())),
         ("one short", Case { divided: true, result: &[("m1", 5)], ..case() }, [1, 1, 1, 1], Err((5, 4))),
         (

@@ -72,6 +72,10 @@ pub(crate) async fn after_write(cx: &Cx, old: Option<&Value>, new: Option<&Value
     if cx.resource.builtin().is_some() && cx.resource.group == rbac::GROUP {
         cx.server.rbac.changed();
     }
+    if cx.resource.builtin().is_some() && cx.resource.group == "admissionregistration.k8s.io" {
+        cx.server.webhooks.changed();
+        cx.server.policies.changed();
+    }
     if is_crd(cx) {
         cx.server.refresh_registry()?;
         if new.is_some_and(object::terminating) && !old.is_some_and(object::terminating) {

@@ -7,6 +7,7 @@
 mod admission;
 mod allocate;
 mod auth;
+mod cached;
 mod context;
 mod convert;
 mod crd;
@@ -22,6 +23,7 @@ mod negotiate;
 mod object;
 mod openapi;
 pub mod pki;
+mod policies;
 mod protobuf;
 mod registry;
 mod request;
@@ -36,6 +38,7 @@ mod status;
 mod strategy;
 mod table;
 mod verbs;
+mod webhooks;
 
 pub use admission::{Admission, Admitted, Objects, Operation, Review, SideWrite};
 pub use auth::TokenKey;
@@ -47,3 +50,4 @@ pub use route::{Route, RouteFuture};
 pub use served::{Served, ServedResource};
 pub use server::{OpenError, Options, Server, Token};
 pub use status::{ApiError, Cause, Details};
+pub use webhooks::{WebhookAnswer, WebhookCall, WebhookCaller};

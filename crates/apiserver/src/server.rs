@@ -15,20 +15,23 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    Identity, TokenKey,
+    Identity, TokenKey, WebhookCaller,
     admission::{Admission, OWN_USER},
     auth,
+    cached::Cached,
     context::Cx,
     convert::Converter,
     discovery, health,
     negotiate::{self, Accept},
     object, openapi,
+    policies::Policies,
     registry::{Found, Registry, Resource},
     request::{self, Query, ResourcePath, Verb},
     respond::{self, Reply},
     route::Route,
     status::ApiError,
     verbs::{create, delete, modify::Part, patch, read, subresource, update, watch},
+    webhooks::Hooks,
 };
 
 /// The most bytes of a request's body.
@@ -56,6 +59,8 @@ pub struct Options {
     /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
     /// the server's side are tracked: cheaper, for servers that nobody inspects.
     pub managed_fields: bool,
+    /// Who carries calls to the admission webhooks of users; without anybody, such calls fail.
+    pub webhooks: Option<Arc<dyn WebhookCaller>>,
     /// Who reviews writes besides the server itself.
     pub admission: Option<Arc<dyn Admission>>,
     /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
@@ -71,6 +76,7 @@ impl Default for Options {
             token_key: None,
             bootstrap: true,
             managed_fields: true,
+            webhooks: None,
             admission: None,
             converter: None,
         }
@@ -125,6 +131,8 @@ pub struct Server {
     /// Held while the registry is made anew.
     pub(crate) refreshing: Mutex<()>,
     pub(crate) token_key: TokenKey,
+    pub(crate) webhooks: Cached<Hooks>,
+    pub(crate) policies: Cached<Policies>,
     pub(crate) rbac: auth::rbac::Cache,
     pub(crate) discovery: discovery::Cache,
     pub(crate) openapi: openapi::Cache,
@@ -157,6 +165,8 @@ impl Server {
             registry_changed: Arc::new(Notify::new()),
             refreshing: Mutex::new(()),
             token_key,
+            webhooks: Cached::default(),
+            policies: Cached::default(),
             rbac: auth::rbac::Cache::default(),
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),

@@ -3,6 +3,7 @@
 mod explain;
 mod members;
 mod place;
+mod webhooks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -101,6 +102,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let options = ServerOptions {
         name: "plane".to_owned(),
         token_key: Some(credentials.token_key().clone()),
+        webhooks: Some(Arc::new(webhooks::NetworkCaller)),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
         ..ServerOptions::default()

@@ -12,7 +12,14 @@ use ironclad_store::{Compare, Op, Revision};
 use serde_json::Value;
 
 pub use self::objects::Objects;
-use crate::{Identity, Server, auth::escalation, context::Cx, convert, object, status::ApiError};
+use crate::{
+    Identity, Server,
+    auth::escalation,
+    context::Cx,
+    convert, object, policies,
+    status::ApiError,
+    webhooks::{self, Write},
+};
 
 /// What is done with an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,16 +104,29 @@ pub trait Admission: Debug + Send + Sync {
 pub(crate) const OWN_USER: &str = "system:apiserver";
 
 /// Before a new object is defaulted.
-pub(crate) fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     builtin::create(cx, value)?;
     escalation::check(cx, None, value)?;
-    mutate(cx, Operation::Create, None, value, dry_run)
+    policies::check(cx, value)?;
+    mutate(cx, Operation::Create, None, value, dry_run)?;
+    let write = Write { operation: Operation::Create, old: None, dry_run };
+    if webhooks::mutate(cx, &write, Some(value)).await? {
+        escalation::check(cx, None, value)?;
+    }
+    Ok(())
 }
 
-/// Before a changed object is defaulted.
-pub(crate) fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
+/// Before a changed object is defaulted: true if somebody's webhook changed it.
+pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
     escalation::check(cx, Some(old), new)?;
-    mutate(cx, Operation::Update, Some(old), new, dry_run)
+    policies::check(cx, new)?;
+    mutate(cx, Operation::Update, Some(old), new, dry_run)?;
+    let write = Write { operation: Operation::Update, old: Some(old), dry_run };
+    let changed = webhooks::mutate(cx, &write, Some(new)).await?;
+    if changed {
+        escalation::check(cx, Some(old), new)?;
+    }
+    Ok(changed)
 }
 
 fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, dry_run: bool) -> Result<(), ApiError> {
@@ -126,13 +146,21 @@ fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, d
 }
 
 /// Before a valid write is done: what is to be written with it.
-pub(crate) fn validate(
+///
+/// Those who have to be waited for come first: what is written with it is made from what stands at the end.
+pub(crate) async fn validate(
     cx: &Cx,
     operation: Operation,
     old: Option<&Value>,
     new: Option<&Value>,
     dry_run: bool,
 ) -> Result<SideWrites, ApiError> {
+    let write = Write { operation, old, dry_run };
+    if operation == Operation::Delete {
+        webhooks::mutate(cx, &write, None).await?;
+    }
+    policies::validate(cx, &write, new)?;
+    webhooks::validate(cx, &write, new).await?;
     let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };
     let in_version = |object| convert::reviewed(&cx.resource, object);
     let (old, new) = (old.map(in_version), new.map(in_version));

@@ -1,18 +1,11 @@
 //! RBAC: the union of the rules of all bindings of a user (apiserver.md 20).
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_store::Query;
-use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{Identity, Server, object, registry::Registry};
+use crate::{Identity, Server, cached::Cached, object, registry::Registry};
 
 use super::Attributes;
 
@@ -20,7 +13,7 @@ pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// All bindings with the rules that they give, as they were at one time.
 #[derive(Debug, Default)]
-struct Bindings {
+pub(crate) struct Bindings {
     cluster: Vec<Bound>,
     namespaces: BTreeMap<String, Vec<Bound>>,
 }
@@ -33,31 +26,7 @@ struct Bound {
 }
 
 /// The bindings, read from the store when they are first needed after a change.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    changes: AtomicU64,
-    read: RwLock<Option<(u64, Arc<Bindings>)>>,
-}
-
-impl Cache {
-    /// A role or binding was written.
-    pub(crate) fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn get(&self, server: &Server) -> Arc<Bindings> {
-        // What is read after this is at least as new as the change that it counts.
-        let at = self.changes.load(Ordering::Acquire);
-        if let Some((read, bindings)) = &*self.read.read()
-            && *read == at
-        {
-            return bindings.clone();
-        }
-        let bindings = Arc::new(Bindings::read(server));
-        *self.read.write() = Some((at, bindings.clone()));
-        bindings
-    }
-}
+pub(crate) type Cache = Cached<Bindings>;
 
 impl Bindings {
     fn read(server: &Server) -> Self {
@@ -101,7 +70,7 @@ pub(crate) fn allowed(server: &Server, identity: &Identity, attributes: &Attribu
     if identity.is_master() {
         return Some(String::new());
     }
-    let bindings = server.rbac.get(server);
+    let bindings = server.rbac.get(|| Bindings::read(server));
     let (binding, subject, _) =
         bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes))?;
     Some(reason(binding, subject))
@@ -151,7 +120,7 @@ pub(crate) fn for_each_rule(
     namespace: &str,
     mut each: impl FnMut(&Value, &Value, &Value),
 ) {
-    let bindings = server.rbac.get(server);
+    let bindings = server.rbac.get(|| Bindings::read(server));
     bindings.rules(identity, namespace).for_each(|(binding, subject, rule)| each(binding, subject, rule));
 }
 

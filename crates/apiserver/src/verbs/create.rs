@@ -69,7 +69,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     for warning in meta::dedup_owners(&mut value) {
         cx.warn(warning);
     }
-    admission::create(cx, &mut value, options.dry_run)?;
+    admission::create(cx, &mut value, options.dry_run).await?;
     strategy::default(cx, &mut value, strategy::Defaults::Creating);
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
@@ -79,7 +79,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     for warning in strategy::warnings(resource, &value, None) {
         cx.warn(warning);
     }
-    let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run)?;
+    let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run).await?;
     hooks::before_create(cx, &mut value)?;
     server.allocate(resource, None, &mut value)?;
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);

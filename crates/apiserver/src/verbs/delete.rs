@@ -110,7 +110,7 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     preconditions(cx, name, &old, options)?;
     hooks::before_delete(cx, &old)?;
-    let sides = admission::validate(cx, Operation::Delete, Some(&old), None, options.dry_run)?;
+    let sides = admission::validate(cx, Operation::Delete, Some(&old), None, options.dry_run).await?;
     let mut new = old.clone();
     set_finalizers(&mut new, options.propagation);
     let grace = grace(cx, &old, options);

@@ -74,7 +74,7 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
-    let (new, sides) = settle(cx, part, options, &old, candidate)?;
+    let (new, sides) = settle(cx, part, options, &old, candidate).await?;
     if unchanged(&old, &new) {
         return Ok(Some(old));
     }
@@ -129,7 +129,7 @@ fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Re
 }
 
 /// The object to store: what the candidate may change of the old one, defaulted and found valid; and what is written with it.
-fn settle(
+async fn settle(
     cx: &Cx,
     part: Part,
     options: &WriteOptions,
@@ -148,7 +148,10 @@ fn settle(
     if part != Part::Finalize {
         strategy::prepare_update(resource, old, &mut new);
     }
-    admission::update(cx, old, &mut new, options.dry_run)?;
+    if admission::update(cx, old, &mut new, options.dry_run).await? {
+        // A webhook may change no more than the request may.
+        restrict(resource, part, old, &mut new);
+    }
     strategy::default(cx, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
@@ -160,7 +163,7 @@ fn settle(
     for warning in strategy::warnings(resource, &new, Some(old)) {
         cx.warn(warning);
     }
-    let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run)?;
+    let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run).await?;
     hooks::before_update(cx, old, &mut new)?;
     // What the server gives, and what falls away with it, is nobody's.
     if !options.applied && part != Part::Binding {

@@ -1,0 +1,150 @@
+//! One call of a webhook, and its answer.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{WebhookCall, Write, config::Hook, review};
+use crate::{Server, context::Cx, status::ApiError};
+
+/// What a webhook that allows a write says besides.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Answer {
+    /// A JSON patch.
+    pub(super) patch: Option<Value>,
+}
+
+/// Asks. `None`: it could not be asked, and its policy is to go on without it.
+pub(super) async fn ask(
+    cx: &Cx,
+    hook: &Hook,
+    write: &Write<'_>,
+    new: Option<&Value>,
+) -> Result<Option<Answer>, ApiError> {
+    let name = &hook.name;
+    if write.dry_run && !hook.dry_run {
+        return Err(ApiError::bad_request(format!("admission webhook {name:?} does not support dry run")));
+    }
+    let uid = cx.server.seam.rng.stream("reviews").uuid();
+    let response = match called(cx, hook, write, new, &uid).await {
+        Ok(response) => response,
+        Err(why) if hook.fails => {
+            return Err(ApiError::internal(format!("failed calling webhook {name:?}: {why}")));
+        }
+        Err(why) => {
+            tracing::warn!(webhook = %name, %why, "a webhook could not be asked, its failurePolicy lets writes pass");
+            return Ok(None);
+        }
+    };
+    let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    warnings.for_each(|text| cx.warn(text));
+    if response["allowed"] != true {
+        return Err(denied(name, &response["status"]));
+    }
+    match patch(&response) {
+        Ok(patch) => Ok(Some(Answer { patch })),
+        Err(why) => Err(ApiError::internal(format!("failed calling webhook {name:?}: {why}"))),
+    }
+}
+
+/// The `response` of the answer to a review.
+async fn called(cx: &Cx, hook: &Hook, write: &Write<'_>, new: Option<&Value>, uid: &str) -> Result<Value, String> {
+    let failed = |why: String| format!("failed to call webhook: {why}");
+    let (base, server_name) = address(&cx.server, &hook.client).map_err(failed)?;
+    let separator = if base.contains('?') { '&' } else { '?' };
+    let url = format!("{base}{separator}timeout={}s", hook.timeout.as_secs());
+    let Some(caller) = &cx.server.options.webhooks else {
+        return Err(failed(format!("Post {url:?}: this server calls no webhooks")));
+    };
+    let body = Bytes::from(review::review(cx, write, uid, new).to_string());
+    let call =
+        WebhookCall { url: url.clone(), server_name, ca_bundle: hook.ca_bundle.clone(), body, timeout: hook.timeout };
+    let answer = match tokio::time::timeout(hook.timeout, caller.call(call)).await {
+        Ok(answer) => answer.map_err(failed)?,
+        Err(_) => return Err(failed(format!("Post {url:?}: context deadline exceeded"))),
+    };
+    read(&answer, uid)
+}
+
+/// Where a webhook is, and the name of its certificate if that is another.
+///
+/// This server is in no cluster network: of Services it reaches those of type ExternalName.
+fn address(server: &Server, client: &Value) -> Result<(String, Option<String>), String> {
+    if let Some(url) = client["url"].as_str() {
+        return Ok((url.to_owned(), None));
+    }
+    let service = &client["service"];
+    let text = |key: &str| service[key].as_str().unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let Some(found) = server.builtin_object("", "services", namespace, name) else {
+        return Err(format!("service {name:?} not found"));
+    };
+    let host = found["spec"]["externalName"].as_str().filter(|_| found["spec"]["type"] == "ExternalName");
+    let Some(host) = host else {
+        return Err(format!(
+            "service {name:?} is in a network that this server is not part of: name a clientConfig.url, or make the Service \
+             one of type ExternalName"
+        ));
+    };
+    let port = service["port"].as_u64().unwrap_or(443);
+    let path = text("path").trim_start_matches('/');
+    Ok((format!("https://{host}:{port}/{path}"), Some(format!("{name}.{namespace}.svc"))))
+}
+
+/// The `response` in an AdmissionReview.
+fn read(answer: &[u8], uid: &str) -> Result<Value, String> {
+    let invalid = |why: String| format!("received invalid webhook response: {why}");
+    let mut review: Value = serde_json::from_slice(answer)
+        .map_err(|e| format!("failed to call webhook: couldn't get version/kind; json parse error: {e}"))?;
+    if review["kind"] != "AdmissionReview" || review["apiVersion"] != "admission.k8s.io/v1" {
+        let given = format!("apiVersion={}, kind={}", review["apiVersion"], review["kind"]);
+        return Err(invalid(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {given}"
+        )));
+    }
+    let response = review["response"].take();
+    if response.is_null() {
+        return Err("webhook response was absent".to_owned());
+    }
+    match response["uid"].as_str().unwrap_or_default() {
+        given if given == uid => Ok(response),
+        given => Err(invalid(format!("expected response.uid={uid:?}, got {given:?}"))),
+    }
+}
+
+fn patch(response: &Value) -> Result<Option<Value>, String> {
+    let Some(encoded) = response["patch"].as_str().filter(|p| !p.is_empty()) else { return Ok(None) };
+    if response["patchType"] != "JSONPatch" {
+        return Err("received invalid webhook response: response.patchType must be \"JSONPatch\"".to_owned());
+    }
+    let bytes = STANDARD.decode(encoded).map_err(|e| format!("received invalid webhook response: patch: {e}"))?;
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| format!("received undecodable patch: {e}"))
+}
+
+/// The refusal of a webhook, as its status says.
+fn denied(name: &str, status: &Value) -> ApiError {
+    /// Reasons that clients know.
+    const REASONS: [&str; 12] = [
+        "Unauthorized",
+        "Forbidden",
+        "NotFound",
+        "AlreadyExists",
+        "Conflict",
+        "Gone",
+        "Invalid",
+        "ServerTimeout",
+        "TooManyRequests",
+        "BadRequest",
+        "InternalError",
+        "ServiceUnavailable",
+    ];
+    let code = status["code"].as_u64().and_then(|c| u16::try_from(c).ok()).filter(|c| (400..600).contains(c));
+    let given = status["reason"].as_str().unwrap_or_default();
+    let reason = REASONS.into_iter().find(|r| *r == given).unwrap_or_default();
+    let message = match (status["message"].as_str().unwrap_or_default(), given) {
+        ("", "") => format!("admission webhook {name:?} denied the request without explanation"),
+        ("", reason) => format!("admission webhook {name:?} denied the request: {reason}"),
+        (message, _) => format!("admission webhook {name:?} denied the request: {message}"),
+    };
+    ApiError::new(code.unwrap_or(400), reason, message)
+}

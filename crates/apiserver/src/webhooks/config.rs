@@ -1,0 +1,70 @@
+//! Webhook configurations, read into what a write is compared with.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ironclad_store::Query;
+use serde_json::Value;
+
+use super::matching::Matcher;
+use crate::{Server, object, registry::Registry};
+
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
+
+/// All webhooks, in the order in which they are asked: by configuration, then as they stand in it.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks {
+    pub(super) mutating: Vec<Hook>,
+    pub(super) validating: Vec<Hook>,
+}
+
+/// One webhook.
+#[derive(Debug)]
+pub(super) struct Hook {
+    pub(super) name: String,
+    pub(super) client: Value,
+    pub(super) ca_bundle: Option<Vec<u8>>,
+    pub(super) matcher: Matcher,
+    /// A call that fails refuses the write.
+    pub(super) fails: bool,
+    pub(super) timeout: Duration,
+    /// It is asked again when later ones change the object.
+    pub(super) reinvoke: bool,
+    /// It may be asked of writes that store nothing.
+    pub(super) dry_run: bool,
+}
+
+impl Hooks {
+    pub(crate) fn read(server: &Server) -> Self {
+        Self {
+            mutating: hooks(server, "mutatingwebhookconfigurations"),
+            validating: hooks(server, "validatingwebhookconfigurations"),
+        }
+    }
+}
+
+fn hooks(server: &Server, plural: &str) -> Vec<Hook> {
+    let Some(resource) = Registry::builtin(GROUP, plural) else { return vec![] };
+    let Ok(range) = server.store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
+    let configurations = range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok());
+    let hooks = configurations.flat_map(|c| c["webhooks"].as_array().cloned().unwrap_or_default());
+    hooks.map(|hook| Hook::read(&hook)).collect()
+}
+
+impl Hook {
+    fn read(hook: &Value) -> Self {
+        let text = |key: &str| hook[key].as_str().unwrap_or_default();
+        let seconds = hook["timeoutSeconds"].as_u64().unwrap_or(10).clamp(1, 30);
+        let bundle = hook["clientConfig"]["caBundle"].as_str().filter(|b| !b.is_empty());
+        Self {
+            name: text("name").to_owned(),
+            client: hook["clientConfig"].clone(),
+            ca_bundle: bundle.and_then(|b| STANDARD.decode(b).ok()),
+            matcher: Matcher::of_hook(hook),
+            fails: text("failurePolicy") != "Ignore",
+            timeout: Duration::from_secs(seconds),
+            reinvoke: text("reinvocationPolicy") == "IfNeeded",
+            dry_run: matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
+        }
+    }
+}

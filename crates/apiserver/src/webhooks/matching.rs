@@ -1,0 +1,230 @@
+//! Which writes a webhook or a policy is about: rules, selectors, conditions.
+
+use std::collections::BTreeMap;
+
+use ironclad_patch::cel::{Binding, Expression, Outcome, Variable};
+use serde_json::{Value, json};
+
+use super::{Write, review};
+use crate::{
+    admission::Operation, context::Cx, object, select::LabelSelector, status::ApiError,
+    verbs::subresource::selector_text,
+};
+
+/// Which writes are meant.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    rules: Vec<Rule>,
+    /// No rule means all writes.
+    all: bool,
+    excluded: Vec<Rule>,
+    namespaces: LabelSelector,
+    objects: LabelSelector,
+    conditions: Vec<Condition>,
+}
+
+/// One of `matchConditions`.
+#[derive(Debug)]
+struct Condition {
+    text: String,
+    expression: Result<Expression, String>,
+}
+
+/// One of the rules.
+#[derive(Debug, Default)]
+struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    names: Vec<String>,
+    scope: String,
+}
+
+fn strings(value: &Value, key: &str) -> Vec<String> {
+    value[key].as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+}
+
+/// A label selector as objects carry it; an empty one selects everything.
+pub(crate) fn selector(value: &Value) -> LabelSelector {
+    let text = selector_text(&json!({"spec": {"selector": value}})).unwrap_or_default();
+    LabelSelector::parse(&text).unwrap_or_default()
+}
+
+fn rules(value: &Value, key: &str) -> Vec<Rule> {
+    value[key].as_array().into_iter().flatten().map(Rule::read).collect()
+}
+
+fn conditions(value: &Value) -> Vec<Condition> {
+    let variables = ["object", "oldObject", "request"].map(|name| (name, Variable::Anything));
+    let conditions = value.as_array().into_iter().flatten().map(|condition| {
+        let text = condition["expression"].as_str().unwrap_or_default().to_owned();
+        Condition { expression: Expression::compile(&text, &BTreeMap::from(variables)), text }
+    });
+    conditions.collect()
+}
+
+impl Matcher {
+    /// What a webhook says.
+    pub(super) fn of_hook(hook: &Value) -> Self {
+        Self {
+            rules: rules(hook, "rules"),
+            all: false,
+            excluded: vec![],
+            namespaces: selector(&hook["namespaceSelector"]),
+            objects: selector(&hook["objectSelector"]),
+            conditions: conditions(&hook["matchConditions"]),
+        }
+    }
+
+    /// What a policy or a binding says.
+    pub(crate) fn read(constraints: &Value, match_conditions: &Value) -> Self {
+        let wanted = rules(constraints, "resourceRules");
+        Self {
+            all: wanted.is_empty(),
+            rules: wanted,
+            excluded: rules(constraints, "excludeResourceRules"),
+            namespaces: selector(&constraints["namespaceSelector"]),
+            objects: selector(&constraints["objectSelector"]),
+            conditions: conditions(match_conditions),
+        }
+    }
+
+    /// True when a write is meant; `fails`: a condition that can't be evaluated refuses the write.
+    pub(crate) fn matches(
+        &self,
+        cx: &Cx,
+        write: &Write<'_>,
+        new: Option<&Value>,
+        fails: bool,
+    ) -> Result<bool, ApiError> {
+        let resource = &*cx.resource;
+        let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name");
+        let covers = |rule: &Rule| {
+            let subresource = cx.subresource().unwrap_or_default();
+            let to = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str(), subresource);
+            rule.covers(write.operation, to, resource.namespaced)
+                && (rule.names.is_empty() || rule.names.iter().any(|n| n == name))
+        };
+        let ruled = (self.all || self.rules.iter().any(covers)) && !self.excluded.iter().any(covers);
+        if !ruled || !self.in_namespace(cx, write, new) {
+            return Ok(false);
+        }
+        if ![new, write.old].iter().flatten().any(|object| self.objects.matches_object(object)) {
+            return Ok(false);
+        }
+        match self.condition(cx, write, new) {
+            Ok(met) => Ok(met),
+            Err(_) if !fails => Ok(false),
+            Err(why) => Err(ApiError::forbidden(&resource.plural, &resource.group, name, &why)),
+        }
+    }
+
+    /// True when all conditions are met.
+    fn condition(&self, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<bool, String> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        let request = review::request(cx, write, "");
+        let (object, old) = (new.unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
+        let variables = [
+            ("object", Binding::Plain(object)),
+            ("oldObject", Binding::Plain(old)),
+            ("request", Binding::Plain(&request)),
+        ];
+        let mut failed = None;
+        for condition in &self.conditions {
+            let why = match condition.expression.as_ref().map_err(Clone::clone).and_then(|e| e.evaluate(&variables)) {
+                Ok(Outcome::Bool(true)) => continue,
+                // One that says no wins over those that fail.
+                Ok(Outcome::Bool(false)) => return Ok(false),
+                Ok(_) => "it is no truth value".to_owned(),
+                Err(why) => why,
+            };
+            failed.get_or_insert(format!("expression '{}' resulted in error: {why}", condition.text));
+        }
+        failed.map_or(Ok(true), Err)
+    }
+
+    /// By the labels of the object's namespace; a Namespace has its own.
+    fn in_namespace(&self, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> bool {
+        let resource = &*cx.resource;
+        if resource.is("", "Namespace") {
+            return new.or(write.old).is_some_and(|object| self.namespaces.matches_object(object));
+        }
+        if !resource.namespaced || self.namespaces.is_empty() {
+            return true;
+        }
+        let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");
+        let namespace = cx.server.builtin_object("", "namespaces", "", name);
+        self.namespaces.matches_object(namespace.as_ref().unwrap_or(&Value::Null))
+    }
+}
+
+impl Rule {
+    fn read(rule: &Value) -> Self {
+        Self {
+            operations: strings(rule, "operations"),
+            groups: strings(rule, "apiGroups"),
+            versions: strings(rule, "apiVersions"),
+            resources: strings(rule, "resources"),
+            names: strings(rule, "resourceNames"),
+            scope: rule["scope"].as_str().unwrap_or("*").to_owned(),
+        }
+    }
+
+    /// `to` is group, version, plural and subresource of a request.
+    fn covers(&self, operation: Operation, to: (&str, &str, &str, &str), namespaced: bool) -> bool {
+        let has = |list: &[String], value: &str| list.iter().any(|v| v == "*" || v == value);
+        let operation = match operation {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        };
+        let (group, version, plural, subresource) = to;
+        let resource = self.resources.iter().any(|wanted| {
+            let (resource, sub) = wanted.split_once('/').unwrap_or((wanted, ""));
+            (resource == "*" || resource == plural) && (sub == subresource || sub == "*")
+        });
+        let scope = match self.scope.as_str() {
+            "Cluster" => !namespaced,
+            "Namespaced" => namespaced,
+            _ => true,
+        };
+        has(&self.operations, operation)
+            && has(&self.groups, group)
+            && has(&self.versions, version)
+            && resource
+            && scope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rule_covers() {
+        let rule = |resources: &[&str], scope: &str| {
+            Rule::read(
+                &json!({"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["*"], "resources": resources, "scope": scope}),
+            )
+        };
+        let deployments = ("apps", "v1", "deployments", "");
+        let status = ("apps", "v1", "deployments", "status");
+        for (name, rule, operation, to, want) in [
+            ("the same", rule(&["deployments"], "*"), Operation::Create, deployments, true),
+            ("another operation", rule(&["deployments"], "*"), Operation::Delete, deployments, false),
+            ("another group", rule(&["deployments"], "*"), Operation::Create, ("", "v1", "deployments", ""), false),
+            ("all resources, no subresource", rule(&["*"], "*"), Operation::Create, status, false),
+            ("all of everything", rule(&["*/*"], "*"), Operation::Create, status, true),
+            ("all of everything, the object itself", rule(&["*/*"], "*"), Operation::Create, deployments, true),
+            ("a subresource", rule(&["deployments/status"], "*"), Operation::Create, status, true),
+            ("a subresource of all", rule(&["*/status"], "*"), Operation::Create, status, true),
+            ("in namespaces", rule(&["*"], "Namespaced"), Operation::Create, deployments, true),
+            ("of the cluster", rule(&["*"], "Cluster"), Operation::Create, deployments, false),
+        ] {
+            assert_eq!(rule.covers(operation, to, true), want, "{name}");
+        }
+    }
+}

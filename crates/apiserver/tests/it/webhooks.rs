@@ -1,0 +1,280 @@
+//! Admission webhooks of users, carried by a caller of the test's (apiserver.md 21).
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::Method;
+use ironclad_apiserver::{Options, WebhookAnswer, WebhookCall, WebhookCaller};
+use serde_json::{Value, json};
+
+use crate::support::{World, config_map};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+/// Answers by the path of the URL, and keeps what it was asked.
+#[derive(Debug, Default)]
+struct Script {
+    asked: Mutex<Vec<(String, Value)>>,
+}
+
+fn patch(operations: &Value) -> Value {
+    json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string())})
+}
+
+impl WebhookCaller for Script {
+    fn call(&self, call: WebhookCall) -> WebhookAnswer {
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let request = review["request"].clone();
+        let path = call.url.split("//h.example").nth(1).unwrap().split('?').next().unwrap().to_owned();
+        self.asked.lock().unwrap().push((call.url.clone(), request.clone()));
+        Box::pin(async move {
+            let mut response = match path.as_str() {
+                "/allow" => json!({"allowed": true, "warnings": ["careful now"]}),
+                "/deny" => {
+                    json!({"allowed": false, "status": {"code": 418, "message": "nope!", "reason": "Forbidden"}})
+                }
+                "/deny-plain" => json!({"allowed": false}),
+                "/uid" => json!({"allowed": true, "uid": "zzz"}),
+                "/absent" => {
+                    return Ok(Bytes::from(r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#));
+                }
+                "/slow" => std::future::pending().await,
+                "/boom" => {
+                    return Err("an error on the server (\"boom\") has prevented the request from succeeding".into());
+                }
+                "/label" => patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"by": "hook"}}])),
+                "/copy" => {
+                    let by = request.pointer("/object/metadata/labels/by").cloned().unwrap_or(json!("nobody"));
+                    patch(&json!([{"op": "add", "path": "/data/seen", "value": by}]))
+                }
+                "/bad-patch" => patch(&json!([{"op": "remove", "path": "/nope"}])),
+                "/rename" => patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
+                other => panic!("no script for {other}"),
+            };
+            if response["uid"].is_null() {
+                response["uid"] = request["uid"].clone();
+            }
+            let review = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+            Ok(Bytes::from(review.to_string()))
+        })
+    }
+}
+
+async fn world() -> (World, Arc<Script>) {
+    let script = Arc::new(Script::default());
+    let options = Options { webhooks: Some(script.clone()), ..Options::default() };
+    (World::seeded(1, options).await, script)
+}
+
+/// A webhook on ConfigMaps of namespaces that aren't labelled `free`.
+fn hook(path: &str, more: &Value) -> Value {
+    let mut hook = json!({
+        "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": format!("https://h.example{path}")},
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+    });
+    hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    hook
+}
+
+fn configuration(kind: &str, name: &str, hooks: &[Value]) -> Value {
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": hooks})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_a_write_by_the_answer() {
+    for (path, more, code, want) in [
+        ("/allow", json!({}), 201, ""),
+        ("/deny", json!({}), 418, "admission webhook \"a.b.c\" denied the request: nope!"),
+        ("/deny", json!({"failurePolicy": "Ignore"}), 418, "admission webhook \"a.b.c\" denied the request: nope!"),
+        ("/deny-plain", json!({}), 400, "admission webhook \"a.b.c\" denied the request without explanation"),
+        (
+            "/absent",
+            json!({}),
+            500,
+            "Internal error occurred: failed calling webhook \"a.b.c\": webhook response was absent",
+        ),
+        (
+            "/boom",
+            json!({}),
+            500,
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: an error on the server \
+             (\"boom\") has prevented the request from succeeding",
+        ),
+        ("/boom", json!({"failurePolicy": "Ignore"}), 201, ""),
+        (
+            "/slow",
+            json!({"timeoutSeconds": 2}),
+            500,
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: Post \
+             \"https://h.example/slow?timeout=2s\": context deadline exceeded",
+        ),
+        (
+            "/allow",
+            json!({"clientConfig": {"service": {"namespace": "default", "name": "nosvc"}}}),
+            500,
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: service \"nosvc\" not found",
+        ),
+        ("/deny", json!({"namespaceSelector": {"matchLabels": {"no": "such"}}}), 201, ""),
+        ("/deny", json!({"objectSelector": {"matchLabels": {"no": "such"}}}), 201, ""),
+        (
+            "/deny",
+            json!({"matchConditions": [{"name": "x", "expression": "object.metadata.name == 'other'"}]}),
+            201,
+            "",
+        ),
+        (
+            "/deny",
+            json!({"matchConditions": [{"name": "x", "expression": "request.operation == 'CREATE' && has(object.data)"}]}),
+            418,
+            "admission webhook \"a.b.c\" denied the request: nope!",
+        ),
+        (
+            "/allow",
+            json!({"matchConditions": [{"name": "x", "expression": "object.spec.x == 1"}]}),
+            403,
+            "configmaps \"m\" is forbidden: expression 'object.spec.x == 1' resulted in error: no such key: spec",
+        ),
+        (
+            "/deny",
+            json!({"failurePolicy": "Ignore", "matchConditions": [{"name": "x", "expression": "object.spec.x == 1"}]}),
+            201,
+            "",
+        ),
+    ] {
+        let (world, script) = world().await;
+        let hook = hook(path, &more);
+        world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook.clone()])).await.expect(201);
+        let answer = world.post(MAPS, config_map("m", json!({"a": "b"}))).await.expect(code);
+        assert_eq!(answer.message(), want, "{hook}");
+        let asked = !script.asked.lock().unwrap().is_empty();
+        if path == "/allow" && asked {
+            assert_eq!(answer.warnings(), ["299 - \"careful now\""]);
+        }
+        world.seam.tasks.kill();
+    }
+    let (world, _) = world().await;
+    world
+        .post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook("/uid", &json!({}))]))
+        .await
+        .expect(201);
+    let answer = world.post(MAPS, config_map("m", json!({}))).await.expect(500);
+    assert!(
+        answer.message().contains("received invalid webhook response: expected response.uid="),
+        "{}",
+        answer.message()
+    );
+    assert!(answer.message().ends_with(", got \"zzz\""), "{}", answer.message());
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_is_told() {
+    let (world, script) = world().await;
+    world
+        .post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook("/allow", &json!({}))]))
+        .await
+        .expect(201);
+    world.post(&format!("{MAPS}?dryRun=All"), config_map("m", json!({"a": "b"}))).await.expect(201);
+    world.post(MAPS, config_map("m", json!({"a": "b"}))).await.expect(201);
+    world.call(Method::PATCH, &format!("{MAPS}/m"), json!({"data": {"a": "c"}})).await.expect(200);
+    world.delete(&format!("{MAPS}/m")).await.expect(200);
+    world.post("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}})).await.expect(201);
+    let asked = script.asked.lock().unwrap().clone();
+    let brief = asked.iter().map(|(_, r)| {
+        let a = |object: &str| r[object]["data"]["a"].as_str().unwrap_or("-").to_owned();
+        format!(
+            "{} {} dry={} old={} new={}",
+            r["operation"].as_str().unwrap(),
+            r["name"].as_str().unwrap(),
+            r["dryRun"],
+            a("oldObject"),
+            a("object")
+        )
+    });
+    assert_eq!(
+        brief.collect::<Vec<_>>(),
+        [
+            "CREATE m dry=true old=- new=b",
+            "CREATE m dry=false old=- new=b",
+            "UPDATE m dry=false old=b new=c",
+            "DELETE m dry=false old=c new=-",
+        ]
+    );
+    let (url, request) = &asked[1];
+    assert_eq!(url, "https://h.example/allow?timeout=10s");
+    assert_eq!(request["kind"], json!({"group": "", "version": "v1", "kind": "ConfigMap"}));
+    assert_eq!(request["resource"], json!({"group": "", "version": "v1", "resource": "configmaps"}));
+    assert_eq!(request["namespace"], "default");
+    assert_eq!(request["userInfo"]["username"], "tester");
+    assert_eq!(request["options"]["kind"], "CreateOptions");
+    assert!(asked[3].1["object"].is_null());
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_mutating_webhooks_change() {
+    let (world, script) = world().await;
+    // By name of the configuration: `copy` comes before `label`, sees nothing at first and is asked again.
+    let copy = hook("/copy", &json!({"reinvocationPolicy": "IfNeeded"}));
+    world.post(MUTATING, configuration("MutatingWebhookConfiguration", "1-copy", &[copy])).await.expect(201);
+    world
+        .post(MUTATING, configuration("MutatingWebhookConfiguration", "2-label", &[hook("/label", &json!({}))]))
+        .await
+        .expect(201);
+    let made = world.post(MAPS, config_map("m", json!({"a": "b"}))).await.expect(201);
+    assert_eq!(made.at("/data"), &json!({"a": "b", "seen": "hook"}));
+    assert_eq!(made.at("/metadata/labels"), &json!({"by": "hook"}));
+    assert_eq!(script.asked.lock().unwrap().len(), 3);
+    let stored = world.get(&format!("{MAPS}/m")).await.expect(200);
+    assert_eq!(stored.at("/data"), made.at("/data"));
+    for (path, code, want) in [("/bad-patch", 500, "Internal error occurred: "), ("/rename", 201, "")] {
+        world.delete(&format!("{MUTATING}/1-copy")).await;
+        world.delete(&format!("{MUTATING}/2-label")).await;
+        world.delete(&format!("{MUTATING}/3")).await;
+        world
+            .post(MUTATING, configuration("MutatingWebhookConfiguration", "3", &[hook(path, &json!({}))]))
+            .await
+            .expect(201);
+        let name = path.trim_start_matches('/');
+        let answer = world.post(MAPS, config_map(name, json!({}))).await.expect(code);
+        assert!(answer.message().starts_with(want), "{}", answer.message());
+        if code == 201 {
+            assert_eq!(answer.at("/metadata/name"), name, "a name isn't theirs to change");
+        }
+    }
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn dry_runs_ask_only_those_without_side_effects() {
+    let (world, script) = world().await;
+    let hook = hook("/allow", &json!({"sideEffects": "Some"}));
+    world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook])).await.expect(201);
+    let answer = world.post(&format!("{MAPS}?dryRun=All"), config_map("m", json!({}))).await.expect(400);
+    assert_eq!(answer.message(), "admission webhook \"a.b.c\" does not support dry run");
+    assert!(script.asked.lock().unwrap().is_empty());
+    world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_can_be_removed_that_refuses_everything() {
+    let (world, script) = world().await;
+    let all = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
+    world
+        .post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook("/deny", &all)]))
+        .await
+        .expect(201);
+    world.post(MAPS, config_map("m", json!({}))).await.expect(418);
+    world.seam.clock.sleep(Duration::from_secs(1)).await;
+    world.delete(&format!("{VALIDATING}/v")).await.expect(200);
+    world.post(MAPS, config_map("m", json!({}))).await.expect(201);
+    assert_eq!(script.asked.lock().unwrap().len(), 1);
+    world.seam.tasks.kill();
+}

@@ -150,7 +150,10 @@ async fn what_becomes_of_a_write_by_the_answer() {
     ] {
         let (world, script) = world().await;
         let hook = hook(path, &more);
-        world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook.clone()])).await.expect(201);
+        world
+            .post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", std::slice::from_ref(&hook)))
+            .await
+            .expect(201);
         let answer = world.post(MAPS, config_map("m", json!({"a": "b"}))).await.expect(code);
         assert_eq!(answer.message(), want, "{hook}");
         let asked = !script.asked.lock().unwrap().is_empty();

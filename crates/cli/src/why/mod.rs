@@ -27,7 +27,6 @@ use crate::{
 /// there. Nothing is stored for this and nothing is written.
 #[derive(clap::Args, Debug)]
 #[command(
-    args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "Examples:
   ironclad why deploy/web

@@ -205,3 +205,129 @@ fn host() -> String {
 
 /// What the present term works with; empty while this process stands by.
 pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use ironclad_apiserver::{Identity, Options, Server};
+    use ironclad_runtime::{Traffic, in_process_client};
+    use ironclad_seam::{Clock, Rng, Tasks};
+    use ironclad_store::{Commit, Engine, MemoryBackend};
+    use jiff::Timestamp;
+    use kube::api::{Patch, PatchParams};
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        leader: LeaderFlags,
+    }
+
+    struct Plane {
+        client: Client,
+        seam: Seam,
+        _engine: Engine,
+    }
+
+    impl Plane {
+        async fn new() -> Self {
+            let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+            let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
+            let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock).unwrap();
+            let server = Server::open(Options::default(), engine.store("plane"), seam.child("plane")).await.unwrap();
+            let client = in_process_client(server.in_process(Identity::admin("test")), Arc::new(Traffic::default()));
+            ensure_namespace(&client, "karmada-system").await.unwrap();
+            Self { client, seam, _engine: engine }
+        }
+
+        fn leases(&self) -> Api<Lease> {
+            Api::namespaced(self.client.clone(), "karmada-system")
+        }
+
+        /// Somebody renews a Lease.
+        async fn renewed(&self, name: &str, holder: &str) {
+            let now = self.seam.clock.wall_seconds();
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
+                "spec": {
+                    "holderIdentity": holder, "leaseDurationSeconds": 15,
+                    "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string(),
+                },
+            });
+            self.leases().patch(name, &PatchParams::apply("test").force(), &Patch::Apply(&lease)).await.unwrap();
+        }
+
+        async fn electors(&self, line: &str) -> anyhow::Result<Option<Electors>> {
+            let line = std::iter::once("run").chain(line.split_whitespace());
+            Line::try_parse_from(line).unwrap().leader.electors(&self.client, &self.seam).await
+        }
+
+        async fn holder(&self, name: &str) -> String {
+            let lease = self.leases().get_opt(name).await.unwrap();
+            lease.and_then(|lease| lease.spec).and_then(|spec| spec.holder_identity).unwrap_or_default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_karmada_that_stopped_is_replaced_and_kept_out() {
+        let plane = Plane::new().await;
+        plane.renewed("karmada-scheduler", "old-host_1").await;
+        let began = plane.seam.clock.mono();
+        let electors = plane.electors("--take-over-karmada").await.unwrap().unwrap();
+        assert_eq!(
+            plane.seam.clock.mono() - began,
+            Duration::from_secs(15),
+            "one lease duration is waited for its renewal"
+        );
+        electors.start(&plane.seam, |_| ());
+        // What nobody renews runs out, and then it is ours.
+        plane.seam.clock.sleep(Duration::from_secs(60)).await;
+        assert!(electors.main.leads());
+        for name in OF_KARMADA {
+            assert!(plane.holder(name).await.starts_with(OURS), "{name} is held by {}", plane.holder(name).await);
+        }
+        // A second one of ours stands by; nobody has to be waited for.
+        let began = plane.seam.clock.mono();
+        let second = plane.electors("--take-over-karmada").await.unwrap().unwrap();
+        assert_eq!((plane.seam.clock.mono() - began, second.main.leads()), (Duration::ZERO, false));
+        plane.seam.tasks.stop();
+        plane.seam.tasks.kill();
+        electors.release().await;
+        for name in OF_KARMADA.iter().chain(&["ironclad"]) {
+            assert_eq!(plane.holder(name).await, "", "{name} is given back at a clean end");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_karmada_that_runs_is_not_replaced() {
+        for name in OF_KARMADA {
+            let plane = Plane::new().await;
+            plane.renewed(name, "host_1").await;
+            let renewal = async {
+                plane.seam.clock.sleep(Duration::from_secs(2)).await;
+                plane.renewed(name, "host_1").await;
+            };
+            let (electors, ()) = futures::join!(plane.electors("--take-over-karmada"), renewal);
+            let error = electors.err().map(|error| error.to_string()).unwrap_or_default();
+            let want = format!("Karmada's {name} runs here, held by host_1\n  because its Lease is renewed");
+            assert!(error.starts_with(&want), "{error}");
+            assert_eq!(plane.holder(name).await, "host_1", "nothing was taken from it");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_the_flag_karmada_is_left_alone() {
+        let plane = Plane::new().await;
+        plane.renewed("karmada-scheduler", "host_1").await;
+        let electors = plane.electors("").await.unwrap().unwrap();
+        electors.start(&plane.seam, |_| ());
+        plane.seam.clock.sleep(Duration::from_secs(60)).await;
+        assert!(electors.main.leads());
+        assert_eq!(plane.holder("karmada-scheduler").await, "host_1");
+        assert!(plane.electors("--leader-elect=false").await.unwrap().is_none());
+        let misused = plane.electors("--leader-elect=false --take-over-karmada").await.err().unwrap();
+        assert_eq!(misused.to_string(), "--take-over-karmada needs --leader-elect");
+    }
+}

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on says where")]
 
+mod explain;
 mod in_process;
 mod support;

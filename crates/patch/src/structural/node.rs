@@ -35,7 +35,7 @@ pub struct Node {
     pub map_type: Option<String>,
     /// What else a value must fulfil.
     pub checks: Checks,
-    /// `x-kubernetes-validations`: not evaluated in this crate.
+    /// `x-kubernetes-validations`
     pub rules: Vec<Rule>,
     /// Whether it has a `title`, a `description`: forbidden inside junctors.
     pub(super) titled: bool,

@@ -46,17 +46,57 @@ fn compile(node: &Node, rule: &Rule) -> Compiled {
     Compiled { rule: rule.clone(), expression, message, transition }
 }
 
+/// The schema as rules see it: where an object begins, `apiVersion`, `kind` and two fields of `metadata` can be read,
+/// whatever the schema says of them.
+fn with_type_and_meta(node: &Node, is_root: bool) -> Node {
+    let mut seen = node.clone();
+    for property in seen.properties.values_mut() {
+        *property = with_type_and_meta(property, false);
+    }
+    if let Some(Additional::Of(of)) = &mut seen.additional {
+        **of = with_type_and_meta(of, false);
+    }
+    if let Some(items) = &mut seen.items {
+        **items = with_type_and_meta(items, false);
+    }
+    if is_root || node.embedded {
+        let text = || Node { ty: Some(JsonType::String), ..Node::default() };
+        let metadata = seen.properties.entry("metadata".to_owned()).or_default();
+        metadata.ty = Some(JsonType::Object);
+        metadata.properties = ["name", "generateName"].map(|name| (name.to_owned(), text())).into();
+        for name in ["apiVersion", "kind"] {
+            seen.properties.insert(name.to_owned(), text());
+        }
+    }
+    seen
+}
+
+fn has_rules(node: &Node) -> bool {
+    let additional = match &node.additional {
+        Some(Additional::Of(of)) => has_rules(of),
+        _ => false,
+    };
+    !node.rules.is_empty()
+        || additional
+        || node.properties.values().any(has_rules)
+        || node.items.as_deref().is_some_and(has_rules)
+}
+
 /// The rules of a schema; `None` when it has none.
-pub(super) fn of(node: &Node) -> Option<Rules> {
-    let below = |node: Option<&Node>| node.and_then(of).map(Box::new);
+pub(super) fn of(root: &Node) -> Option<Rules> {
+    has_rules(root).then(|| below(&with_type_and_meta(root, true))).flatten()
+}
+
+fn below(node: &Node) -> Option<Rules> {
+    let boxed = |node: Option<&Node>| node.and_then(below).map(Box::new);
     let rules = Rules {
         own: node.rules.iter().map(|rule| compile(node, rule)).collect(),
-        fields: node.properties.iter().filter_map(|(name, node)| Some((name.clone(), of(node)?))).collect(),
-        additional: below(match &node.additional {
+        fields: node.properties.iter().filter_map(|(name, node)| Some((name.clone(), below(node)?))).collect(),
+        additional: boxed(match &node.additional {
             Some(Additional::Of(node)) => Some(node),
             _ => None,
         }),
-        items: below(node.items.as_deref()),
+        items: boxed(node.items.as_deref()),
     };
     let empty = rules.own.is_empty() && rules.fields.is_empty() && rules.additional.is_none() && rules.items.is_none();
     (!empty).then_some(rules)
@@ -64,6 +104,10 @@ pub(super) fn of(node: &Node) -> Option<Rules> {
 
 /// What is wrong with the rules of a schema at this path.
 pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
+    if !has_rules(root) {
+        return Vec::new();
+    }
+    let root = &with_type_and_meta(root, true);
     let mut checked = Checked { errors: Vec::new(), costs: Vec::new() };
     checked.node(root, path, 1, None);
     let total = checked.costs.iter().map(|(_, cost)| *cost).fold(0, u64::saturating_add);

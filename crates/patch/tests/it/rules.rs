@@ -284,3 +284,34 @@ fn what_stood_wrong_before_may_stay() {
     assert_eq!(strict.validate_update(&json!({"spec": {"a": 1}}), &old).len(), 1, "touched, and still wrong");
     assert_eq!(strict.validate(&old).len(), 1);
 }
+
+#[test]
+fn names_of_objects_can_be_read_where_an_object_begins() {
+    let metadata = json!({"type": "object"});
+    for (rule, below, want) in [
+        ("self.metadata.name.size() <= 4", "root", true),
+        ("self.metadata.generateName == '' || self.kind == 'K'", "root", true),
+        ("self.metadata.labels.size() == 0", "root", false),
+        ("self.metadata.name.size() <= 4", "embedded", true),
+        ("self.metadata.name.size() <= 4", "plain", false),
+    ] {
+        let rules = json!([{"rule": rule}]);
+        let properties = json!({"metadata": metadata, "spec": {"type": "object"}});
+        let schema = match below {
+            "root" => json!({"type": "object", "properties": properties, "x-kubernetes-validations": rules}),
+            _ => json!({"type": "object", "properties": {"spec": {
+                "type": "object", "x-kubernetes-embedded-resource": below == "embedded", "properties": properties,
+                "x-kubernetes-validations": rules,
+            }}}),
+        };
+        let schema = Structural::parse(&schema, PATH).expect("the schema is structural");
+        assert_eq!(schema.check_rules(PATH).is_empty(), want, "{rule} at {below}: {:?}", schema.check_rules(PATH));
+    }
+    let schema = json!({"type": "object", "properties": {"metadata": metadata},
+        "x-kubernetes-validations": [{"rule": "self.metadata.name.size() <= 4"}]});
+    let schema = Structural::parse(&schema, PATH).expect("the schema is structural");
+    for (name, want) in [("four", 0), ("seven", 1)] {
+        let object = json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": name}});
+        assert_eq!(schema.validate(&object).len(), want, "{name}");
+    }
+}

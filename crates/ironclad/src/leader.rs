@@ -281,7 +281,9 @@ mod tests {
             Duration::from_secs(15),
             "one lease duration is waited for its renewal"
         );
-        electors.start(&plane.seam, |_| ());
+        // The process ends, the control plane goes on.
+        let process = plane.seam.child("process");
+        electors.start(&process, |_| ());
         // What nobody renews runs out, and then it is ours.
         plane.seam.clock.sleep(Duration::from_secs(60)).await;
         assert!(electors.main.leads());
@@ -292,8 +294,8 @@ mod tests {
         let began = plane.seam.clock.mono();
         let second = plane.electors("--take-over-karmada").await.unwrap().unwrap();
         assert_eq!((plane.seam.clock.mono() - began, second.main.leads()), (Duration::ZERO, false));
-        plane.seam.tasks.stop();
-        plane.seam.tasks.kill();
+        process.tasks.stop();
+        process.tasks.kill();
         electors.release().await;
         for name in OF_KARMADA.iter().chain(&["ironclad"]) {
             assert_eq!(plane.holder(name).await, "", "{name} is given back at a clean end");

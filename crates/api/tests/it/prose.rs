@@ -65,7 +65,7 @@ const PROSE: [(&str, &str, &str); 33] = [
         "ResourceBinding",
         "status.aggregatedStatus",
         "clusterName R str; status any object ptr; applied bool; appliedMessage str; \
-         health enum Healthy, Unhealthy, Unknown}",
+         health enum Healthy, Unhealthy, Unknown; healthTransitionTime time ptr}",
     ),
     (
         "ResourceInterpreterCustomization",

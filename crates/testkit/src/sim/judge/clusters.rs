@@ -131,16 +131,14 @@ impl Clusters {
             }
         }
         let owned = |taints: &[Taint]| taints.iter().any(by_policy);
-        match (owned(&state.taints), owned(&new.spec.taints)) {
-            (false, true) if !state.was(false, rules.add_window, write, rules) => {
-                broken
-                    .push(format!("invariant 27: {name} is tainted by policy before it was not Ready for long enough"));
+        if let Some((add, remove)) = rules.windows {
+            match (owned(&state.taints), owned(&new.spec.taints)) {
+                (false, true) if !state.was(false, add, write, rules) => broken
+                    .push(format!("invariant 27: {name} is tainted by policy before it was not Ready for long enough")),
+                (true, false) if !by_person && !state.was(true, remove, write, rules) => broken
+                    .push(format!("invariant 27: {name} loses its policy's taint before it was Ready for long enough")),
+                _ => {}
             }
-            (true, false) if !by_person && !state.was(true, rules.remove_window, write, rules) => {
-                broken
-                    .push(format!("invariant 27: {name} loses its policy's taint before it was Ready for long enough"));
-            }
-            _ => {}
         }
         let faulty = |taints: &[Taint]| taints.iter().any(evicts);
         if faulty(&new.spec.taints) && !faulty(&state.taints) {

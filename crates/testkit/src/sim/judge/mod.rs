@@ -43,10 +43,9 @@ pub struct Rules {
     pub skew: i64,
     /// The taints that users and policies name, as key and effect.
     pub asked_taints: BTreeSet<(String, String)>,
-    /// The shortest time, seconds, after which any version of the taint policy taints.
-    pub add_window: i64,
-    /// The shortest time, seconds, after which any version of the taint policy takes its taint back.
-    pub remove_window: i64,
+    /// The shortest times, seconds, after which any version of the one taint policy taints what is not Ready, and takes
+    /// that back; none where other policies taint.
+    pub windows: Option<(i64, i64)>,
     /// `--pre-scheduling-check` is not `off`: no eviction without enough clusters to go to.
     pub checked: bool,
 }
@@ -63,9 +62,8 @@ impl Default for Rules {
             stale: Duration::from_secs(3),
             skew: 0,
             asked_taints: BTreeSet::new(),
-            add_window: 0,
-            remove_window: 0,
-            checked: true,
+            windows: None,
+            checked: false,
         }
     }
 }

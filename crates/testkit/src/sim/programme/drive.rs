@@ -103,8 +103,7 @@ fn setup(programme: &Programme) -> Setup {
         stale,
         skew: skews.max().unwrap_or_default(),
         asked_taints,
-        add_window: least(|policy| policy.add_after),
-        remove_window: least(|policy| policy.remove_after),
+        windows: Some((least(|policy| policy.add_after), least(|policy| policy.remove_after))),
         checked: programme.check != "off",
         ..Rules::default()
     };

@@ -114,7 +114,8 @@ async fn quota(kubectl: &Kubectl) -> anyhow::Result<()> {
         until(&format!("{want} is used"), DEADLINE, async || {
             let quota: Value =
                 serde_json::from_str(&kubectl.run(["get", "federatedresourcequota", "q", "-o", "json"]).await?)?;
-            ensure!(quota["status"]["overallUsed"]["cpu"] == want, "{quota}");
+            let used = quota["status"]["overallUsed"]["cpu"].as_str().unwrap_or("0");
+            ensure!(used == want, "{quota}");
             Ok(())
         })
         .await

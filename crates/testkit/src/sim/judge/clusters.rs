@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ironclad_api::{
     Taint,
     cluster::{Cluster, SyncMode},
-    conditions::{TRUE, UNKNOWN},
+    conditions::{self, TRUE, UNKNOWN},
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
 };
 use ironclad_fleet::ClusterName;
@@ -159,16 +159,21 @@ impl Clusters {
             && (ready != state.is_ready || old.is_none_or(|old| old.ready().is_none()))
         {
             let first = old.is_none_or(|old| old.ready().is_none());
+            // A write may come long after its moment: what counts is since when the condition says it is so.
+            let said = new.status.as_ref().and_then(|s| conditions::get(&s.conditions, conditions::cluster::READY));
+            let since = said.map_or(write.wall, |c| c.last_transition_time.0.as_second().min(write.wall));
+            let apart = Duration::from_secs(u64::try_from(since - state.ready_since_wall).unwrap_or_default());
             if let (false, Some(last)) = (first, state.flipped)
                 && at - last + SECOND < rules.debounce
+                && apart + SECOND < rules.debounce
                 && !starts.iter().any(|start| (last..=at).contains(start))
             {
                 broken.push(format!("invariant 29: Ready of {name} flipped twice within {:?}", at - last));
             }
-            state.before = (!first).then_some((state.ready_since_wall, write.wall));
+            state.before = (!first).then_some((state.ready_since_wall, since));
             state.is_ready = ready;
             state.ready_since = at;
-            state.ready_since_wall = write.wall;
+            state.ready_since_wall = since;
             state.flipped = Some(at);
         }
         let repels = new.metadata.deletion_timestamp.is_some()

@@ -108,6 +108,12 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
             }
             1 | 3 => Action::Drain(member),
             _ if draws.chance(0.4) => Action::Join,
+            // Who asks for more clusters than are left holds the one that leaves, until somebody forces it.
+            _ if steps.iter().any(|(_, step)| matches!(step.action, Action::Unjoin(_)))
+                || apps.iter().any(|app| matches!(app.spread, Spread::Copies(n) if n >= members)) =>
+            {
+                Action::Join
+            }
             _ => Action::Unjoin(member),
         };
         let after = Duration::from_millis(draws.below(40_000));

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use ironclad_api::work::{ResourceBinding, ResourceBindingSpec, TargetCluster};
+use ironclad_api::{
+    cluster::Cluster,
+    work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
+};
 use ironclad_cli::{
     doctor::{Grade, look},
     members::Member,
@@ -61,6 +64,13 @@ async fn objects_of_members_are_looked_at() {
     // A Work brings the kind, so objects of it are asked for; this one's Work is another.
     let space: Namespace = serde_json::from_value(json!({ "metadata": { "name": "karmada-es-member1" } })).unwrap();
     Api::all(plane.clone()).create(&PostParams::default(), &space).await.unwrap();
+    // What stays in a cluster that left, or never joined, is no fault.
+    let cluster: Cluster = serde_json::from_value(json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "member1" },
+        "spec": { "syncMode": "Push", "apiEndpoint": "https://member1" },
+    }))
+    .unwrap();
+    Api::all(plane.clone()).create(&PostParams::default(), &cluster).await.unwrap();
     let work: ironclad_api::work::Work = serde_json::from_value(json!({
         "apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": { "name": "w" },
         "spec": { "workload": { "manifests": [{ "apiVersion": "v1", "kind": "ConfigMap",

@@ -141,12 +141,26 @@ fn differs(is: &str, want: &str) -> Option<String> {
     loop {
         match (left.next(), right.next()) {
             (None, None) => return None,
-            (is, want) if is != want => {
-                return Some(format!("it ends differently, first here:\n  is     {is:?}\n  wanted {want:?}"));
+            (Some(is), Some(want)) if is == want => {}
+            (is, want) => {
+                let (is, want) = (is.unwrap_or_default(), want.unwrap_or_default());
+                let [is, want] = around(is, want);
+                return Some(format!("it ends differently, first here:\n  is     {is}\n  wanted {want}"));
             }
-            _ => {}
         }
     }
+}
+
+/// The beginnings of two lines, which name the object, and what stands about the place where they part.
+fn around(is: &str, want: &str) -> [String; 2] {
+    const HEAD: usize = 60;
+    const SIDE: usize = 150;
+    let same = is.chars().zip(want.chars()).take_while(|(left, right)| left == right).count();
+    let start = same.saturating_sub(SIDE);
+    [is, want].map(|line| {
+        let part: String = line.chars().skip(start).take(2 * SIDE).collect();
+        if start == 0 { part } else { format!("{}… …{part}", line.chars().take(HEAD).collect::<String>()) }
+    })
 }
 
 #[cfg(test)]
@@ -172,6 +186,9 @@ mod tests {
     fn a_state_that_ends_early_differs() {
         assert_eq!(differs("a\nb", "a\nb"), None);
         assert!(differs("a", "a\nb").is_some());
+        let (left, right) = (format!("{}{}", "x".repeat(500), "l"), format!("{}{}", "x".repeat(500), "r"));
+        let told = differs(&left, &right).unwrap_or_default();
+        assert!(told.contains("xl\n") && told.ends_with("xr") && told.len() < 600, "{told}");
         assert!(differs("a\nb", "a").is_some());
     }
 }

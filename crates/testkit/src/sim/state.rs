@@ -46,7 +46,7 @@ where
 /// Removes or levels what may differ between two runs that came to the same end.
 fn mask(value: &mut Value) {
     // In how many steps a member came to its end is the way, not the end: so generations differ, too.
-    const VARIES: [&str; 13] = [
+    const VARIES: [&str; 18] = [
         "schedulerObservedGeneration",
         // Written beside an eviction and not with it: a crash in between leaves it out.
         "failoverHistory",
@@ -61,6 +61,12 @@ fn mask(value: &mut Value) {
         "managedFields",
         "resourcetemplate.karmada.io/uid",
         "time",
+        // Drawn by the member for each container, and given out in the order in which Pods came.
+        "containerID",
+        "hostIP",
+        "hostIPs",
+        "podIP",
+        "podIPs",
     ];
     match value {
         Value::Object(fields) => {

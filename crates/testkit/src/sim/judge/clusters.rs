@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) ready_since: Duration,
     /// The same by the true time of day, seconds.
     ready_since_wall: i64,
+    /// The same as the condition says, by the clock of the process that wrote it, seconds.
+    ready_since_said: i64,
     /// From when to when it was the opposite, by the time of day, before that.
     before: Option<(i64, i64)>,
     flipped: Option<Duration>,
@@ -161,8 +163,11 @@ impl Clusters {
             let first = old.is_none_or(|old| old.ready().is_none());
             // A write may come long after its moment: what counts is since when the condition says it is so.
             let said = new.status.as_ref().and_then(|s| conditions::get(&s.conditions, conditions::cluster::READY));
-            let since = said.map_or(write.wall, |c| c.last_transition_time.0.as_second().min(write.wall));
-            let apart = Duration::from_secs(u64::try_from(since - state.ready_since_wall).unwrap_or_default());
+            let said = said.map_or(write.wall, |condition| condition.last_transition_time.0.as_second());
+            let since = said.min(write.wall);
+            // The writer's clock may be wrong, but by as much at both flips.
+            let apart = (since - state.ready_since_wall).max(said - state.ready_since_said);
+            let apart = Duration::from_secs(u64::try_from(apart).unwrap_or_default());
             if let (false, Some(last)) = (first, state.flipped)
                 && at - last + SECOND < rules.debounce
                 && apart + SECOND < rules.debounce
@@ -174,6 +179,7 @@ impl Clusters {
             state.is_ready = ready;
             state.ready_since = at;
             state.ready_since_wall = since;
+            state.ready_since_said = said;
             state.flipped = Some(at);
         }
         let repels = new.metadata.deletion_timestamp.is_some()

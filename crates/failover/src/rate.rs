@@ -89,14 +89,22 @@ pub fn interval(rate: f64) -> Option<Duration> {
     Some(Duration::from_nanos(nanos as u64))
 }
 
-/// The pace: one token, no burst. All it remembers is when the last eviction started; so a change of the rate moves the
-/// next one at once, and a process that has just started counts as one that has just evicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An answer within this time counts as given at once.
+pub const PROMPT: Duration = Duration::from_millis(100);
+
+/// The pace: one token, no burst. It remembers when the last eviction started; so a change of the rate moves the next one at
+/// once, and a process that has just started counts as one that has just evicted.
+///
+/// What counts is when evictions take effect. So while a write is late, nobody evicts, and when its answer comes at last, the
+/// pace begins anew: however long the control plane takes, evictions that waited on the way don't arrive in a heap (invariant 1).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {
     last: Duration,
+    /// When the writes started that have no answer yet; never more than there are workers.
+    unanswered: Vec<Duration>,
 }
 
-/// Leave for one eviction. It goes back if nothing could be written because the binding had changed.
+/// Leave for one eviction, to be answered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     taken: Duration,
@@ -107,30 +115,56 @@ impl Pacer {
     /// The pace of a process that starts now.
     #[must_use]
     pub fn new(start: Duration) -> Self {
-        Self { last: start }
+        Self { last: start, unanswered: Vec::new() }
     }
 
-    /// When the next eviction may start at this rate; `None` is never.
+    /// When the next eviction may start at this rate, if all writes are answered until then; `None` is never.
     #[must_use]
     pub fn next_allowed(&self, rate: f64) -> Option<Duration> {
         interval(rate).map(|interval| self.last.saturating_add(interval))
     }
 
+    /// True while a write is late: the next eviction waits for its answer.
+    #[must_use]
+    pub fn awaits_answer(&self, now: Duration) -> bool {
+        self.unanswered.iter().any(|taken| is_late(*taken, now))
+    }
+
     /// Takes the token, if it is there.
     pub fn take(&mut self, rate: f64, now: Duration) -> Option<Token> {
-        if self.next_allowed(rate).is_none_or(|at| at > now) {
+        if self.awaits_answer(now) || self.next_allowed(rate).is_none_or(|at| at > now) {
             return None;
         }
+        self.unanswered.push(now);
         let before = std::mem::replace(&mut self.last, now);
         Some(Token { taken: now, before })
     }
 
-    /// Gives it back, unless another was taken since.
+    /// The write was answered, or given up: it may have taken effect as late as now.
+    pub fn answered(&mut self, token: Token, now: Duration) {
+        self.settle(token);
+        if is_late(token.taken, now) {
+            self.last = self.last.max(now);
+        }
+    }
+
+    /// Nothing was written: the token goes back, unless another was taken since.
     pub fn give_back(&mut self, token: Token) {
+        self.settle(token);
         if self.last == token.taken {
             self.last = token.before;
         }
     }
+
+    fn settle(&mut self, token: Token) {
+        if let Some(at) = self.unanswered.iter().position(|taken| *taken == token.taken) {
+            self.unanswered.swap_remove(at);
+        }
+    }
+}
+
+fn is_late(taken: Duration, now: Duration) -> bool {
+    now > taken.saturating_add(PROMPT)
 }
 
 /// How many repeated attempts there may be, of all elements together: a bucket of `--rate-limiter-bucket-size` that fills at
@@ -241,17 +275,38 @@ mod tests {
         let mut pacer = Pacer::new(S(100));
         assert_eq!(pacer.next_allowed(0.5), Some(S(102)), "a start counts as an eviction");
         assert!(pacer.take(0.5, S(101)).is_none());
-        assert!(pacer.take(0.5, S(130)).is_some(), "after idleness at once");
+        let first = pacer.take(0.5, S(130));
+        assert!(first.is_some(), "after idleness at once");
         assert!(pacer.take(0.5, S(131)).is_none(), "and idleness saves nothing up");
         assert_eq!(pacer.next_allowed(0.1), Some(S(140)), "a new rate counts from the same start");
         assert_eq!(pacer.next_allowed(0.0), None);
+        let token = pacer.take(0.5, S(132));
+        assert!(token.is_none(), "the write of 130 has no answer yet");
+        pacer.answered(first.unwrap(), S(130));
         let token = pacer.take(0.5, S(132)).unwrap();
         pacer.give_back(token);
         assert_eq!(pacer.next_allowed(0.5), Some(S(132)), "nothing was written, so nothing counts");
-        let lost = pacer.take(0.5, S(132)).unwrap();
-        pacer.take(0.5, S(134)).unwrap();
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        let lost = pacer.take(50.0, MS(132_000)).unwrap();
+        let next = pacer.take(50.0, MS(132_050)).unwrap();
         pacer.give_back(lost);
-        assert_eq!(pacer.next_allowed(0.5), Some(S(136)), "another eviction started since");
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "another eviction started since");
+        pacer.answered(next, MS(132_150));
+        assert_eq!(pacer.next_allowed(0.5), Some(MS(134_050)), "prompt enough");
+    }
+
+    #[test]
+    fn a_late_answer_begins_the_pace_anew() {
+        const MS: fn(u64) -> Duration = Duration::from_millis;
+        let mut pacer = Pacer::new(MS(0));
+        let (first, second) = (pacer.take(20.0, MS(1_000)).unwrap(), pacer.take(20.0, MS(1_050)).unwrap());
+        assert!(!pacer.awaits_answer(MS(1_100)) && pacer.awaits_answer(MS(1_101)));
+        assert!(pacer.take(20.0, MS(9_000)).is_none(), "two are on their way");
+        pacer.answered(first, MS(9_000));
+        assert!(pacer.take(20.0, MS(9_500)).is_none(), "the other still is");
+        pacer.answered(second, MS(9_600));
+        assert!(pacer.take(20.0, MS(9_649)).is_none(), "it may have arrived just now");
+        assert!(pacer.take(20.0, MS(9_650)).is_some());
     }
 
     #[test]
@@ -311,17 +366,27 @@ mod tests {
             prop_assert!(rates.windows(2).all(|pair| pair[1] <= pair[0]), "{rates:?}");
         }
 
-        // Invariant 1, for one pace over changing rates and moments.
+        // Invariant 1, for one pace over changing rates and moments, and answers that come when they come.
         #[test]
-        fn the_rate_is_never_exceeded(steps in prop::collection::vec((0..900u64, prop::sample::select(vec![0.0, 0.1, 0.5, 3.0, 30.0])), 1..200)) {
+        fn the_rate_is_never_exceeded(steps in prop::collection::vec((0..900u64, prop::sample::select(vec![0.0, 0.1, 0.5, 3.0, 30.0]), prop::sample::select(vec![0, 0, 90, 700, 9_000])), 1..200)) {
             let (mut pacer, mut now) = (Pacer::new(Duration::ZERO), Duration::ZERO);
             let mut taken: Vec<(Duration, f64)> = Vec::new();
-            for (wait, rate) in steps {
-                now += Duration::from_millis(wait);
-                if pacer.take(rate, now).is_some() {
-                    taken.push((now, rate));
+            let mut on_the_way: Vec<(Duration, Token, f64)> = Vec::new();
+            for (wait, rate, latency) in steps {
+                let until = now + Duration::from_millis(wait);
+                on_the_way.sort_by_key(|(at, ..)| *at);
+                while on_the_way.first().is_some_and(|(at, ..)| *at <= until) {
+                    let (at, token, rate) = on_the_way.remove(0);
+                    pacer.answered(token, at);
+                    // It took effect when it was answered, unless that was prompt.
+                    taken.push((if is_late(token.taken, at) { at } else { token.taken }, rate));
+                }
+                now = until;
+                if let Some(token) = pacer.take(rate, now) {
+                    on_the_way.push((now + Duration::from_millis(latency), token, rate));
                 }
             }
+            taken.sort_by_key(|(at, _)| *at);
             for from in 0..taken.len() {
                 for to in from..taken.len() {
                     let fastest = taken[from..=to].iter().map(|(_, rate)| *rate).fold(0.0, f64::max);

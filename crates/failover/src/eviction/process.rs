@@ -220,7 +220,8 @@ impl Evictions {
         let wake = if self.queue.is_empty() { None } else { wake };
         let Some(at) = self.pacer.next_allowed(allowed.rate) else { return Next::Wait(wake) };
         let workers = usize::try_from(self.flags.eviction.concurrent_binding_eviction_syncs).unwrap_or(1).max(1);
-        if self.queue.tally().ready() == 0 || self.working >= workers {
+        let late = self.pacer.awaits_answer(now.mono);
+        if self.queue.tally().ready() == 0 || self.working >= workers || late {
             return Next::Wait(wake);
         }
         if at > now.mono {
@@ -261,6 +262,7 @@ impl Evictions {
                     if let Some(eviction) = self.leave(key, &element, seen, *planned, token, now) {
                         return Next::Evict(Box::new(eviction));
                     }
+                    self.pacer.answered(token, now.mono);
                 }
                 (Step::Wait | Step::Evict(_), _) => self.queue.wait(&key, AGAIN, now.mono),
             }
@@ -316,8 +318,9 @@ impl Evictions {
     pub fn done(&mut self, eviction: &Eviction, outcome: &Outcome, now: Now) -> bool {
         self.working = self.working.saturating_sub(1);
         let key = &eviction.key;
-        if matches!(outcome, Outcome::Conflict | Outcome::Withdrawn) {
-            self.pacer.give_back(eviction.token);
+        match outcome {
+            Outcome::Conflict | Outcome::Withdrawn => self.pacer.give_back(eviction.token),
+            Outcome::Written | Outcome::Failed(_) => self.pacer.answered(eviction.token, now.mono),
         }
         // Its cluster may have recovered meanwhile: then it is not in the queue any more, and nothing is left to do.
         let Some(element) = self.queue.get(key).cloned() else { return false };

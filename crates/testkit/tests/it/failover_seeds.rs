@@ -58,12 +58,15 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
-/// Seeds that found something (docs/simulation.md).
-const FOUND: [u64; 1] = [14_497_215_014_844_890_239];
+/// Seeds that found something (docs/simulation.md), in the product or in the judge.
+const FOUND: [u64; 3] = [1_806_146_854_875_475_175, 7_383_933_221_329_863_325, 14_401_176_098_906_740_768];
+/// The same, of programmes without long outages and people.
+const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 
 #[test]
 fn seeds_that_found_something() -> anyhow::Result<()> {
-    run_all(FOUND.into_iter().map(Programme::plain))
+    let plain = FOUND_PLAIN.into_iter().map(Programme::plain);
+    run_all(FOUND.into_iter().map(Programme::from_seed).chain(plain))
 }
 
 #[test]

@@ -83,7 +83,11 @@ fn limiter(clock: &Clock) {
     for n in 0..ROUNDS {
         let counts = Counts { total: 100, unhealthy: (n % 100) as usize };
         let (rate, _) = formula(counts, &flags.eviction);
-        taken += u32::from(pacer.take(rate, Duration::from_millis(u64::from(n))).is_some());
+        let now = Duration::from_millis(u64::from(n));
+        if let Some(token) = pacer.take(rate, now) {
+            pacer.answered(token, now);
+            taken += 1;
+        }
     }
     let each = (clock.mono() - began) / ROUNDS;
     println!("limiter: {each:?} per question, {taken} tokens in {ROUNDS} ms of virtual time");

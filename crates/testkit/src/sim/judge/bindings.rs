@@ -272,7 +272,10 @@ impl Judge {
         let candidates: Vec<&ClusterName> = self
             .clusters
             .iter()
-            .filter(|(name, state)| *name != from && !state.surely_repels(at, self.rules.stale))
+            .filter(|(name, state)| {
+                let holds = binding.spec.target(&name.0).is_some();
+                *name != from && !state.surely_repels(holds, at, self.rules.stale)
+            })
             .map(|(name, _)| name)
             .filter(|name| named.is_empty() || named.iter().any(|n| **n == *name.0))
             .collect();

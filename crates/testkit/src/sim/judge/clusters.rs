@@ -42,6 +42,8 @@ pub(super) struct State {
     flipped: Option<Duration>,
     /// Since when nothing new may be placed on it.
     repels_since: Option<Duration>,
+    /// Since when it is not Ready, or being deleted.
+    gone_since: Option<Duration>,
     /// When its evicting taints changed in this episode.
     pub(super) tainted_at: Vec<Duration>,
 }
@@ -57,9 +59,10 @@ impl State {
         self.taints.iter().filter(|taint| evicts(taint)).chain(lately)
     }
 
-    /// Nobody can think that something may be placed on it.
-    pub(super) fn surely_repels(&self, at: Duration, stale: Duration) -> bool {
-        self.repels_since.is_some_and(|since| since + stale < at)
+    /// Nobody can think that something may be placed on it. What is there already stays whatever its taints (failover.md 8.3).
+    pub(super) fn surely_repels(&self, holds: bool, at: Duration, stale: Duration) -> bool {
+        let since = if holds { self.gone_since } else { self.repels_since };
+        since.is_some_and(|since| since + stale < at)
     }
 
     /// It was Ready (or not) for so many seconds, as far as a view of some age can tell.
@@ -182,9 +185,9 @@ impl Clusters {
             state.ready_since_said = said;
             state.flipped = Some(at);
         }
-        let repels = new.metadata.deletion_timestamp.is_some()
-            || new.ready() != Some(TRUE)
-            || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
+        let gone = new.metadata.deletion_timestamp.is_some() || new.ready() != Some(TRUE);
+        let repels = gone || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
+        state.gone_since = gone.then(|| state.gone_since.unwrap_or(at));
         state.repels_since = repels.then(|| state.repels_since.unwrap_or(at));
     }
 }

@@ -9,8 +9,8 @@ use ironclad_api::{
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 
-/// Answers come a few milliseconds apart from the decisions they belong to.
-const JITTER: Duration = Duration::from_millis(20);
+/// A write that arrives within this time counts as one that arrives at once.
+const JITTER: Duration = ironclad_failover::rate::PROMPT;
 
 /// The flags that the rate follows from.
 #[derive(Debug, Clone, Copy, PartialEq)]

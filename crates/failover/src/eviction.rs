@@ -266,6 +266,13 @@ impl Evictions {
         }
     }
 
+    /// A binding is not on a cluster any more: if it comes back, its wish is read anew (failover.md 3.6).
+    pub fn left(&mut self, key: &BindingKey, cluster: &ClusterName) {
+        if let Some(episode) = self.episodes.get_mut(cluster) {
+            episode.forget(key);
+        }
+    }
+
     /// The verdict on one binding and cluster: what to put into the queue. What is not affected any more is taken out.
     fn judge(&mut self, key: &Key, binding: &Bound, now: Now) -> Option<Wanted> {
         let episode = self.episodes.get_mut(&key.cluster)?;

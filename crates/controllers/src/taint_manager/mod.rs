@@ -19,7 +19,7 @@ use ironclad_failover::{
     flags::NoExecutePolicy,
     guards::Held,
 };
-use ironclad_fleet::{BindingKey, ClusterName, Event, gates::Gate};
+use ironclad_fleet::{ClusterName, Event, gates::Gate};
 use ironclad_runtime::{Change, Informer};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -237,11 +237,12 @@ fn on_bound(cx: &Context, old: Option<Bound>, new: Option<Bound>) {
     if old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| !observe::matters(old, new)) {
         return;
     }
-    cx.taint_manager.tell(|evictions, now| told(evictions, &key, new.as_ref(), now));
-}
-
-fn told(evictions: &mut Evictions, key: &BindingKey, binding: Option<&Bound>, now: Now) {
-    evictions.binding(key, binding, now);
+    cx.taint_manager.tell(|evictions, now| {
+        for cluster in observe::left(old.as_ref(), new.as_ref()) {
+            evictions.left(&key, &cluster);
+        }
+        evictions.binding(&key, new.as_ref(), now);
+    });
 }
 
 /// A person paused evictions, or lets them go on.

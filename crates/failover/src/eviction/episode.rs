@@ -81,7 +81,8 @@ impl Episode {
         self.first_seen.get(&TaintId::of(taint)).copied().unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// Reads the wish of a binding when it is first seen; it stays the same until the episode ends.
+    /// Reads the wish of a binding when it is first seen; it stays the same until the episode ends or
+    /// the binding leaves.
     pub(super) fn freeze(&mut self, key: &BindingKey, binding: &Bound) -> Result<(), Reason> {
         if self.frozen(key, binding.uid()).is_none() {
             let wish = Wish::of(binding)?;

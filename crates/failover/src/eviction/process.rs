@@ -328,6 +328,7 @@ impl Evictions {
         match outcome {
             Outcome::Written => {
                 self.queue.evicted(key, now.mono);
+                self.left(&key.binding, &key.cluster);
                 let message = format!("Evict from cluster {} succeed.", key.cluster);
                 let (about, template) = (eviction.binding.reference(), (*element.wanted.resource).clone());
                 self.tell(Event::normal(about, events::EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, message.clone()));

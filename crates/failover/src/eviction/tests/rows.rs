@@ -350,6 +350,20 @@ fn wishes_are_frozen_when_the_fault_begins() {
 }
 
 #[test]
+fn who_comes_back_to_a_faulty_cluster_is_asked_anew() {
+    let mut world = World::new(3);
+    world.put(failing_over(dup("w", &["m1"]), None, Some(0)));
+    world.fail("m1", PREFER_NO_EXECUTE);
+    assert_eq!(world.run(110).moved(), 1);
+    // Without failover the taint does not keep the scheduler from the cluster.
+    world.edit("w", |b| {
+        b.spec.failover = None;
+        b.spec.clusters = dup("w", &["m1"]).spec.clusters;
+    });
+    assert_eq!(world.run(500).moved(), 1, "what was wanted before it left does not count any more");
+}
+
+#[test]
 fn first_come_first_served_across_clusters() {
     let mut world = World::new(5);
     for (name, on) in [("a", "m1"), ("b", "m2"), ("c", "m1"), ("d", "m2")] {

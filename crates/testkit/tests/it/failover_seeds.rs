@@ -59,8 +59,15 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
 }
 
 /// Seeds that found something (docs/simulation.md), in the product or in the judge.
-const FOUND: [u64; 4] =
-    [1_806_146_854_875_475_175, 7_383_933_221_329_863_325, 14_401_176_098_906_740_768, 16_567_658_818_147_586_975];
+const FOUND: [u64; 7] = [
+    1_806_146_854_875_475_175,
+    7_383_933_221_329_863_325,
+    14_401_176_098_906_740_768,
+    16_567_658_818_147_586_975,
+    15_131_547_778_077_012_804,
+    474_025_781_294_115_229,
+    65_842_373_549_793_085,
+];
 /// The same, of programmes without long outages and people.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 

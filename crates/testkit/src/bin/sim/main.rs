@@ -11,6 +11,7 @@ use ironclad_testkit::sim::{
     road::{self, Disturbance},
     sometimes,
 };
+use tracing_subscriber::EnvFilter;
 
 /// A zero among the things that have to happen is a failure from so many seeds on.
 const MANY: u64 = 300;
@@ -77,6 +78,8 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    // Why each decision fell as it did: RUST_LOG=ironclad_controllers=debug, say.
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     match args.seed {
         Some(seed) if args.road => on_the_road(&args, seed),
         Some(seed) => again(&args, seed),
@@ -108,7 +111,11 @@ fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
         print!("{programme}");
         return Ok(());
     }
-    match programme::run(&programme) {
+    let outcome = match args.history {
+        true => programme::run_showing(&programme, usize::MAX),
+        false => programme::run(&programme),
+    };
+    match outcome {
         Ok(outcome) => {
             if args.history {
                 println!("{}", outcome.history.join("\n"));

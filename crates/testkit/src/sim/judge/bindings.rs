@@ -12,9 +12,9 @@ use ironclad_api::{
     eviction::{APPLICATION_FAILURE, BINDING_PREEMPTED, CLUSTER_DRAIN, PRODUCER_TAINT_MANAGER},
     policy::{FailoverBehavior, Placement, PurgeMode, ReplicaSchedulingType, SpreadByField},
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
-    work::{GracefulEvictionTask, ResourceBinding, ResourceHealth},
+    work::{GracefulEvictionTask, ResourceBinding, ResourceHealth, TargetCluster},
 };
-use ironclad_fleet::{BindingKey, ClusterName, taint::tolerates};
+use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet, taint::tolerates};
 
 use super::{Eviction, Judge, Rules, Write};
 
@@ -50,6 +50,10 @@ impl Wishes {
 }
 
 impl State {
+    fn wished_anew_since(&self, at: Duration) -> bool {
+        self.wishes.last().is_some_and(|(since, _)| *since >= at)
+    }
+
     /// What was wished at some moment of a stretch of time.
     fn wished(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Wishes> {
         let until = |n: usize| self.wishes.get(n + 1).map_or(Duration::MAX, |(next, _)| *next);
@@ -72,6 +76,21 @@ fn is_healthy(binding: &ResourceBinding) -> bool {
             .all(|t| line(&t.name).is_some_and(|i| i.health == Some(ResourceHealth::Healthy)))
 }
 
+/// What its copies are in the members themselves, whatever was told of them so far.
+fn copies_are_ready(binding: &ResourceBinding, fleet: &Fleet) -> bool {
+    let resource = &binding.spec.resource;
+    let is_it = |key: &ObjectKey| {
+        *key.gvk.kind == *resource.kind && *key.namespace == *resource.namespace && *key.name == *resource.name
+    };
+    let ready = |target: &TargetCluster| {
+        let objects = fleet.members.get(&ClusterName::from(target.name.as_str()));
+        let copy = objects.and_then(|objects| objects.iter().find(|(key, _)| is_it(key)));
+        copy.and_then(|(_, copy)| copy.pointer("/status/readyReplicas")?.as_i64())
+            .is_some_and(|ready| ready >= i64::from(target.replicas))
+    };
+    binding.spec.clusters.iter().all(ready)
+}
+
 fn task<'a>(binding: &'a ResourceBinding, cluster: &str) -> Option<&'a GracefulEvictionTask> {
     binding.spec.graceful_eviction_tasks.iter().find(|task| task.from_cluster == cluster)
 }
@@ -88,6 +107,7 @@ impl Bindings {
         key: &BindingKey,
         old: Option<&ResourceBinding>,
         new: Option<&ResourceBinding>,
+        fleet: &Fleet,
         rules: &Rules,
         broken: &mut Vec<String>,
         noted: &mut BTreeSet<&'static str>,
@@ -122,7 +142,7 @@ impl Bindings {
         if let Some(old) = old {
             for before in &old.spec.graceful_eviction_tasks {
                 if task(new, &before.from_cluster).is_none() && new.metadata.deletion_timestamp.is_none() {
-                    cleared(write, key, before, old, new, state, rules, broken);
+                    cleared(write, key, before, old, new, state, fleet, rules, broken);
                     noted.insert("a task is cleared after a migration");
                 }
             }
@@ -167,6 +187,7 @@ fn cleared(
     old: &ResourceBinding,
     new: &ResourceBinding,
     state: &State,
+    fleet: &Fleet,
     rules: &Rules,
     broken: &mut Vec<String>,
 ) {
@@ -183,10 +204,18 @@ fn cleared(
     let created = task.creation_timestamp.as_ref().map(|t| t.0.as_second());
     let grace_ended = matches!((task.grace_period_seconds, created), (Some(grace), Some(created))
         if write.wall + rules.skew + SECOND >= created + i64::from(grace));
-    let healthy = is_healthy(old) || state.healthy.is_some_and(|last| last + rules.stale >= write.at);
+    // What is known of copies comes to the stored binding later.
+    let healthy = is_healthy(old)
+        || copies_are_ready(old, fleet)
+        || state.healthy.is_some_and(|last| last + rules.stale >= write.at);
     if !healthy && !grace_ended && task.purge_mode != Some(PurgeMode::Directly) {
-        broken
-            .push(format!("invariant 17: the task of {key} from {from} is cleared before the new copies are healthy"));
+        let lines = old.status.iter().flat_map(|status| &status.aggregated_status);
+        let told: Vec<String> = lines.map(|line| format!("{} {:?}", line.cluster_name, line.health)).collect();
+        let targets: Vec<&str> = old.spec.clusters.iter().map(|target| &*target.name).collect();
+        broken.push(format!(
+            "invariant 17: the task of {key} from {from} is cleared before the new copies are healthy: it is to be on {targets:?}, \
+             and is told as {told:?}"
+        ));
     }
 }
 
@@ -251,10 +280,10 @@ impl Judge {
                 broken.push(format!("invariant 19: {key} is evicted from {cluster} although {lack}"));
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
-            let times = self.per_episode.entry((uid, cluster.clone(), state.episode)).or_default();
-            *times += 1;
-            if *times > 1 {
-                broken.push(format!("invariant 21: {key} is evicted from {cluster} {times} times in one episode"));
+            let last = self.per_episode.insert((uid, cluster.clone(), state.episode), at);
+            // Whoever is wished back to a faulty cluster may have to leave it again.
+            if last.is_some_and(|last| seen.is_none_or(|seen| !seen.wished_anew_since(last))) {
+                broken.push(format!("invariant 21: {key} is evicted from {cluster} again in one episode"));
             }
         }
         self.evictions.push(Eviction { at, binding: key.to_owned(), cluster, reason });

@@ -1,6 +1,6 @@
 //! Copies of workloads over time: never none, and with Directly never two (invariants 16, 18).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use ironclad_api::{
     labels,
@@ -47,10 +47,13 @@ pub(super) fn gone(
     of: &str,
     fleet: &Fleet,
     rules: &Rules,
+    abandoned: &mut BTreeSet<ObjectKey>,
     broken: &mut Vec<String>,
 ) {
-    // Whoever deletes a Cluster without a drain takes its copies away at once (failover.md 9.5).
+    // Whoever deletes a Cluster without a drain takes its copies away at once (failover.md 9.5), and with them what a copy
+    // elsewhere, which has been told to go already, could be kept for.
     if fleet.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
+        abandoned.insert(object.clone());
         return;
     }
     let Some(template) = fleet.templates.get(object) else { return };
@@ -68,7 +71,12 @@ pub(super) fn gone(
     let directly = mode == PurgeMode::Directly
         || binding.spec.graceful_eviction_tasks.iter().any(|t| t.purge_mode == Some(PurgeMode::Directly));
     let elsewhere = fleet.members.iter().any(|(name, objects)| name != cluster && objects.contains_key(object));
-    if directly || elsewhere || binding.metadata.deletion_timestamp.is_some() || was_asked_for(cluster, binding, fleet)
+    let was_abandoned = abandoned.contains(object);
+    if directly
+        || elsewhere
+        || was_abandoned
+        || binding.metadata.deletion_timestamp.is_some()
+        || was_asked_for(cluster, binding, fleet)
     {
         return;
     }

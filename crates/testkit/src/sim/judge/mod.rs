@@ -90,12 +90,14 @@ pub struct Judge {
     bindings: Bindings,
     rate: rate::Log,
     evictions: Vec<Eviction>,
-    /// How often each binding (by uid) was evicted from a cluster in one of its episodes.
-    per_episode: BTreeMap<(String, ClusterName, u64), u32>,
+    /// When each binding (by uid) was last evicted from a cluster in one of its episodes.
+    per_episode: BTreeMap<(String, ClusterName, u64), Duration>,
     /// When processes started.
     starts: Vec<Duration>,
     /// Copies that somebody takes away behind the control plane's back.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
+    /// What lost a copy because somebody deleted a Cluster without a drain, until it has another one.
+    abandoned: BTreeSet<ObjectKey>,
     /// When a person last touched the taint policy or its taints.
     policy_edited: Option<Duration>,
     /// What happened that is worth to have happened ([`super::sometimes`]).
@@ -115,6 +117,7 @@ impl Judge {
             per_episode: BTreeMap::new(),
             starts: Vec::new(),
             taken: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             policy_edited: None,
             noted: BTreeSet::new(),
         }
@@ -171,7 +174,7 @@ impl Judge {
             Changed::Binding { key, old, new } => {
                 let (old, new) = (old.as_deref(), new.as_deref());
                 for (cluster, reason) in
-                    self.bindings.see(write, key, old, new, &self.rules, &mut broken, &mut self.noted)
+                    self.bindings.see(write, key, old, new, fleet, &self.rules, &mut broken, &mut self.noted)
                 {
                     self.evicted(write, &key.to_string(), cluster, reason, old, &mut broken);
                 }
@@ -181,8 +184,12 @@ impl Judge {
                 copies::work(write.at, key, old, new, fleet, &self.clusters, &self.rules, &mut broken);
             }
             Changed::Copy { cluster, object, before, after, template } => {
+                if !before && *after {
+                    self.abandoned.remove(object);
+                }
                 if *before && !after && !self.taken.remove(&(cluster.clone(), object.clone())) {
-                    copies::gone(cluster, object, template, fleet, &self.rules, &mut broken);
+                    let abandoned = &mut self.abandoned;
+                    copies::gone(cluster, object, template, fleet, &self.rules, abandoned, &mut broken);
                 }
             }
         }

@@ -56,6 +56,14 @@ pub struct Outcome {
 /// # Errors
 /// If an invariant breaks, or the world does not come to rest as it should. The error ends with the history's tail.
 pub fn run(programme: &Programme) -> anyhow::Result<Outcome> {
+    run_showing(programme, HISTORY_SHOWN)
+}
+
+/// The same, with so many lines of history in an error.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_showing(programme: &Programme, shown: usize) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let mut world = World::start(setup(programme)).await?;
@@ -69,7 +77,7 @@ pub fn run(programme: &Programme) -> anyhow::Result<Outcome> {
             }),
             Err(error) => {
                 let lines = world.history.lines();
-                let tail = lines[lines.len().saturating_sub(HISTORY_SHOWN)..].join("\n");
+                let tail = lines[lines.len().saturating_sub(shown)..].join("\n");
                 Err(error.context(format!("{programme}the history ends with\n{tail}\n")))
             }
         }
@@ -142,15 +150,10 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
     world.heal_processes();
     let user = world.user();
     action::end_drains(world).await?;
+    // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined anew.
+    untaint_all(world, programme.members).await?;
     rejoin(world).await?;
-    for member in 0..programme.members {
-        for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
-            untaint(&user, &action::name(member), HAND_KEY, effect).await?;
-            // A policy that was deleted, or has another effect by now, leaves its taint to a person (failover.md 2.7).
-            world.truth.tell(|judge, at| judge.policy_edited(at));
-            untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
-        }
-    }
+    untaint_all(world, programme.members).await?;
     let clusters: Api<Cluster> = Api::all(user.clone());
     world
         .until("all clusters are Ready and without taints", async || {
@@ -206,6 +209,19 @@ fn taints_of_persons_stand(world: &World, by_hand: &ByHand) -> anyhow::Result<()
         }
         Ok(())
     })
+}
+
+async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
+    let user = world.user();
+    for member in 0..members {
+        for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
+            untaint(&user, &action::name(member), HAND_KEY, effect).await?;
+            // A policy that was deleted, or has another effect by now, leaves its taint to a person (failover.md 2.7).
+            world.truth.tell(|judge, at| judge.policy_edited(at));
+            untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Joins who is not joined, as soon as the Cluster that was is gone.

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 pub use self::{
     action::{Action, HAND_KEY, taint, untaint},
     apps::{App, Failover, POLICY_KEY, Spread, TaintPolicy},
-    drive::{Outcome, run},
+    drive::{Outcome, run, run_showing},
     shrink::{Shrunk, shrink},
 };
 

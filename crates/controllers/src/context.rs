@@ -236,7 +236,7 @@ impl Queues {
     pub fn is_empty(&self) -> bool {
         self.detector.is_empty()
             && self.policy.is_empty()
-            && self.scheduler.is_empty()
+            && self.scheduler.is_idle()
             && self.binding.is_empty()
             && self.namespace.is_empty()
             && self.dependencies.is_empty()
@@ -571,7 +571,9 @@ impl Context {
     /// True if no reconciler has anything to do and no status waits to be written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
+        // Bindings that no cluster fits look again after minutes, to find what they know.
         self.queues.is_empty()
+            && self.queues.scheduler.len() <= self.scheduler.waiting().unfit()
             && self.binding_status.is_quiet()
             && self.cluster_binding_status.is_quiet()
             && self.work_status.is_quiet()

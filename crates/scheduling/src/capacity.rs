@@ -18,6 +18,7 @@ use ironclad_api::cluster::{Cluster, ResourceModel, ResourceSummary};
 use ironclad_fleet::{BindingKey, ClusterName};
 
 pub use demand::Demand;
+pub use promise::Assumed;
 pub use room::Modelling;
 
 use demand::Part;
@@ -51,6 +52,8 @@ pub struct Capacity {
     held: BTreeMap<BindingKey, BTreeMap<ClusterName, Held>>,
     /// When what is held ends.
     ends: BTreeSet<(Duration, BindingKey, ClusterName)>,
+    /// The bindings with a result that is being written.
+    assumed: BTreeSet<BindingKey>,
 }
 
 /// One cluster.

@@ -20,12 +20,14 @@ use serde_json::{Value, json};
 
 use crate::{
     Binding, BindingKind, Class, Failure, Found, Seen,
-    pass::{self, GroupFailure, Step, Trace, room_for},
+    pass::{self, GroupFailure, Tick, Trace, room_for},
     trigger::{self, Turn},
 };
 
+mod again;
 mod refused;
 
+pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
 pub use refused::refused;
 
 /// What a condition says when all is well.
@@ -67,6 +69,8 @@ pub enum Effect {
     Result {
         /// The patch.
         patch: Value,
+        /// The result as it stands then: those who are decided on before it is written count with it.
+        targets: Vec<TargetCluster>,
     },
     /// The scheduler's part of the binding's status. Its observed generation is right if a preceding result patch was
     /// the only write since the binding was read; [`observed_generation`] says what else it should be.
@@ -80,6 +84,8 @@ pub enum Effect {
 pub enum Next {
     /// Events alone give it one.
     OnEvent,
+    /// Events, and the clock, in case one was missed: no cluster fits (16.2).
+    Recheck,
     /// When room may have appeared: the queue's unschedulable place.
     WhenRoom,
     /// After a backoff.
@@ -123,6 +129,15 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The result that is to be written, if one is.
+    #[must_use]
+    pub fn result(&self) -> Option<&[TargetCluster]> {
+        self.plan.effects.iter().find_map(|effect| match effect {
+            Effect::Result { targets, .. } => Some(targets.as_slice()),
+            Effect::Status(_) | Effect::Event(_) => None,
+        })
+    }
+
     /// How the pass ended, if one ran.
     #[must_use]
     pub fn attempt(&self) -> Option<(ScheduleType, Attempt)> {
@@ -147,8 +162,8 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     decide_timed(seen, now, &mut |_| {})
 }
 
-/// The same; `step` hears the end of each step of a pass, so that whoever has a clock can measure them.
-pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, step: &mut dyn FnMut(Step)) -> Decision {
+/// The same; `tick` hears the end of each step of a pass and of each plugin, so that whoever has a clock can measure them.
+pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, tick: &mut dyn FnMut(Tick)) -> Decision {
     let mut decision = Decision { plan: Plan::default(), next: Next::OnEvent, schedule_type: None, failure: None };
     let reason = match trigger::turn(seen) {
         Turn::Leave(reason) => {
@@ -169,7 +184,7 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, step: &mut dyn FnMut(Step))
         Some(if reason == Reason::ReplicasChanged { ScheduleType::Scale } else { ScheduleType::Reconcile });
     decision.plan.note(reason.clone().into());
     let mut failed = Vec::new();
-    let mut trace = Trace { because: &mut decision.plan.because, step };
+    let mut trace = Trace { because: &mut decision.plan.because, tick };
     match pass::search(seen, &BTreeSet::new(), now, &mut trace, &mut failed) {
         Ok(found) => succeed(seen, &found, &failed, now, &mut decision.plan),
         Err(failure) => {
@@ -199,9 +214,7 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
     let binding = &seen.binding;
     plan.note(Reason::Scheduled.into());
     let changed = !same_targets(&binding.spec.clusters, &found.targets);
-    if let Some(patch) = result_patch(seen, &found.targets, changed) {
-        plan.effects.push(Effect::Result { patch });
-    }
+    plan.effects.extend(result(seen, &found.targets, changed));
     let generation = binding.generation() + i64::from(changed);
     let flipped = !binding.is_scheduled();
     let mut part = StatusPart::default();
@@ -271,7 +284,7 @@ fn fail(
     let binding = &seen.binding;
     let error = failure.to_string();
     let (reason, mut next, because) = match failure.class() {
-        Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::OnEvent, Reason::NoClusterFit { error: error.clone() }),
+        Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::Recheck, Reason::NoClusterFit { error: error.clone() }),
         Class::NoRoom => (UNSCHEDULABLE, Next::WhenRoom, Reason::Unschedulable { error: error.clone() }),
         Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
     };
@@ -297,7 +310,7 @@ fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<E
     let clusters = &binding.spec.clusters;
     if !binding.spec.graceful_eviction_tasks.is_empty() {
         plan.note(Reason::ResultKept { because: Keeping::EvictionsUnderWay }.into());
-        return Next::OnEvent;
+        return Next::Recheck;
     }
     let unfit_since = binding.scheduled().filter(|c| c.status == FALSE && c.reason == NO_CLUSTER_FIT);
     let since = unfit_since.map_or(now, |condition| condition.last_transition_time.0);
@@ -305,18 +318,18 @@ fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<E
     let staying: Vec<_> = clusters.iter().filter(|t| !trigger::is_leaving(seen, &t.name)).cloned().collect();
     if *trigger == Reason::PlacementChanged || deadline <= now || staying.is_empty() {
         plan.note(Reason::ResultWithdrawn.into());
-        plan.effects.extend(result_patch(seen, &[], true).map(|patch| Effect::Result { patch }));
-        return Next::OnEvent;
+        plan.effects.extend(result(seen, &[], true));
+        return Next::Recheck;
     }
     if staying.len() != clusters.len() {
-        plan.effects.extend(result_patch(seen, &staying, true).map(|patch| Effect::Result { patch }));
+        plan.effects.extend(result(seen, &staying, true));
     }
     plan.note(Reason::ResultKept { because: Keeping::Waiting }.into());
     Next::At(deadline)
 }
 
-/// The merge patch that writes a result and the placement it was made for; nothing if both stand already.
-fn result_patch(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<Value> {
+/// Writes a result and the placement it was made for; nothing if both stand already.
+fn result(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<Effect> {
     let binding = &seen.binding;
     let mut patch = json!({});
     if changed {
@@ -328,7 +341,8 @@ fn result_patch(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Op
         let placement = serde_json::to_string(placement).expect("a placement is plain data");
         patch["metadata"] = json!({ "annotations": { APPLIED_PLACEMENT: placement } });
     }
-    (patch != json!({})).then_some(patch)
+    let targets = if changed { targets } else { binding.spec.clusters.as_slice() };
+    (patch != json!({})).then(|| Effect::Result { patch, targets: targets.to_vec() })
 }
 
 /// A result is a set: an order that differs is no change.

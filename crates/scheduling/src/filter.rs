@@ -18,7 +18,7 @@ use ironclad_fleet::{
 };
 use jiff::Timestamp;
 
-use crate::{Clusters, Plugins};
+use crate::{Clusters, Plugin, Plugins, Tick};
 
 /// The score of a cluster that is a target already.
 const LOCALITY: i64 = 100;
@@ -47,38 +47,61 @@ impl Filter<'_> {
     /// # Errors
     /// The first filter that refuses it.
     pub fn test(&self, cluster: &Cluster, target: Standing) -> Result<u32, Refusal> {
+        self.test_told(cluster, target, &mut |_| {})
+    }
+
+    /// The same; `tick` hears of each plugin that was asked.
+    pub(crate) fn test_told(
+        &self,
+        cluster: &Cluster,
+        target: Standing,
+        tick: &mut dyn FnMut(Tick),
+    ) -> Result<u32, Refusal> {
+        let mut asked = |plugin: Plugin, answer: Result<(), Refusal>| {
+            tick(Tick::Plugin { plugin, passed: answer.is_ok() });
+            answer
+        };
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let sent_away = |reason: &str| [APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
         if self.spec.eviction(name).is_some_and(|task| sent_away(&task.reason)) {
             return Err(Refusal::BeingEvicted);
         }
-        let tier = match self.plugins.cluster_affinity {
-            true => self.tier(cluster).ok_or(Refusal::Affinity)?,
-            false => self.tier(cluster).unwrap_or(0),
-        };
+        let tier = self.tier(cluster);
+        if self.plugins.cluster_affinity {
+            asked(Plugin::ClusterAffinity, tier.map(drop).ok_or(Refusal::Affinity))?;
+        }
+        if self.plugins.taint_toleration {
+            asked(Plugin::TaintToleration, self.tolerates(cluster, target))?;
+        }
+        if self.plugins.api_enablement {
+            asked(Plugin::ApiEnablement, self.serves(cluster, target))?;
+        }
+        if self.plugins.spread_constraint {
+            asked(Plugin::SpreadConstraint, self.spread_fields(cluster))?;
+        }
+        Ok(tier.unwrap_or(0))
+    }
+
+    fn tolerates(&self, cluster: &Cluster, target: Standing) -> Result<(), Refusal> {
+        if target == Standing::Target {
+            return Ok(());
+        }
         let failover = if self.spec.failover.as_ref().is_some_and(|f| f.cluster.is_some()) {
             Failover::OptedIn
         } else {
             Failover::Stays
         };
-        if target == Standing::New {
-            let repelling = {
-                let tolerations = &self.placement.cluster_tolerations;
-                taint::repelling_at(&cluster.spec.taints, tolerations, failover, self.now)
-            };
-            if let Some(taint) = repelling.filter(|_| self.plugins.taint_toleration) {
-                return Err(Refusal::Taint { taint: taint::text(taint) });
-            }
-            let template = &self.spec.resource;
-            let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
-            if self.plugins.api_enablement && !enabled() {
-                return Err(Refusal::ApiNotEnabled);
-            }
+        let tolerations = &self.placement.cluster_tolerations;
+        match taint::repelling_at(&cluster.spec.taints, tolerations, failover, self.now) {
+            Some(taint) => Err(Refusal::Taint { taint: taint::text(taint) }),
+            None => Ok(()),
         }
-        if self.plugins.spread_constraint {
-            self.spread_fields(cluster)?;
-        }
-        Ok(tier)
+    }
+
+    fn serves(&self, cluster: &Cluster, target: Standing) -> Result<(), Refusal> {
+        let template = &self.spec.resource;
+        let enabled = || cluster.api_enablement(&template.api_version, &template.kind) == ApiEnablement::Enabled;
+        if target == Standing::Target || enabled() { Ok(()) } else { Err(Refusal::ApiNotEnabled) }
     }
 
     /// The clusters that the affinity names and that are not among these: a slip of the pen, most likely.
@@ -118,6 +141,15 @@ impl Filter<'_> {
             Standing::New if avoided() => AVOIDED,
             Standing::Target | Standing::New => 0,
         }
+    }
+
+    /// The same; `tick` hears of each plugin that was asked.
+    pub(crate) fn score_told(&self, cluster: &Cluster, target: Standing, tick: &mut dyn FnMut(Tick)) -> i64 {
+        let score = self.score(cluster, target);
+        if self.plugins.cluster_locality {
+            tick(Tick::Plugin { plugin: Plugin::ClusterLocality, passed: true });
+        }
+        score
     }
 
     fn spread_fields(&self, cluster: &Cluster) -> Result<(), Refusal> {

@@ -27,7 +27,10 @@ pub use candidate::Candidate;
 pub use capacity::Capacity;
 pub use ironclad_fleet::divide;
 
-pub use decide::{Attempt, Decision, Effect, Next, ScheduleType, decide, decide_timed, observed_generation, refused};
-pub use pass::{Class, Failure, Found, Step, dry_run, room_for, room_for_leaving};
-pub use plugins::Plugins;
+pub use decide::{
+    Again, Attempt, Decision, Effect, Next, ScheduleType, UNSCHEDULABLE_AGAIN, again, decide, decide_timed,
+    observed_generation, refused,
+};
+pub use pass::{Class, Failure, Found, Step, Tick, dry_run, room_for, room_for_leaving};
+pub use plugins::{Plugin, Plugins};
 pub use seen::{Available, Binding, BindingKind, Clusters, Options, Seen};

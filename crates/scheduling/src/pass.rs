@@ -15,7 +15,7 @@ use ironclad_fleet::{Because, ClusterName, affinity, because::schedule::Reason};
 use jiff::Timestamp;
 
 use crate::{
-    BindingKind, Candidate, Options, Seen,
+    BindingKind, Candidate, Options, Plugin, Seen,
     assign::{self, AssignError, Fill, Mode, Shares},
     capacity::{Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
@@ -95,7 +95,7 @@ pub struct Found {
 /// If it would go nowhere.
 pub fn dry_run(seen: &Seen<'_>, without: &BTreeSet<ClusterName>) -> (Result<Found, Failure>, Vec<Because>) {
     let mut because = Vec::new();
-    let mut trace = Trace { because: &mut because, step: &mut |_| {} };
+    let mut trace = Trace { because: &mut because, tick: &mut |_| {} };
     let found = search(seen, without, Timestamp::MIN, &mut trace, &mut Vec::new());
     (found, because)
 }
@@ -126,12 +126,28 @@ impl Step {
     }
 }
 
+/// A moment of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tick {
+    /// A step ended.
+    Step(Step),
+    /// The turn of a further cluster begins.
+    Cluster,
+    /// A plugin was asked of the cluster.
+    Plugin {
+        /// Which one.
+        plugin: Plugin,
+        /// False if it refuses the cluster.
+        passed: bool,
+    },
+}
+
 /// What a pass tells while it runs.
 pub(crate) struct Trace<'a> {
     /// Why every cluster is or isn't chosen.
     pub(crate) because: &'a mut Vec<Because>,
-    /// Hears the end of each step: whoever has a clock can measure them.
-    pub(crate) step: &'a mut dyn FnMut(Step),
+    /// Hears the end of each step and of each plugin: whoever has a clock can measure them.
+    pub(crate) tick: &'a mut dyn FnMut(Tick),
 }
 
 /// A failed affinity group: its place in the list, and why.
@@ -188,22 +204,28 @@ fn pass(
     let spec = seen.binding.spec;
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, now };
-    let feasible = feasible(seen, &filter, &before, without, trace.because);
-    (trace.step)(Step::Filter);
+    let feasible = feasible(seen, &filter, &before, without, trace);
+    (trace.tick)(Tick::Step(Step::Filter));
     let feasible = feasible.map_err(Failure::NoFit)?;
-    let scores: Vec<i64> = feasible.iter().map(|f| filter.score(f.cluster, f.standing)).collect();
-    (trace.step)(Step::Score);
+    let scores: Vec<i64> = feasible
+        .iter()
+        .map(|f| {
+            (trace.tick)(Tick::Cluster);
+            filter.score_told(f.cluster, f.standing, trace.tick)
+        })
+        .collect();
+    (trace.tick)(Tick::Step(Step::Score));
     let mut candidates = weighed(seen, placement, &before, feasible, &scores);
     Candidate::sort(&mut candidates);
     trace.because.extend(candidates.iter().map(fits));
     let selected = spread::select(&mut candidates, spread_of(spec, placement), need(seen.options, spec, placement));
-    (trace.step)(Step::Select);
+    (trace.tick)(Tick::Step(Step::Select));
     let rest = candidates.split_off(selected.map_err(Failure::Select)?);
     if candidates.is_empty() {
         return Err(Failure::NothingSelected);
     }
     let targets = assigned(seen, placement, &candidates);
-    (trace.step)(Step::AssignReplicas);
+    (trace.tick)(Tick::Step(Step::AssignReplicas));
     let targets = targets.map_err(Failure::Assign)?;
     explain(&targets, &candidates, &rest, &before, trace.because);
     Ok(targets)
@@ -222,9 +244,10 @@ fn feasible<'a>(
     filter: &Filter<'_>,
     before: &BTreeMap<&str, &TargetCluster>,
     without: &BTreeSet<ClusterName>,
-    because: &mut Vec<Because>,
+    trace: &mut Trace<'_>,
 ) -> Result<Vec<Feasible<'a>>, FitError> {
     let missing = filter.missing(seen.clusters);
+    let because = &mut *trace.because;
     because.extend(missing.iter().map(|name| Reason::Missing { cluster: name.clone() }.into()));
     let mut error = FitError { clusters: seen.clusters.len(), refusals: BTreeMap::new(), missing };
     let mut all = Vec::new();
@@ -234,7 +257,8 @@ fn feasible<'a>(
             continue;
         }
         let standing = if before.contains_key(&*name.0) { Standing::Target } else { Standing::New };
-        match filter.test(cluster, standing) {
+        (trace.tick)(Tick::Cluster);
+        match filter.test_told(cluster, standing, trace.tick) {
             Err(refusal) => {
                 because.push(Reason::Refused { cluster: name.clone(), because: refusal.clone() }.into());
                 *error.refusals.entry(refusal).or_default() += 1;

@@ -5,6 +5,45 @@ const KNOWN: [&str; 5] = ["ClusterAffinity", "TaintToleration", "APIEnablement",
 /// A name of yesterday: what is left of it is built in and can't be switched off (failover.md 8.3).
 const CLUSTER_EVICTION: &str = "ClusterEviction";
 
+/// One plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plugin {
+    /// Filters by the affinity.
+    ClusterAffinity,
+    /// Filters by taints.
+    TaintToleration,
+    /// Filters by the APIs that clusters serve.
+    ApiEnablement,
+    /// Filters by the properties that the workload is spread by.
+    SpreadConstraint,
+    /// Scores clusters that have a copy already.
+    ClusterLocality,
+}
+
+impl Plugin {
+    /// As `--plugins` and metrics name it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        let [affinity, taints, apis, spread, locality] = KNOWN;
+        match self {
+            Self::ClusterAffinity => affinity,
+            Self::TaintToleration => taints,
+            Self::ApiEnablement => apis,
+            Self::SpreadConstraint => spread,
+            Self::ClusterLocality => locality,
+        }
+    }
+
+    /// The extension point at which it is asked, as metrics name it.
+    #[must_use]
+    pub fn extension_point(self) -> &'static str {
+        match self {
+            Self::ClusterAffinity | Self::TaintToleration | Self::ApiEnablement | Self::SpreadConstraint => "Filter",
+            Self::ClusterLocality => "Score",
+        }
+    }
+}
+
 /// Which plugins run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plugins {

@@ -191,9 +191,11 @@ pub(crate) fn applied(binding: &ResourceBinding, decision: &Decision) -> Resourc
     let mut object = serde_json::to_value(binding).unwrap();
     for effect in &decision.plan.effects {
         match effect {
-            Effect::Result { patch } => {
+            Effect::Result { patch, targets } => {
                 let before = object["spec"].clone();
                 merge(&mut object, patch);
+                let written: ResourceBinding = serde_json::from_value(object.clone()).unwrap();
+                assert_eq!(written.spec.clusters, *targets, "what is assumed is what is written");
                 if object["spec"] != before {
                     object["metadata"]["generation"] = (object["metadata"]["generation"].as_i64().unwrap() + 1).into();
                 }

@@ -2,11 +2,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ironclad_runtime::{Key, Queue};
-use ironclad_scheduling::{Attempt, ScheduleType, Step};
+use ironclad_scheduling::{Attempt, Plugin, ScheduleType, Step, Tick};
 use ironclad_seam::Clock;
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -47,6 +50,16 @@ struct PointLabels {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PluginLabels {
+    plugin: &'static str,
+    extension_point: &'static str,
+    result: &'static str,
+}
+
+/// Single plugins are measured in one turn of so many, as upstream's framework does: they run once for each cluster.
+const MEASURED_ONE_OF: u64 = 10;
+
 /// What gave a binding a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Incoming {
@@ -80,6 +93,8 @@ pub struct SchedulerMetrics {
     whole: Seconds<AttemptLabels>,
     steps: Seconds<StepLabel>,
     points: Seconds<PointLabels>,
+    plugins: Seconds<PluginLabels>,
+    turns: Arc<AtomicU64>,
     incoming: Family<EventLabel, Counter>,
     waiting: Arc<Mutex<Waiting>>,
     queue: Arc<OnceLock<Queue<Key>>>,
@@ -90,11 +105,14 @@ impl SchedulerMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let from_1_ms: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let from_100_us: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_1, 2.0, 12));
+        let from_10_us: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_01, 1.5, 20));
         let metrics = Self {
             attempts: Family::default(),
             whole: Family::new_with_constructor(from_1_ms),
             steps: Family::new_with_constructor(from_1_ms),
             points: Family::new_with_constructor(from_100_us),
+            plugins: Family::new_with_constructor(from_10_us),
+            turns: Arc::default(),
             incoming: Family::default(),
             waiting: Arc::default(),
             queue: Arc::default(),
@@ -107,6 +125,8 @@ impl SchedulerMetrics {
         registry.register(name, "One step of a pass", metrics.steps.clone());
         let name = prefixed("framework_extension_point_duration_seconds");
         registry.register(name, "All plugins of a point on all clusters", metrics.points.clone());
+        let help = "One plugin on one cluster, in one turn of ten";
+        registry.register(prefixed("plugin_execution_duration_seconds"), help, metrics.plugins.clone());
         registry.register(prefixed("queue_incoming_bindings"), "Turns, by what gave them", metrics.incoming.clone());
         let pending = Pending { waiting: metrics.waiting.clone(), queue: metrics.queue.clone() };
         registry.register_collector(Box::new(pending));
@@ -131,7 +151,8 @@ impl SchedulerMetrics {
     /// A turn begins.
     pub(crate) fn attempt<'a>(&'a self, clock: &'a Clock) -> Timed<'a> {
         let now = clock.mono();
-        Timed { metrics: self, clock, began: now, last: now, filter: None }
+        let measured = self.turns.fetch_add(1, Ordering::Relaxed) % MEASURED_ONE_OF == 0;
+        Timed { metrics: self, clock, began: now, last: now, plugin: measured.then_some(now), filter: None }
     }
 
     fn point(&self, extension_point: &'static str, result: &'static str, seconds: f64) {
@@ -145,13 +166,36 @@ pub(crate) struct Timed<'a> {
     clock: &'a Clock,
     began: Instant,
     last: Instant,
+    /// When the plugin that runs began, if single ones are measured.
+    plugin: Option<Instant>,
     /// How long the filters took, while it is not known whether a cluster passed them.
     filter: Option<f64>,
 }
 
 impl Timed<'_> {
-    /// A step of a pass ended.
-    pub(crate) fn step(&mut self, step: Step) {
+    /// A moment of a pass.
+    pub(crate) fn tick(&mut self, tick: Tick) {
+        match tick {
+            Tick::Step(step) => self.step(step),
+            Tick::Cluster => {
+                if let Some(began) = &mut self.plugin {
+                    *began = self.clock.mono();
+                }
+            }
+            Tick::Plugin { plugin, passed } => self.ran(plugin, passed),
+        }
+    }
+
+    fn ran(&mut self, plugin: Plugin, passed: bool) {
+        let Some(began) = &mut self.plugin else { return };
+        let now = self.clock.mono();
+        let seconds = (now - std::mem::replace(began, now)).as_secs_f64();
+        let result = if passed { "Success" } else { "Unschedulable" };
+        let labels = PluginLabels { plugin: plugin.as_str(), extension_point: plugin.extension_point(), result };
+        self.metrics.plugins.get_or_create(&labels).observe(seconds);
+    }
+
+    fn step(&mut self, step: Step) {
         let now = self.clock.mono();
         let seconds = (now - std::mem::replace(&mut self.last, now)).as_secs_f64();
         self.metrics.steps.get_or_create(&StepLabel { schedule_step: step.as_str() }).observe(seconds);
@@ -236,7 +280,7 @@ mod tests {
         let clock = Clock::system();
         let pass = |steps: &[Step], ended: Option<(ScheduleType, Attempt)>, written| {
             let mut attempt = metrics.attempt(&clock);
-            steps.iter().for_each(|step| attempt.step(*step));
+            steps.iter().for_each(|step| attempt.tick(Tick::Step(*step)));
             attempt.ended(ended, written);
         };
         let all = [Step::Filter, Step::Score, Step::Select, Step::AssignReplicas];
@@ -269,6 +313,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn single_plugins_are_measured_in_one_turn_of_ten() {
+        let mut registry = Registry::default();
+        let metrics = SchedulerMetrics::register(&mut registry);
+        let clock = Clock::system();
+        for _ in 0..11 {
+            let mut attempt = metrics.attempt(&clock);
+            attempt.tick(Tick::Cluster);
+            clock.sleep(Duration::from_millis(2)).await;
+            attempt.tick(Tick::Plugin { plugin: Plugin::ClusterAffinity, passed: true });
+            clock.sleep(Duration::from_millis(1)).await;
+            attempt.tick(Tick::Plugin { plugin: Plugin::TaintToleration, passed: false });
+            clock.sleep(Duration::from_secs(5)).await;
+            attempt.tick(Tick::Cluster);
+            attempt.tick(Tick::Plugin { plugin: Plugin::ClusterLocality, passed: true });
+        }
+        let text = shown(&registry);
+        let name = "karmada_scheduler_plugin_execution_duration_seconds";
+        for line in [
+            format!("{name}_count{{plugin=\"ClusterAffinity\",extension_point=\"Filter\",result=\"Success\"}} 2"),
+            format!("{name}_sum{{plugin=\"ClusterAffinity\",extension_point=\"Filter\",result=\"Success\"}} 0.004"),
+            format!("{name}_sum{{plugin=\"TaintToleration\",extension_point=\"Filter\",result=\"Unschedulable\"}} 0.002"),
+            format!("{name}_sum{{plugin=\"ClusterLocality\",extension_point=\"Score\",result=\"Success\"}} 0.0"),
+            format!("{name}_bucket{{le=\"0.000015\",plugin=\"ClusterLocality\",extension_point=\"Score\",result=\"Success\"}} 2"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn pending_bindings_are_where_they_wait() {
         let mut registry = Registry::default();
         let metrics = SchedulerMetrics::register(&mut registry);
@@ -277,12 +350,14 @@ mod tests {
         let key = |name: &str| Key::new("n", name);
         queue.add(key("ready"));
         queue.add_after(key("full"), Duration::from_secs(300));
+        queue.add_after(key("unfit"), Duration::from_secs(300));
         queue.add_after(key("failed"), Duration::from_secs(1));
         metrics.waiting().lock().for_room(&key("full"));
+        metrics.waiting().lock().for_fit(&key("unfit"));
         metrics.waiting().lock().backs_off(&key("failed"));
         let text = shown(&registry);
-        for place in ["active", "backoff", "unschedulable"] {
-            let line = format!("scheduler_pending_bindings{{queue=\"{place}\"}} 1");
+        for (place, count) in [("active", 1), ("backoff", 1), ("unschedulable", 2)] {
+            let line = format!("scheduler_pending_bindings{{queue=\"{place}\"}} {count}");
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
     }

@@ -1,50 +1,54 @@
 //! Writes the result of a pass: the result first, then the status that speaks of it.
 
-use std::time::Duration;
-
 use ironclad_runtime::{Failure, Key, Next, Writer};
-use ironclad_scheduling::{self as scheduling, Decision, Effect};
+use ironclad_scheduling::{self as scheduling, Again, Decision, Effect};
 
-use super::observe::Observed;
+use super::{observe::Observed, state::BeingWritten};
 use crate::Context;
 
-pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {
+/// `assumed`: the result that the plan has, which others are decided with already.
+pub(super) async fn apply(
+    cx: &Context,
+    key: &Key,
+    seen: &Observed,
+    decision: &Decision,
+    mut assumed: Option<BeingWritten<'_>>,
+) -> Result<Next, Failure> {
     for reason in &decision.plan.because {
         tracing::debug!(binding = %key, %reason, "scheduled");
     }
     let writer = Writer::new("scheduler");
     for effect in &decision.plan.effects {
         match effect {
-            Effect::Result { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
-                // There may be room again at any time, and nothing is broken.
-                Err(Failure::OverQuota(refusal)) => {
-                    tell_refusal(cx, key, seen, &refusal);
-                    return Ok(Next::Retry);
+            Effect::Result { patch, targets } => {
+                let written = cx.patch_binding(&writer, &seen.binding, patch.clone()).await;
+                // An answer that was lost, or that a later one overtook, may be to a write that was made.
+                if written.is_ok() || cx.binding(key).is_some_and(|now| now.spec().clusters == *targets) {
+                    assumed.take().into_iter().for_each(BeingWritten::written);
                 }
-                Err(failure) => {
-                    // Whatever may pass by itself is tried again in silence.
-                    if failure.is_final() {
-                        tell_refusal(cx, key, seen, &failure.to_string());
+                match written {
+                    Ok(()) => {}
+                    // There may be room again at any time, and nothing is broken.
+                    Err(Failure::OverQuota(refusal)) => {
+                        tell_refusal(cx, key, seen, &refusal);
+                        return Ok(Next::Retry);
                     }
-                    return Err(failure);
-                }
-                Ok(_) => {
-                    if let Some(written) = cx.binding(key) {
-                        cx.scheduler.assigned(&seen.binding.for_scheduler(), &written.spec().clusters);
+                    Err(failure) => {
+                        // Whatever may pass by itself is tried again in silence.
+                        if failure.is_final() {
+                            tell_refusal(cx, key, seen, &failure.to_string());
+                        }
+                        return Err(failure);
                     }
                 }
-            },
+            }
             told => tell(cx, key, seen, told),
         }
     }
-    Ok(match &decision.next {
-        scheduling::Next::OnEvent => Next::Forget,
-        scheduling::Next::WhenRoom => Next::After(cx.scheduler.look_again()),
-        scheduling::Next::Backoff => Next::Retry,
-        scheduling::Next::At(at) => {
-            let wait = at.duration_since(cx.seam.clock.wall());
-            Next::After(Duration::try_from(wait).unwrap_or(Duration::from_secs(1)).max(Duration::from_secs(1)))
-        }
+    Ok(match scheduling::again(decision.next, cx.seam.clock.wall(), cx.scheduler.promise_ends()) {
+        Again::Never => Next::Forget,
+        Again::Backoff => Next::Retry,
+        Again::After(wait) => Next::After(wait),
     })
 }
 

@@ -1,4 +1,5 @@
-//! The scheduler: bindings to clusters (scheduling.md 2). One binding at a time, so that each pass sees the one before.
+//! The scheduler: bindings to clusters (scheduling.md 2). One binding is decided on at a time, so that each pass sees the one
+//! before; for the answers to what it writes it does not wait.
 
 mod apply;
 mod observe;
@@ -25,13 +26,15 @@ use crate::{AnyBinding, Context, metrics::scheduler::Incoming};
 /// the rest follow with its next growth, or by their own time.
 const WOKEN_MAX: usize = 100;
 const LOOKED_AT_MAX: usize = 1_000;
+/// Results that are being written at once.
+const WRITES_MAX: usize = 16;
 /// Growth of several clusters within this time gives a binding one turn (16.3).
 const WAKE_DELAY: Duration = Duration::from_secs(1);
 
-/// Starts the one worker.
+/// Starts the workers.
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
-    run_workers("scheduler", &cx.seam.tasks, &cx.queues.scheduler, 1, move |key| {
+    run_workers("scheduler", &cx.seam.tasks, &cx.queues.scheduler, WRITES_MAX, move |key| {
         let cx = worker.clone();
         async move { reconcile(&cx, key).await }
     });
@@ -39,15 +42,18 @@ pub(crate) fn start(cx: &Arc<Context>) {
 
 async fn reconcile(cx: &Context, key: Key) -> Result<Next, Failure> {
     cx.scheduler.waiting().leave(&key);
+    let turn = cx.scheduler.turn().await;
     let Some(observed) = observe::observe(cx, &key) else { return Ok(Next::Forget) };
     cx.scheduler.expire();
     let mut attempt = cx.metrics.scheduler.attempt(&cx.seam.clock);
     let decision = {
         let capacity = cx.scheduler.capacity();
         let seen = observed.seen(&capacity, &cx.scheduler.options);
-        scheduling::decide_timed(&seen, cx.seam.clock.wall_seconds(), &mut |step| attempt.step(step))
+        scheduling::decide_timed(&seen, cx.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
     };
-    let outcome = apply::apply(cx, &key, &observed, &decision).await;
+    let assumed = decision.result().map(|targets| cx.scheduler.assume(&observed.binding.for_scheduler(), targets));
+    drop(turn);
+    let outcome = apply::apply(cx, &key, &observed, &decision, assumed).await;
     attempt.ended(decision.attempt(), outcome.is_ok());
     wait(cx, &key, &decision, outcome.is_ok());
     outcome
@@ -58,6 +64,7 @@ fn wait(cx: &Context, key: &Key, decision: &Decision, written: bool) {
     match decision.next {
         _ if !written => cx.scheduler.waiting().backs_off(key),
         scheduling::Next::WhenRoom => cx.scheduler.waiting().for_room(key),
+        scheduling::Next::Recheck => cx.scheduler.waiting().for_fit(key),
         scheduling::Next::Backoff => cx.scheduler.waiting().backs_off(key),
         scheduling::Next::OnEvent | scheduling::Next::At(_) => return,
     }

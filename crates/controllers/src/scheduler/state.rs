@@ -13,18 +13,13 @@ use ironclad_fleet::{
 use ironclad_runtime::{Change, Key};
 use ironclad_scheduling::{
     Binding, Capacity, Options,
-    capacity::{Modelling, PROMISE_LASTS},
+    capacity::{Assumed, Modelling, PROMISE_LASTS},
 };
 use ironclad_seam::Clock;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::{sync, time::Instant};
 
 use crate::Settings;
-
-/// A binding without room gets another turn after this time even if nothing is known to have changed.
-const UNSCHEDULABLE_AGAIN: Duration = Duration::from_secs(300);
-/// The soonest such turn that the end of a promise gives it.
-const PROMISE_AGAIN: Duration = Duration::from_secs(15);
 
 /// The scheduler's memory; the leader's, for a new one finds it anew in the objects.
 pub(crate) struct State {
@@ -32,6 +27,8 @@ pub(crate) struct State {
     pub(super) options: Options,
     clock: Clock,
     began: Instant,
+    /// Held by whoever decides, first come, first served: each decision sees the one before.
+    turn: sync::Mutex<()>,
     capacity: Mutex<Capacity>,
     waiting: Arc<Mutex<Waiting>>,
 }
@@ -39,33 +36,52 @@ pub(crate) struct State {
 /// The bindings whose last attempt failed.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// `None`: they back off. Else they wait for room, since their place in the line.
-    places: BTreeMap<Key, Option<u64>>,
+    places: BTreeMap<Key, Place>,
     /// Those that wait for room, the first one first.
     line: BTreeMap<u64, Key>,
     next: u64,
+    backing_off: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It backs off.
+    Backoff,
+    /// It waits for room, since this place in the line.
+    Room(u64),
+    /// It waits for a cluster that fits.
+    Fit,
 }
 
 impl Waiting {
     /// It has a turn, or is gone.
     pub(super) fn leave(&mut self, key: &Key) {
-        if let Some(Some(place)) = self.places.remove(key) {
-            self.line.remove(&place);
+        match self.places.remove(key) {
+            Some(Place::Room(place)) => drop(self.line.remove(&place)),
+            Some(Place::Backoff) => self.backing_off -= 1,
+            Some(Place::Fit) | None => {}
         }
     }
 
     /// It waits until there may be room.
     pub(crate) fn for_room(&mut self, key: &Key) {
         self.leave(key);
-        self.places.insert(key.clone(), Some(self.next));
+        self.places.insert(key.clone(), Place::Room(self.next));
         self.line.insert(self.next, key.clone());
         self.next += 1;
+    }
+
+    /// It waits until a cluster may fit.
+    pub(crate) fn for_fit(&mut self, key: &Key) {
+        self.leave(key);
+        self.places.insert(key.clone(), Place::Fit);
     }
 
     /// It backs off.
     pub(crate) fn backs_off(&mut self, key: &Key) {
         self.leave(key);
-        self.places.insert(key.clone(), None);
+        self.places.insert(key.clone(), Place::Backoff);
+        self.backing_off += 1;
     }
 
     /// The first of those that wait for room, at most so many.
@@ -73,9 +89,14 @@ impl Waiting {
         self.line.values().take(at_most).cloned().collect()
     }
 
-    /// How many wait for room, and how many back off.
+    /// How many are placed nowhere, for want of room or of a cluster that fits, and how many back off.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.line.len(), self.places.len() - self.line.len())
+        (self.places.len() - self.backing_off, self.backing_off)
+    }
+
+    /// How many wait for a cluster that fits.
+    pub(crate) fn unfit(&self) -> usize {
+        self.places.len() - self.backing_off - self.line.len()
     }
 }
 
@@ -88,7 +109,13 @@ impl State {
         let began = clock.mono();
         let capacity = Capacity::new(modelling, settings.failover.health.status_update_frequency);
         let options = options(&settings.scheduler, &settings.gates);
-        Self { options, clock, began, capacity: Mutex::new(capacity), waiting }
+        let turn = sync::Mutex::new(());
+        Self { options, clock, began, turn, capacity: Mutex::new(capacity), waiting }
+    }
+
+    /// Waits until nobody decides; nobody may wait while holding it.
+    pub(super) async fn turn(&self) -> sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     fn now(&self) -> Duration {
@@ -105,7 +132,7 @@ impl State {
         &self.options
     }
 
-    pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
     }
 
@@ -141,28 +168,56 @@ impl State {
             }
             return;
         };
+        let (key, now) = (Binding::from(new).key(), self.now());
         let mut capacity = self.capacity.lock();
+        // Somebody else's result, or one of ours whose answer was lost.
+        if old.spec.clusters != new.spec.clusters && !capacity.is_assumed(&key) {
+            capacity.assigned(&Binding::from(old), &new.spec.clusters, &self.options, now);
+        }
         if capacity.promises() > 0 {
-            capacity.reported(&Binding::from(new).key(), &new.spec, reports(old), reports(new), self.now());
+            capacity.reported(&key, &new.spec, reports(old), reports(new), now);
         }
     }
 
-    /// A result was written over `before`.
-    pub(super) fn assigned(&self, before: &Binding<'_>, after: &[TargetCluster]) {
-        self.capacity.lock().assigned(before, after, &self.options, self.now());
+    /// This result is about to be written over `before`: it counts until it is known that it was not.
+    pub(super) fn assume(&self, before: &Binding<'_>, after: &[TargetCluster]) -> BeingWritten<'_> {
+        let assumed = self.capacity.lock().assume(before, after, &self.options, self.now());
+        BeingWritten { state: self, assumed }
     }
 
-    /// When a binding that found no room looks again, whatever was or was not heard.
-    pub(super) fn look_again(&self) -> Duration {
+    /// In how long the first promise ends, if there is one.
+    pub(super) fn promise_ends(&self) -> Option<Duration> {
         let ends = self.capacity.lock().expires_next();
-        let wait = ends.map_or(UNSCHEDULABLE_AGAIN, |ends| ends.saturating_sub(self.now()));
-        wait.clamp(PROMISE_AGAIN, UNSCHEDULABLE_AGAIN)
+        ends.map(|ends| ends.saturating_sub(self.now()))
     }
 
     /// Ends the promises that are over.
     pub(super) fn expire(&self) {
         let now = self.now();
         self.capacity.lock().expire(now);
+    }
+}
+
+/// A result that is being written. Dropped, it is taken back.
+pub(super) struct BeingWritten<'a> {
+    state: &'a State,
+    assumed: Option<Assumed>,
+}
+
+impl BeingWritten<'_> {
+    /// It stands.
+    pub(super) fn written(mut self) {
+        if let Some(assumed) = self.assumed.take() {
+            self.state.capacity.lock().confirm(&assumed);
+        }
+    }
+}
+
+impl Drop for BeingWritten<'_> {
+    fn drop(&mut self) {
+        if let Some(assumed) = self.assumed.take() {
+            self.state.capacity.lock().take_back(assumed, self.state.now());
+        }
     }
 }
 
@@ -210,5 +265,13 @@ mod tests {
         waiting.backs_off(&b);
         waiting.leave(&a);
         assert_eq!((waiting.first(9), waiting.counts()), (vec![], (0, 2)));
+        waiting.for_fit(&b);
+        waiting.for_room(&a);
+        assert_eq!((waiting.first(9), waiting.counts(), waiting.unfit()), (vec![a.clone()], (2, 1), 1), "room is no help to b");
+        for key in [&a, &b, &c] {
+            waiting.leave(key);
+            waiting.leave(key);
+        }
+        assert_eq!((waiting.counts(), waiting.unfit()), ((0, 0), 0));
     }
 }

@@ -131,7 +131,7 @@ impl Plan<'_> {
         let mut current = binding.clone();
         for effect in &decision.plan.effects {
             match effect {
-                scheduling::Effect::Result { patch } => current = patched_binding(&current, patch),
+                scheduling::Effect::Result { patch, .. } => current = patched_binding(&current, patch),
                 scheduling::Effect::Status(part) => current = with_status(&current, part),
                 scheduling::Effect::Event(_) => {}
             }

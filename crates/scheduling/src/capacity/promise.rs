@@ -5,7 +5,7 @@
 //! promises count against itself, too: what it has in a cluster already is added to its estimate as *assigned*, so until it
 //! is seen it must be missing from the estimate (docs/decisions).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::work::{
     AggregatedStatusItem, Component, ResourceBindingSpec, ResourceHealth, TargetCluster, TargetComponent,
@@ -34,13 +34,72 @@ pub(super) struct Held {
     seen: bool,
 }
 
+/// A result that is being written: what its binding was promised before.
+#[derive(Debug)]
+#[must_use = "what is assumed counts until it is confirmed or taken back"]
+pub struct Assumed {
+    key: BindingKey,
+    before: BTreeMap<ClusterName, Held>,
+}
+
 impl Capacity {
+    /// A result is about to be written: what each target gains counts from now on, so that the next decision need not wait
+    /// for the answer. Nothing if the binding takes no room.
+    pub fn assume(
+        &mut self,
+        before: &Binding<'_>,
+        after: &[TargetCluster],
+        options: &Options,
+        now: Duration,
+    ) -> Option<Assumed> {
+        if !is_tracked(before) {
+            return None;
+        }
+        let key = before.key();
+        let held = self.held.get(&key).cloned().unwrap_or_default();
+        self.assigned(before, after, options, now);
+        self.assumed.insert(key.clone());
+        Some(Assumed { key, before: held })
+    }
+
+    /// The assumed result stands.
+    pub fn confirm(&mut self, assumed: &Assumed) {
+        self.assumed.remove(&assumed.key);
+    }
+
+    /// The assumed result was not written: its binding is promised what it was before, less what ended since.
+    pub fn take_back(&mut self, assumed: Assumed, now: Duration) {
+        let Assumed { key, before } = assumed;
+        if !self.assumed.remove(&key) {
+            // The binding went meanwhile.
+            return;
+        }
+        let meanwhile = self.held.get(&key).cloned().unwrap_or_default();
+        for cluster in meanwhile.keys() {
+            self.release(&key, cluster);
+        }
+        for (cluster, held) in before {
+            if held.ends <= now {
+                continue;
+            }
+            self.keep(&key, &cluster, held);
+            if let Some(reported) = meanwhile.get(&cluster).filter(|held| held.seen) {
+                self.end_at(&key, &cluster, reported.ends);
+            }
+        }
+    }
+
+    /// Whether a result of this binding is being written.
+    #[must_use]
+    pub fn is_assumed(&self, key: &BindingKey) -> bool {
+        self.assumed.contains(key)
+    }
+
     /// A result was written: what each target gained is promised from now on. `before` is the binding that was scheduled,
     /// `now` any monotonic time.
     pub fn assigned(&mut self, before: &Binding<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
         let spec = before.spec;
-        let tracked = before.kind == BindingKind::ResourceBinding && spec.is_workload();
-        if !tracked {
+        if !is_tracked(before) {
             return;
         }
         let key = before.key();
@@ -98,7 +157,10 @@ impl Capacity {
         let (mut gone, mut seen) = (Vec::new(), Vec::new());
         for (name, held) in all {
             let Some(target) = spec.target(&name.0) else {
-                gone.push(name.clone());
+                // A report over the result before the one that is being written says nothing of its targets.
+                if !self.assumed.contains(key) {
+                    gone.push(name.clone());
+                }
                 continue;
             };
             let report = of(new, name).and_then(|at| new.get(at));
@@ -149,6 +211,7 @@ impl Capacity {
 
     /// A binding is gone.
     pub fn forget(&mut self, key: &BindingKey) {
+        self.assumed.remove(key);
         let clusters: Vec<_> = self.held.get(key).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         for cluster in &clusters {
             self.release(key, cluster);
@@ -194,15 +257,19 @@ impl Capacity {
         let before = self.held.get(key).and_then(|all| all.get(cluster)).filter(|held| held.parts == *parts);
         let count = before.map_or(0, |held| held.count).saturating_add(more).min(at_most);
         self.release(key, cluster);
+        self.keep(key, cluster, Held { parts: parts.clone(), count, ends, seen: false });
+    }
+
+    /// Of a binding that is promised nothing in this cluster.
+    fn keep(&mut self, key: &BindingKey, cluster: &ClusterName, held: Held) {
         if self.ends.len() >= PROMISES_MAX
             && let Some((_, key, cluster)) = self.ends.first().cloned()
         {
             self.release(&key, &cluster);
         }
-        let held = Held { parts: parts.clone(), count, ends, seen: false };
-        self.ends.insert((ends, key.clone(), cluster.clone()));
+        self.ends.insert((held.ends, key.clone(), cluster.clone()));
+        self.slots.entry(cluster.clone()).or_default().promise(&held.parts, held.count);
         self.held.entry(key.clone()).or_default().insert(cluster.clone(), held);
-        self.slots.entry(cluster.clone()).or_default().promise(parts, count);
     }
 
     /// Keeps at most so many of what is held.
@@ -277,6 +344,11 @@ impl Slot {
             *all = all.saturating_add(amount.saturating_mul(count));
         }
     }
+}
+
+/// Only what takes room is promised any.
+fn is_tracked(binding: &Binding<'_>) -> bool {
+    binding.kind == BindingKind::ResourceBinding && binding.spec.is_workload()
 }
 
 /// Whether the cluster has what was assigned: all pods exist, or it has just become healthy.

@@ -88,6 +88,61 @@ fn only_what_a_cluster_gains_is_promised() {
 }
 
 #[test]
+fn what_is_being_written_counts_until_it_is_known_not_to_be() {
+    // Two cores are promised to the binding as it is; five are in its next result, which is being written.
+    let being_written = || {
+        let mut capacity = ten_cores();
+        assign(&mut capacity, &asking(2, &[]), &[("m1", 2)], S(0));
+        let before = asking(5, &[("m1", 2)]);
+        let assumed = capacity.assume(&(&before).into(), &targets(&[("m1", 5)]), &Options::default(), S(100)).unwrap();
+        (capacity, assumed, before)
+    };
+    let key = Binding::from(&asking(1, &[])).key();
+    let (mut capacity, assumed, _) = being_written();
+    assert_eq!((free(&capacity), capacity.is_assumed(&key)), (5, true), "the next decision sees it");
+    capacity.confirm(&assumed);
+    assert_eq!((free(&capacity), capacity.is_assumed(&key)), (5, false), "written");
+    assert_eq!((capacity.expire(S(399)).len(), free(&capacity)), (0, 5));
+    assert_eq!((capacity.expire(S(400)).len(), free(&capacity)), (1, 10), "it lasts from the assumption on");
+
+    for (name, meanwhile, now, want, ends) in [
+        ("not written", (|_| {}) as fn(&mut Capacity), S(101), 8, Some(S(300))),
+        ("what it was promised before is over since", |_| {}, S(300), 10, None),
+        (
+            "the cluster reported meanwhile what it was assigned before",
+            |c| c.reported(&Binding::from(&asking(1, &[])).key(), &asking(5, &[("m1", 2)]).spec, &[], &report(2, ResourceHealth::Unhealthy), S(101)),
+            S(102),
+            8,
+            Some(S(116)),
+        ),
+        (
+            "a report over another result leaves it alone",
+            |c| c.reported(&Binding::from(&asking(1, &[])).key(), &asking(5, &[]).spec, &[], &[], S(101)),
+            S(102),
+            8,
+            Some(S(300)),
+        ),
+        ("the binding went meanwhile", |c| c.forget(&Binding::from(&asking(1, &[])).key()), S(101), 10, None),
+    ] {
+        let (mut capacity, assumed, _) = being_written();
+        meanwhile(&mut capacity);
+        capacity.take_back(assumed, now);
+        assert_eq!((free(&capacity), capacity.expires_next()), (want, ends), "{name}");
+        assert!(!capacity.is_assumed(&key), "{name}");
+    }
+
+    let mut moved = ten_cores();
+    assign(&mut moved, &asking(2, &[]), &[("m1", 2)], S(0));
+    let assumed = moved.assume(&(&asking(2, &[("m1", 2)])).into(), &targets(&[("m2", 2)]), &Options::default(), S(1));
+    assert_eq!((free(&moved), moved.promises()), (10, 1), "what it leaves is free for the next");
+    moved.take_back(assumed.unwrap(), S(2));
+    assert_eq!((free(&moved), moved.promises()), (8, 1), "and is not, as it stays");
+    let mut takes_none = asking(0, &[]);
+    takes_none.spec.replica_requirements = None;
+    assert!(moved.assume(&(&takes_none).into(), &targets(&[("m1", 0)]), &Options::default(), S(3)).is_none());
+}
+
+#[test]
 fn no_workload_and_no_cluster_resource_binding_is_promised_anything() {
     let mut capacity = ten_cores();
     let mut config = asking(0, &[]);

@@ -127,7 +127,7 @@ fn an_eviction_that_found_no_home_is_undone_when_the_cluster_recovers() {
         let failed = decide_on(&binding, &down, 2);
         let stuck = applied(&binding, &failed);
         assert_eq!((result(&stuck), reason(&stuck)), (vec![], "NoClusterFit"), "{name}");
-        assert_eq!(failed.next, Next::OnEvent, "{name}: no backoff");
+        assert_eq!(failed.next, Next::Recheck, "{name}: no backoff");
         assert!(is_unsettled(&(&stuck).into()), "{name}: it is woken by a recovery");
         let status = stuck.status.as_ref().unwrap();
         assert_ne!(Some(status.scheduler_observed_generation), stuck.metadata.generation, "{name}: so its tasks stay");

@@ -273,8 +273,14 @@ fn attempts_as_metrics_count_them() {
         capacity: &capacity,
         options: &options,
     };
-    let _ = decide_timed(&seen, at(1), &mut |step| steps.push(step.as_str()));
-    assert_eq!(steps, ["Filter", "Score", "Select", "AssignReplicas"]);
+    let _ = decide_timed(&seen, at(1), &mut |tick| match tick {
+        Tick::Step(step) => steps.push(step.as_str()),
+        Tick::Cluster => steps.push("a cluster"),
+        Tick::Plugin { plugin, passed } => steps.push(if passed { plugin.as_str() } else { "refused" }),
+    });
+    let filters = ["a cluster", "ClusterAffinity", "TaintToleration", "APIEnablement", "SpreadConstraint", "Filter"];
+    assert_eq!(steps[..6], filters);
+    assert_eq!(steps[6..], ["a cluster", "ClusterLocality", "Score", "Select", "AssignReplicas"]);
     let stands = applied(&placed(weighted(&[]), 1), &plain(&placed(weighted(&[]), 1), &fleet, 1));
     assert_eq!(attempt(&stands), None, "no pass, no attempt");
 }

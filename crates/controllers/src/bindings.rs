@@ -128,6 +128,16 @@ impl Context {
         }
     }
 
+    /// The binding is on its way to other clusters: what its status is to say of that waits for some quiet, and does not get in
+    /// the way of the next result.
+    pub(crate) fn binding_departs(&self, key: &Key) {
+        if key.namespace.is_empty() {
+            self.cluster_binding_status.noise(key.clone());
+        } else {
+            self.binding_status.noise(key.clone());
+        }
+    }
+
     /// Merge-patches a binding, provided that it is still the version seen.
     ///
     /// # Errors

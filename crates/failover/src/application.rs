@@ -152,7 +152,7 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     due.sort();
     let due: Vec<ClusterName> = due.into_iter().map(|(_, cluster)| cluster).collect();
     if !due.is_empty() {
-        depart(seen, application, &due, tolerated, &mut decision);
+        depart(seen, application, &due, tolerated, now.wall, &mut decision);
     }
     decision
 }
@@ -195,6 +195,7 @@ fn depart(
     application: &ApplicationFailoverBehavior,
     due: &[ClusterName],
     tolerated: Duration,
+    now: Timestamp,
     decision: &mut Decision,
 ) {
     let spec = seen.binding.spec();
@@ -209,7 +210,7 @@ fn depart(
     for cluster in going {
         match task(seen, application, &cluster, tolerated) {
             Ok(task) => {
-                tasks.push(task);
+                tasks.push(depart::dated(task, now));
                 decision.plan.note(Reason::UnhealthyTooLong { cluster }.into());
             }
             Err(error) => {

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 
 use ironclad_api::{
+    Time,
     policy::PurgeMode,
     work::{GracefulEvictionTask, ResourceBindingSpec},
 };
 use ironclad_fleet::ClusterName;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// Bytes of a task's message that the API takes.
@@ -26,7 +28,8 @@ pub struct Why {
     pub message: String,
 }
 
-/// The task that stands for a copy that is left. Its `creationTimestamp` is the graceful eviction controller's to set.
+/// The task that stands for a copy that is left, without a `creationTimestamp`: clients write it so, and the graceful eviction
+/// controller dates it.
 #[must_use]
 pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> GracefulEvictionTask {
     let replicas = spec.target(&from.0).map(|target| target.replicas).filter(|replicas| *replicas > 0);
@@ -39,6 +42,14 @@ pub fn task(spec: &ResourceBindingSpec, from: &ClusterName, why: &Why) -> Gracef
         producer: why.producer.to_owned(),
         ..GracefulEvictionTask::default()
     }
+}
+
+/// The task as controllers write it. Their clock is the one of the graceful eviction controller, which need not date it in a
+/// write of its own, while the scheduler writes the result (docs/decisions).
+#[must_use]
+pub fn dated(task: GracefulEvictionTask, now: Timestamp) -> GracefulEvictionTask {
+    let seconds = Timestamp::from_second(now.as_second()).map(Time).ok();
+    GracefulEvictionTask { creation_timestamp: seconds, ..task }
 }
 
 /// The merge patch of the binding. A cluster that has a task already leaves the result and gets no second one; clusters
@@ -96,6 +107,10 @@ mod tests {
         let left = task(&full, &"m1".into(), &why());
         assert_eq!(left.replicas, Some(2), "the replicas that it had");
         assert_eq!(left.creation_timestamp, None);
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        let of_controllers = dated(left.clone(), at(7_999));
+        assert_eq!(of_controllers.creation_timestamp, Some(Time(at(7_000))), "whole seconds, as on the wire");
+        assert_eq!(GracefulEvictionTask { creation_timestamp: None, ..of_controllers }, left);
         let patch_of = |spec: &ResourceBindingSpec, names: &[&str]| {
             let tasks: Vec<_> = names.iter().map(|name| task(spec, &(*name).into(), &why())).collect();
             let object = json!({ "spec": spec });

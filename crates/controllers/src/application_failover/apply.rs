@@ -15,7 +15,10 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
         match effect {
             Effect::Depart { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
                 Err(Failure::NotFound(_)) => return Ok(Next::Forget),
-                patched => patched?,
+                patched => {
+                    patched?;
+                    cx.binding_departs(key);
+                }
             },
             Effect::Event(event) => cx.emit(event),
         }

@@ -23,6 +23,7 @@ pub(super) async fn evict(cx: &Context, eviction: &Eviction) -> Outcome {
             let key = &eviction.key;
             tracing::info!(episode = %eviction.record.episode, binding = %key.binding, because = %eviction.because, "evicted");
             let at = Key::new(&key.binding.namespace, &key.binding.name);
+            cx.binding_departs(&at);
             cx.want_binding_status(&at, eviction.binding.uid(), CONTRIBUTOR, eviction.status());
             Outcome::Written
         }

@@ -174,6 +174,7 @@ pub(super) fn decide(
         clusters_before_failover: spec.clusters.iter().map(|target| target.name.clone()).collect(),
         ..depart::task(spec, &key.cluster, &why)
     };
+    let task = depart::dated(task, now.wall);
     match depart::patch(spec, std::slice::from_ref(&task)) {
         Some(patch) => Step::Evict(Box::new(Planned { patch, task })),
         None => Step::Drop(Abandoned::Obsolete),

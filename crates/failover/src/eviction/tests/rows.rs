@@ -121,7 +121,9 @@ fn one_binding_one_taint() {
                 (Some(mode), reason, "TaintManager"),
                 "{name}"
             );
-            assert_eq!(task.creation_timestamp, None, "{name}: the graceful eviction controller dates it");
+            let created = task.creation_timestamp.map(|time| time.0);
+            let written = want.map(|(after, _, _)| now(READY_AT + after).wall);
+            assert_eq!(created, written, "{name}: it is dated as it is written, and costs no further write");
         }
     }
 }

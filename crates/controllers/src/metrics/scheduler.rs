@@ -333,9 +333,10 @@ mod tests {
         for line in [
             format!("{name}_count{{plugin=\"ClusterAffinity\",extension_point=\"Filter\",result=\"Success\"}} 2"),
             format!("{name}_sum{{plugin=\"ClusterAffinity\",extension_point=\"Filter\",result=\"Success\"}} 0.004"),
-            format!("{name}_sum{{plugin=\"TaintToleration\",extension_point=\"Filter\",result=\"Unschedulable\"}} 0.002"),
+            format!(
+                "{name}_sum{{plugin=\"TaintToleration\",extension_point=\"Filter\",result=\"Unschedulable\"}} 0.002"
+            ),
             format!("{name}_sum{{plugin=\"ClusterLocality\",extension_point=\"Score\",result=\"Success\"}} 0.0"),
-            format!("{name}_bucket{{le=\"0.000015\",plugin=\"ClusterLocality\",extension_point=\"Score\",result=\"Success\"}} 2"),
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }

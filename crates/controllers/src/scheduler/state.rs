@@ -267,7 +267,11 @@ mod tests {
         assert_eq!((waiting.first(9), waiting.counts()), (vec![], (0, 2)));
         waiting.for_fit(&b);
         waiting.for_room(&a);
-        assert_eq!((waiting.first(9), waiting.counts(), waiting.unfit()), (vec![a.clone()], (2, 1), 1), "room is no help to b");
+        assert_eq!(
+            (waiting.first(9), waiting.counts(), waiting.unfit()),
+            (vec![a.clone()], (2, 1), 1),
+            "room is no help to b"
+        );
         for key in [&a, &b, &c] {
             waiting.leave(key);
             waiting.leave(key);

@@ -110,7 +110,15 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
         ("what it was promised before is over since", |_| {}, S(300), 10, None),
         (
             "the cluster reported meanwhile what it was assigned before",
-            |c| c.reported(&Binding::from(&asking(1, &[])).key(), &asking(5, &[("m1", 2)]).spec, &[], &report(2, ResourceHealth::Unhealthy), S(101)),
+            |c| {
+                c.reported(
+                    &Binding::from(&asking(1, &[])).key(),
+                    &asking(5, &[("m1", 2)]).spec,
+                    &[],
+                    &report(2, ResourceHealth::Unhealthy),
+                    S(101),
+                )
+            },
             S(102),
             8,
             Some(S(116)),

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::{conditions, work::ResourceBinding};
+use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy, work::ResourceBinding};
+use ironclad_fleet::gates::Gate;
+use ironclad_runtime::{Queued, QueuedState};
 use ironclad_simcluster::Shape;
-use ironclad_testkit::sim::{Setup, World, WorldOptions, road};
+use ironclad_testkit::sim::{Fault, Setup, World, WorldOptions, road};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
 use serde_json::json;
 
 /// A workload whose replicas ask for a core each, divided by room; members have one node of eight cores.
@@ -78,5 +83,122 @@ async fn who_found_no_room_is_placed_when_a_member_grows() -> anyhow::Result<()>
         .await?;
     let took = world.clock().mono() - grown_at;
     ensure!(took < Duration::from_secs(60), "not by the timer of five minutes: {took:?}");
+    Ok(())
+}
+
+/// Thirty workloads of one replica that asks for a core wait for a member with 24, all of them decided on while no write gets
+/// through; then some writes are refused, or their answers are lost.
+async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
+    const WORKLOADS: usize = 30;
+    const ROOM: usize = 24;
+    // A node of eight cores is of the grade that has four at least.
+    let mut setup = Setup { nodes: 6, ..Setup::from(WorldOptions { seed: 11, members: 1 }) };
+    setup.settings.gates = setup.settings.gates.with(Gate::SchedulingOvercommitProtection, true);
+    let mut world = World::start(setup).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let mut policy = serde_json::to_value(road::policy()?)?;
+    policy["spec"]["resourceSelectors"][0].as_object_mut().context("a selector")?.remove("name");
+    policy["spec"]["placement"] = json!({
+        "clusterAffinity": {"labelSelector": {"matchLabels": {"open": "true"}}},
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+        },
+    });
+    let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "default");
+    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    for n in 0..WORKLOADS {
+        let mut deployment = serde_json::to_value(road::deployment()?)?;
+        deployment["metadata"]["name"] = json!(format!("web{n:02}"));
+        deployment["spec"]["replicas"] = json!(1);
+        deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+        deployments.create(&PostParams::default(), &serde_json::from_value(deployment)?).await?;
+    }
+    let bindings: Api<ResourceBinding> = Api::namespaced(user.clone(), "default");
+    let placed = async || -> anyhow::Result<usize> {
+        let all = bindings.list(&ListParams::default()).await?.items;
+        Ok(all.iter().filter(|binding| !binding.spec.clusters.is_empty()).count())
+    };
+    world
+        .until("no cluster fits any of them", async || {
+            let all = bindings.list(&ListParams::default()).await?.items;
+            let unfit = all.iter().filter(|b| scheduled(b).is_some_and(|(reason, _)| reason == "NoClusterFit"));
+            Ok(unfit.count() == WORKLOADS)
+        })
+        .await?;
+    world.until_quiet().await?;
+
+    let until = world.clock().mono() + Duration::from_secs(5);
+    world.faults.stall(until);
+    for (number, fault) in faults {
+        world.faults.on_coming_write(*number, *fault);
+    }
+    let clusters: Api<Cluster> = Api::all(user.clone());
+    let open = Patch::Merge(json!({"metadata": {"labels": {"open": "true"}}}));
+    clusters.patch("member1", &PatchParams::default(), &open).await?;
+    world.pass(Duration::from_millis(4_900)).await?;
+    ensure!(placed().await? == 0, "no write got through");
+    if faults.is_empty() {
+        // One after the other, with ways there and back of up to 8 ms, they would take a tenth of a second.
+        world.pass(Duration::from_millis(100 + 40)).await?;
+        let soon = placed().await?;
+        ensure!(soon == ROOM, "written one after the other: {soon} in 40 ms");
+    }
+    world.pass(Duration::from_secs(60)).await?;
+    let (got, refused) = (placed().await?, bindings.list(&ListParams::default()).await?.items);
+    let refused = refused.iter().filter(|b| scheduled(b).is_some_and(|(reason, _)| reason == "Unschedulable")).count();
+    ensure!((got, refused) == (ROOM, WORKLOADS - ROOM), "{got} placed, {refused} told that there is no room");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_decided_while_writes_are_under_way_shares_the_room() -> anyhow::Result<()> {
+    a_burst(&[]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_are_refused_or_lost_neither_take_room_nor_give_it_twice() -> anyhow::Result<()> {
+    for fault in [Fault::Conflict, Fault::LoseAnswer] {
+        a_burst(&[(2, fault), (5, fault), (9, fault)]).await.with_context(|| fault.to_string())?;
+    }
+    Ok(())
+}
+
+/// The safety re-check: what no cluster fits is looked at again every five minutes, in silence.
+#[tokio::test(start_paused = true)]
+async fn what_no_cluster_fits_is_looked_at_again_and_writes_nothing() -> anyhow::Result<()> {
+    let mut world = World::start(WorldOptions { seed: 11, members: 1 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let mut policy = serde_json::to_value(road::policy()?)?;
+    policy["spec"]["placement"] = json!({"clusterAffinity": {"clusterNames": ["nowhere"]}});
+    let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "default");
+    policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
+    let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
+    deployments.create(&PostParams::default(), &road::deployment()?).await?;
+    let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
+    world
+        .until("nothing fits", async || {
+            let Some(binding) = bindings.get_opt("web-deployment").await? else { return Ok(false) };
+            Ok(scheduled(&binding).is_some_and(|(reason, _)| reason == "NoClusterFit"))
+        })
+        .await?;
+    world.until_quiet().await?;
+    let appointment = |world: &World| -> anyhow::Result<Duration> {
+        let waiting = world.context().context("the controllers")?.queues.scheduler.waiting();
+        match waiting.as_slice() {
+            [Queued { state: QueuedState::Delayed(wait), .. }] => Ok(*wait),
+            other => anyhow::bail!("one appointment, not {other:?}"),
+        }
+    };
+    let before = bindings.get("web-deployment").await?.metadata.resource_version;
+    let first = appointment(&world)?;
+    world.pass(first + Duration::from_secs(10)).await?;
+    let second = appointment(&world)?;
+    ensure!(second > Duration::from_secs(285), "it had its turn, and the next one is in {second:?}");
+    let after = bindings.get("web-deployment").await?.metadata.resource_version;
+    ensure!(after == before, "which wrote something: {before:?}, {after:?}");
     Ok(())
 }

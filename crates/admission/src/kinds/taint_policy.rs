@@ -1,6 +1,6 @@
 //! ClusterTaintPolicy (admission.md 5.5). What it must look like is said beside what it does, in crate `failover`.
 
-use ironclad_api::policy::ClusterTaintPolicy;
+use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
 use ironclad_failover::taint_policy;
 use ironclad_fleet::gates::Gate;
 use serde_json::Value;
@@ -19,13 +19,23 @@ const POLICIES: Resource = Resource {
     plural: "clustertaintpolicies",
 };
 
+const CLUSTERS: Resource =
+    Resource { group: "cluster.karmada.io", version: "v1alpha1", kind: "Cluster", plural: "clusters" };
+
 fn all() -> Need {
     Need::List { resource: POLICIES, namespace: String::new() }
 }
 
-/// The other policies, to warn of taints that several set.
-pub(crate) fn needs(_: &Request<'_>, _: &Config, needs: &mut Needs) {
+fn clusters() -> Need {
+    Need::List { resource: CLUSTERS, namespace: String::new() }
+}
+
+/// The other policies, to warn of taints that several set. The clusters only in a dry run: a real write costs no more for it.
+pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all());
+    if request.dry_run {
+        needs.insert(clusters());
+    }
 }
 
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
@@ -45,6 +55,16 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     taint_policy::overlaps(&policy, &others).into_iter().for_each(|text| out.warn(text));
     if !cx.config.gates.enabled(Gate::Failover) {
         out.warn("the policy has no effect: feature gate Failover is off");
+    }
+    if cx.request.dry_run {
+        match cx.lookups.get(&clusters()) {
+            Some(found) => {
+                let found: Vec<Cluster> = found.iter().filter_map(|cluster| decode(cluster).ok()).collect();
+                let told = taint_policy::foresee(&policy, &others, &found, cx.lookups.now);
+                told.into_iter().for_each(|text| out.warn(text));
+            }
+            None => out.warn("dry run: it is not known which clusters match, since they could not be listed"),
+        }
     }
     Ok(())
 }

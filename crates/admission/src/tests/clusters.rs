@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Write, with, with_spec};
-use crate::{needs, table::Phase};
+use crate::{Need, needs, table::Phase};
 
 const GROUP: &str = "cluster.karmada.io";
 
@@ -201,4 +201,42 @@ fn taint_policies() {
     let off =
         Write::create("policy.karmada.io", "clustertaintpolicies", policy("a", matching("NoSchedule"))).validated();
     assert_eq!(off.warnings, ["the policy has no effect: feature gate Failover is off"]);
+}
+
+#[test]
+fn a_dry_run_of_a_taint_policy_names_its_clusters() {
+    let policy = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": "p"}, "spec": {
+        "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}], "taintsToAdd": [{"key": "k", "effect": "NoSchedule"}],
+    }});
+    let down = with(
+        &cluster(),
+        &json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Down", "message": "", "lastTransitionTime": "2023-11-14T22:13:20Z"}]}}),
+    );
+    let write = |dry_run: bool| {
+        let mut write = Write::create("policy.karmada.io", "clustertaintpolicies", policy.clone());
+        write.config.gates = Gates::default().with(Gate::Failover, true);
+        write.lookups.now = Timestamp::from_second(1_700_000_060).unwrap();
+        write.dry_run = dry_run;
+        write
+    };
+    let asked = |write: &Write| write.with_request(|request| needs(Phase::Validating, request, &write.config));
+    let mut dry = write(true);
+    assert_eq!(
+        dry.validated().warnings,
+        ["dry run: it is not known which clusters match, since they could not be listed"]
+    );
+    for need in asked(&dry) {
+        let clusters = matches!(&need, Need::List { resource, .. } if resource.plural == "clusters");
+        dry.lookups.found.insert(need, if clusters { vec![down.clone()] } else { vec![] });
+    }
+    assert_eq!(
+        dry.validated().warnings,
+        [
+            "dry run: 1 of 1 clusters are selected, and the conditions of 1 of them match",
+            "dry run: cluster m1 would get k:NoSchedule in 240 s",
+        ]
+    );
+    let real = write(false);
+    assert_eq!((asked(&real).len(), asked(&dry).len()), (1, 2), "a write that counts reads no cluster");
+    assert_eq!(real.validated().warnings, Vec::<String>::new());
 }

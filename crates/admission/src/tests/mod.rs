@@ -32,6 +32,7 @@ pub(super) struct Write {
     pub(super) field_manager: &'static str,
     pub(super) lookups: Lookups,
     pub(super) config: Config,
+    pub(super) dry_run: bool,
 }
 
 impl Write {
@@ -47,6 +48,7 @@ impl Write {
             field_manager: "kubectl",
             lookups: Lookups { id: ID.to_owned(), ..Lookups::default() },
             config: Config::default(),
+            dry_run: false,
         }
     }
 
@@ -80,7 +82,7 @@ impl Write {
             user: self.user,
             groups: &self.groups,
             field_manager: self.field_manager,
-            dry_run: false,
+            dry_run: self.dry_run,
         })
     }
 

@@ -190,3 +190,45 @@ async fn an_old_client_of_the_bindings_sees_its_version_and_wipes_nothing() {
     let id = "/metadata/labels/resourcebinding.karmada.io~1permanent-id";
     assert!(made.pointer(id).is_some(), "its writes are reviewed like any other: {made}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_policy_that_is_only_tried_names_the_clusters_that_it_would_taint() {
+    let gates = Gates::default().with(Gate::Failover, true);
+    let plane = plane(Config { gates, ..Config::default() }, &["clustertaintpolicies", "clusters"]).await;
+    let user = &plane.client;
+    let clusters = "/apis/cluster.karmada.io/v1alpha1/clusters";
+    let cluster = |name: &str| {
+        json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"syncMode": "Push", "apiEndpoint": format!("https://{name}.example:6443")}})
+    };
+    for (name, ready) in [("m1", "False"), ("m2", "True")] {
+        assert_eq!(send(user, "POST", clusters, JSON, &cluster(name)).await.0, 201);
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R", "message": "",
+            "lastTransitionTime": "2020-01-01T00:00:00Z"}]}});
+        let (code, _, answer) = send(user, "PATCH", &format!("{clusters}/{name}/status"), MERGE, &status).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    let policies = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies";
+    let policy = |values: &[&str]| {
+        json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": "p"}, "spec": {
+            "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": values}],
+            "taintsToAdd": [{"key": "down", "effect": "NoSchedule"}]}})
+    };
+    let told = |selected: u8, matched: u8, cluster: &str| {
+        [
+            format!(
+                "299 - \"dry run: {selected} of 2 clusters are selected, and the conditions of {matched} of them match\""
+            ),
+            format!("299 - \"dry run: cluster {cluster} would get down:NoSchedule at once\""),
+        ]
+    };
+    let (code, warnings, answer) =
+        send(user, "POST", &format!("{policies}?dryRun=All"), JSON, &policy(&["False"])).await;
+    assert_eq!((code, warnings), (201, told(2, 1, "m1").to_vec()), "{answer}");
+    let (code, warnings, answer) = send(user, "POST", policies, JSON, &policy(&["False"])).await;
+    assert_eq!((code, warnings), (201, vec![]), "a write that counts says nothing of it: {answer}");
+    let change = json!({"spec": policy(&["True"])["spec"]});
+    let one = format!("{policies}/p?dryRun=All");
+    let (code, warnings, answer) = send(user, "PATCH", &one, MERGE, &change).await;
+    assert_eq!((code, warnings), (200, told(2, 1, "m2").to_vec()), "{answer}");
+}

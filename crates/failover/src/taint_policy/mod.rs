@@ -4,6 +4,7 @@
 //! taints then move is not here. [`Memory`] goes from one decision on a cluster to the next.
 
 mod decide;
+mod foresee;
 mod predicate;
 mod rule;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use predicate::{Stopwatch, evaluate};
 use rule::{Rule, Spelling};
 
 pub use decide::decide;
+pub use foresee::foresee;
 pub use validate::{overlaps, validate, warnings};
 
 /// What the decision reads.

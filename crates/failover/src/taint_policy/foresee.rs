@@ -1,0 +1,213 @@
+//! What a policy would do right after it is written, for who asks with `dryRun=All` (failover.md 14.3).
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::{
+    cluster::Cluster,
+    policy::{ClusterTaintPolicy, TaintState},
+};
+use jiff::Timestamp;
+
+use super::{Effect, Rule, Seen, decide};
+use crate::taints::TaintId;
+
+/// Clusters that are told of one by one; of the others only how many they are.
+const NAMED_MAX: usize = 10;
+/// Bytes of one text: an API server may cut what is longer than 256.
+const TEXT_MAX: usize = 240;
+
+/// What the policy would do to each cluster that it selects, beside the other policies: at most ten clusters by name, in texts of at
+/// most 240 bytes. The decision itself is asked, as a controller would that sees the policy for the first time.
+#[must_use]
+pub fn foresee(
+    policy: &ClusterTaintPolicy,
+    others: &[ClusterTaintPolicy],
+    clusters: &[Cluster],
+    now: Timestamp,
+) -> Vec<String> {
+    let mut policy = policy.clone();
+    let (name, created) = (policy.metadata.name.get_or_insert_default().clone(), ironclad_api::Time(now));
+    // What is only tried has no birthday yet.
+    policy.metadata.creation_timestamp.get_or_insert(created);
+    let Ok(rule) = Rule::of(&policy) else { return Vec::new() };
+    let selected: Vec<&Cluster> = clusters
+        .iter()
+        .filter(|cluster| cluster.metadata.deletion_timestamp.is_none() && rule.selects(cluster))
+        .collect();
+    let mut policies: Vec<Arc<ClusterTaintPolicy>> =
+        others.iter().filter(|other| other.metadata.name.as_deref() != Some(&name)).cloned().map(Arc::new).collect();
+    policies.push(Arc::new(policy.clone()));
+    let told: Vec<(&Cluster, Outlook)> =
+        selected.iter().map(|cluster| (*cluster, outlook(cluster, &policies, &name, now))).collect();
+    let matched = told.iter().filter(|(_, outlook)| outlook.matched).count();
+    let mut texts = vec![format!(
+        "dry run: {} of {} clusters are selected, and the conditions of {matched} of them match",
+        selected.len(),
+        clusters.len(),
+    )];
+    let changes: Vec<String> = told
+        .iter()
+        .filter(|(_, outlook)| !outlook.what.is_empty())
+        .map(|(cluster, outlook)| {
+            let cluster = cluster.metadata.name.as_deref().unwrap_or_default();
+            cut(&format!("dry run: cluster {cluster} {}", outlook.what.join(", ")))
+        })
+        .collect();
+    let more = changes.len().saturating_sub(NAMED_MAX);
+    texts.extend(changes.into_iter().take(NAMED_MAX));
+    if more > 0 {
+        texts.push(format!("dry run: the same goes for {more} more clusters"));
+    }
+    texts
+}
+
+/// What would become of one cluster.
+struct Outlook {
+    matched: bool,
+    what: Vec<String>,
+}
+
+fn outlook(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>], name: &str, now: Timestamp) -> Outlook {
+    let decision = decide(&Seen { cluster, policies, memory: None }, now, Duration::ZERO);
+    let Some(status) = decision.status.get(name) else { return Outlook { matched: false, what: Vec::new() } };
+    let changed = decision
+        .plan
+        .effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Patch(patch) if patch.pointer("/spec/taints").is_some()));
+    let what = status.taints.iter().filter_map(|taint| {
+        let id = TaintId::new(&taint.key, &taint.effect);
+        let stands = cluster.spec.taints.iter().any(|standing| id.is(standing));
+        let seconds = taint.at.as_ref().map_or(0, |at| at.0.duration_since(now).as_secs().max(0));
+        Some(match taint.state? {
+            TaintState::Added if stands => format!("has {id} already"),
+            TaintState::Added => format!("would get {id} at once"),
+            TaintState::Pending => format!("would get {id} in {seconds} s"),
+            TaintState::Removing => format!("would lose {id} in {seconds} s"),
+            TaintState::NotAdded if stands && changed => format!("would lose {id} at once"),
+            TaintState::NotAdded => return None,
+        })
+    });
+    Outlook { matched: status.matched, what: what.collect() }
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= TEXT_MAX {
+        return text.to_owned();
+    }
+    let end = (0..=TEXT_MAX - 3).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::policy::{ClusterAffinity, ClusterTaintPolicySpec, PolicyTaint, TaintToAdd};
+
+    use super::*;
+    use crate::testkit::{at, cluster, ready, taint, when};
+
+    fn seed(name: &str, targets: &[&str], effects: &[&str]) -> ClusterTaintPolicy {
+        let to_add = |effect: &&str| TaintToAdd { key: "k".into(), effect: (*effect).into(), ..TaintToAdd::default() };
+        let names = targets.iter().map(|name| (*name).to_owned()).collect();
+        let target = ClusterAffinity { cluster_names: names, ..ClusterAffinity::default() };
+        let spec = ClusterTaintPolicySpec {
+            target_cluster: (!targets.is_empty()).then_some(target),
+            match_conditions: vec![when("Ready", "In", &["False", "Unknown"])],
+            taints_to_add: effects.iter().map(to_add).collect(),
+            ..ClusterTaintPolicySpec::default()
+        };
+        ClusterTaintPolicy::new(name, spec)
+    }
+
+    fn upstream(remove: &[&str]) -> ClusterTaintPolicy {
+        let one = PolicyTaint { key: "k".into(), effect: "NoSchedule".into(), ..PolicyTaint::default() };
+        let spec = ClusterTaintPolicySpec {
+            add_on_conditions: vec![when("Ready", "In", &["False"])],
+            remove_on_conditions: vec![when("Ready", "In", remove)],
+            taints: vec![one],
+            ..ClusterTaintPolicySpec::default()
+        };
+        ClusterTaintPolicy::new("p", spec)
+    }
+
+    fn one(name: &str, status: &str, since: i64) -> Cluster {
+        let mut cluster = cluster(name);
+        ready(&mut cluster, status, since);
+        cluster
+    }
+
+    #[test]
+    fn what_would_become_of_whom() {
+        let summary = |selected: usize, matched: usize| {
+            format!("dry run: {selected} of 3 clusters are selected, and the conditions of {matched} of them match")
+        };
+        let fleet = || vec![one("m1", "False", 100), one("m2", "True", 0), one("m3", "Unknown", 900)];
+        let mut tainted = fleet();
+        tainted[0].spec.taints = vec![taint("k", "NoSchedule", Some(5))];
+        tainted[1].spec.taints = vec![taint("k", "NoSchedule", Some(5))];
+        let mut leaving = fleet();
+        leaving[0].metadata.deletion_timestamp = Some(ironclad_api::Time(at(1)));
+        let later = |text: &str| format!("dry run: cluster {text}");
+        for (name, policy, clusters, want) in [
+            (
+                "down for long: at once; for 100 s: the rest of the window; ready: nothing",
+                seed("p", &[], &["NoSchedule"]),
+                fleet(),
+                vec![
+                    summary(3, 2),
+                    later("m1 would get k:NoSchedule at once"),
+                    later("m3 would get k:NoSchedule in 200 s"),
+                ],
+            ),
+            (
+                "every taint is named",
+                seed("p", &["m1"], &["NoSchedule", "PreferNoExecute"]),
+                fleet(),
+                vec![summary(1, 1), later("m1 would get k:NoSchedule at once, would get k:PreferNoExecute at once")],
+            ),
+            (
+                "what is there already",
+                seed("p", &["m1", "m2"], &["NoSchedule"]),
+                tainted.clone(),
+                vec![summary(2, 1), later("m1 has k:NoSchedule already"), later("m2 has k:NoSchedule already")],
+            ),
+            (
+                "the other spelling takes away what others put",
+                upstream(&["True"]),
+                tainted,
+                vec![summary(3, 1), later("m1 has k:NoSchedule already"), later("m2 would lose k:NoSchedule at once")],
+            ),
+            ("nobody is selected", seed("p", &["m9"], &["NoSchedule"]), fleet(), vec![summary(0, 0)]),
+            ("who leaves gets no taints", seed("p", &["m1"], &["NoSchedule"]), leaving, vec![summary(0, 0)]),
+        ] {
+            assert_eq!(foresee(&policy, &[], &clusters, at(1_000)), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_without_conditions_counts_from_its_writing() {
+        let mut always = seed("", &["m1"], &["NoSchedule"]);
+        always.spec.match_conditions.clear();
+        let told = foresee(&always, &[], &[one("m1", "True", 0)], at(1_000));
+        assert_eq!(told[1], "dry run: cluster m1 would get k:NoSchedule in 300 s", "a name is still to be drawn");
+    }
+
+    #[test]
+    fn a_change_is_foreseen_in_place_of_what_stands() {
+        let (before, after) = (seed("p", &[], &["NoExecute"]), seed("p", &["m1"], &["NoSchedule"]));
+        let told = foresee(&after, &[before], &[one("m1", "False", 0), one("m2", "False", 0)], at(1_000));
+        assert_eq!(told[1..], ["dry run: cluster m1 would get k:NoSchedule at once"]);
+    }
+
+    #[test]
+    fn a_large_fleet_and_long_names_stay_short() {
+        let clusters: Vec<Cluster> = (0..500).map(|i| one(&format!("m{i:03}"), "False", 0)).collect();
+        let told = foresee(&seed("p", &[], &["NoSchedule"]), &[], &clusters, at(1_000));
+        assert_eq!(told.len(), 12);
+        assert_eq!(told[11], "dry run: the same goes for 490 more clusters");
+        let mut long = seed("p", &[], &["NoSchedule"]);
+        long.spec.taints_to_add[0].key = format!("{}/k", "x".repeat(250));
+        let told = foresee(&long, &[], &clusters[..1], at(1_000));
+        assert!(told[1].len() <= TEXT_MAX && told[1].ends_with("..."), "{}", told[1]);
+    }
+}

@@ -114,8 +114,8 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
     on!(cx.clusters, metrics::clusters::on_cluster);
     on!(cx.clusters, graceful_eviction::on_cluster, binding_status::on_cluster);
-    on!(cx.bindings, application_failover::on_binding);
-    on!(cx.cluster_bindings, application_failover::on_cluster_binding);
+    on!(cx.bindings, application_failover::on_binding, cluster::on_binding);
+    on!(cx.cluster_bindings, application_failover::on_cluster_binding, cluster::on_cluster_binding);
     on!(cx.leases, cluster::monitor::on_lease);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.clusters, taint_manager::on_cluster);

@@ -4,19 +4,32 @@
 //! The space goes after the bindings, so that nothing is written into a space that is going.
 
 use ironclad_api::{
+    Time,
     cluster::Cluster,
-    conditions::TRUE,
+    conditions::{self, FALSE, TRUE, binding::SCHEDULED},
     events::{CREATE_EXECUTION_SPACE_SUCCEED, REMOVE_EXECUTION_SPACE_SUCCEED, TAINT_CLUSTER_SUCCEED},
     finalizers::{CLUSTER_CONTROLLER, EXECUTION_CONTROLLER},
     labels::{SYSTEM, TRUE as LABEL_TRUE},
     names::execution_namespace,
-    work::{ObjectReference, Work},
+    work::{ObjectReference, ResourceBindingStatus, Work},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, WorkKey, because::health::Reason};
+use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::taints::{self, ByCondition};
+use crate::{
+    Bound,
+    taints::{self, ByCondition},
+};
+
+/// The condition of a Cluster that is being deleted and can't go, since bindings find no other place. It is not there otherwise.
+pub const REMOVAL_BLOCKED: &str = "RemovalBlocked";
+/// Its reason.
+const CANNOT_LEAVE: &str = "BindingsCannotLeave";
+/// Bindings that it names.
+const NAMED_MAX: usize = 3;
+/// Bytes of what it repeats of one binding.
+const WHY_MAX: usize = 200;
 
 /// The namespace that holds the Works of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +54,8 @@ pub struct Seen<'a> {
     pub space: ExecutionSpace<'a>,
     /// The Works in it. Only looked at while the cluster leaves.
     pub works: Vec<&'a Work>,
-    /// How many bindings have the cluster in `spec.clusters`. Only looked at while the cluster leaves.
-    pub targeted_by: usize,
+    /// The bindings that have the cluster in `spec.clusters`. Only looked at while the cluster leaves.
+    pub targeted_by: &'a [Bound],
     /// Whether the Ready condition taints.
     pub taints: ByCondition,
 }
@@ -71,13 +84,15 @@ pub enum Effect {
         /// The patch.
         patch: Value,
     },
+    /// A part for the Cluster's status writer.
+    Status(StatusPart),
     /// An event.
     Event(Event),
 }
 
 /// What a cluster needs next on its way in or out. `now` is in whole seconds.
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
-    if seen.cluster.metadata.deletion_timestamp.is_none() { join(seen, now) } else { leave(seen) }
+    if seen.cluster.metadata.deletion_timestamp.is_none() { join(seen, now) } else { leave(seen, now) }
 }
 
 /// The finalizer comes before the space that it guards; the taints ride on its write.
@@ -123,16 +138,25 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     plan
 }
 
-fn leave(seen: &Seen<'_>) -> Plan<Effect> {
+fn leave(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let cluster = seen.cluster;
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let finalizers = cluster.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|finalizer| finalizer == CLUSTER_CONTROLLER) {
         return Plan::nothing(Reason::NotOurs { cluster: name.into() }.into());
     }
-    if seen.targeted_by > 0 {
-        return Plan::nothing(Reason::TargetedBy { bindings: seen.targeted_by }.into());
-    }
+    let mut plan = if seen.targeted_by.is_empty() {
+        empty(seen, name, &finalizers)
+    } else {
+        Plan::nothing(Reason::TargetedBy { bindings: seen.targeted_by.len() }.into())
+    };
+    plan.effects.extend(blocked(seen, name, now).map(Effect::Status));
+    plan
+}
+
+/// What goes once no binding names the cluster any more.
+fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
+    let cluster = seen.cluster;
     match seen.space {
         ExecutionSpace::Active { uid } => {
             let namespace = execution_namespace(name);
@@ -152,6 +176,50 @@ fn leave(seen: &Seen<'_>) -> Plan<Effect> {
             Plan::one(Effect::Patch { patch: json!({ "metadata": { "finalizers": others } }) }, Reason::MayGo.into())
         }
     }
+}
+
+/// Says on the Cluster who holds it and why, or takes that back; `None` if it stands so already. Who is only on its way out is
+/// not told of.
+fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
+    let mut stuck: Vec<(String, String)> =
+        seen.targeted_by.iter().filter_map(|binding| Some((binding.key().to_string(), stays(binding)?))).collect();
+    stuck.sort();
+    let standing = seen.cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let condition = if stuck.is_empty() {
+        conditions::condition(REMOVAL_BLOCKED, "", "", "")
+    } else {
+        let (all, more) = (stuck.len(), stuck.len().saturating_sub(NAMED_MAX));
+        let named: Vec<String> = stuck.iter().take(NAMED_MAX).map(|(key, why)| format!("{key} ({why})")).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = format!(
+            "{all} bindings find no other place: {}{more}; edit their policies, or: ironclad unjoin {name} --force",
+            named.join(", ")
+        );
+        conditions::condition(REMOVAL_BLOCKED, TRUE, CANNOT_LEAVE, message)
+    };
+    let part = StatusPart::condition(ironclad_api::Condition { last_transition_time: Time(now), ..condition });
+    StatusPart::patch(&json!({ "conditions": standing }), &[&part]).is_some().then_some(part)
+}
+
+/// Why a binding stays where it is; `None` if it may leave any moment.
+fn stays(binding: &Bound) -> Option<String> {
+    if binding.spec().suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true)) {
+        return Some("its scheduling is suspended".to_owned());
+    }
+    let scheduled = conditions::get(&binding.status()?.conditions, SCHEDULED).filter(|c| c.status == FALSE)?;
+    let why = if scheduled.message.is_empty() { &scheduled.reason } else { &scheduled.message };
+    let end = (0..=why.len().min(WHY_MAX)).rev().find(|end| why.is_char_boundary(*end)).unwrap_or(0);
+    Some(if end < why.len() { format!("{}...", &why[..end]) } else { why.clone() })
+}
+
+/// Whether what a binding says of its place changed: a leaving cluster that it holds has something else to say then.
+#[must_use]
+pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBindingStatus>) -> bool {
+    let said = |status: Option<&ResourceBindingStatus>| {
+        let condition = status.and_then(|status| conditions::get(&status.conditions, SCHEDULED));
+        condition.map(|condition| (condition.status.clone(), condition.message.clone()))
+    };
+    said(old) != said(new)
 }
 
 /// The Works that are left in a space that is going. A member that is ready cleans up itself; of one that is not
@@ -196,13 +264,13 @@ pub fn about(cluster: &Cluster) -> ObjectReference {
 
 #[cfg(test)]
 mod tests {
-    use ironclad_api::{Time, work::WorkSpec};
+    use ironclad_api::work::{BindingSuspension, ResourceBinding, WorkSpec};
 
     use super::*;
     use crate::testkit::{at, cluster, ready};
 
     fn seen<'a>(cluster: &'a Cluster, space: ExecutionSpace<'a>) -> Seen<'a> {
-        Seen { cluster, space, works: Vec::new(), targeted_by: 0, taints: ByCondition::On }
+        Seen { cluster, space, works: Vec::new(), targeted_by: &[], taints: ByCondition::On }
     }
 
     fn kinds(plan: &Plan<Effect>) -> Vec<String> {
@@ -211,6 +279,10 @@ mod tests {
             Effect::CreateNamespace(object) => format!("create {}", object["metadata"]["name"].as_str().unwrap()),
             Effect::DeleteNamespace { name, uid } => format!("delete {name} {uid}"),
             Effect::ReleaseWork { key, patch } => format!("release {key} {patch}"),
+            Effect::Status(part) => {
+                let one = |c: &ironclad_api::Condition| format!("status {}={} {}", c.type_, c.status, c.message);
+                part.conditions.iter().map(one).collect()
+            }
             Effect::Event(event) => format!("event {}", event.reason),
         };
         plan.effects.iter().map(kind).collect()
@@ -261,13 +333,22 @@ mod tests {
         let going = ExecutionSpace::Terminating;
         let released = r#"release m1:a {"metadata":{"finalizers":["x/y"]}}"#;
         let free_to_go = r#"patch {"metadata":{"finalizers":null}}"#;
+        let two = [binding("a", None, false), binding("b", Some(("True", "")), false)];
         for (name, status, space, targeted_by, works, want, because) in [
-            ("bindings go first", "True", active, 2, vec![], &[][..], "2 bindings still name the cluster as a target"),
+            (
+                "bindings go first",
+                "True",
+                active,
+                &two[..],
+                vec![],
+                &[][..],
+                "2 bindings still name the cluster as a target",
+            ),
             (
                 "then the space",
                 "True",
                 active,
-                0,
+                &[],
                 vec![&held],
                 &["delete karmada-es-m1 u", "event RemoveExecutionSpaceSucceed"],
                 "1 Works remain in the execution space",
@@ -276,7 +357,7 @@ mod tests {
                 "a ready member cleans up itself",
                 "True",
                 going,
-                0,
+                &[],
                 vec![&held],
                 &[],
                 "1 Works remain in the execution space",
@@ -285,7 +366,7 @@ mod tests {
                 "of one that is not nobody will",
                 "False",
                 going,
-                0,
+                &[],
                 vec![&held, &free],
                 &[released],
                 "the cluster cannot be reached: 1 Works are released without it",
@@ -294,13 +375,13 @@ mod tests {
                 "nor of one nobody knows of",
                 "Unknown",
                 going,
-                0,
+                &[],
                 vec![&held],
                 &[released],
                 "the cluster cannot be reached: 1 Works are released without it",
             ),
-            ("the space is going", "False", going, 0, vec![], &[], "the execution space is being deleted"),
-            ("then the finalizer", "False", gone, 0, vec![], &[free_to_go], "nothing of the cluster is left"),
+            ("the space is going", "False", going, &[], vec![], &[], "the execution space is being deleted"),
+            ("then the finalizer", "False", gone, &[], vec![], &[free_to_go], "nothing of the cluster is left"),
         ] {
             let mut cluster = cluster("m1");
             ready(&mut cluster, status, 0);
@@ -308,6 +389,82 @@ mod tests {
             let plan = decide(&Seen { targeted_by, works, ..seen(&cluster, space) }, at(9));
             assert_eq!(kinds(&plan), want, "{name}");
             assert_eq!(plan.because[0].to_string(), because, "{name}");
+        }
+    }
+
+    /// A binding with this Scheduled condition, its scheduling suspended or not.
+    fn binding(name: &str, scheduled: Option<(&str, &str)>, suspended: bool) -> Bound {
+        let mut spec = crate::testkit::spec(&[("m1", 1)], vec![]);
+        spec.suspension =
+            suspended.then(|| BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
+        let mut binding = ResourceBinding::new(name, spec);
+        binding.metadata.namespace = Some("shop".into());
+        let said = scheduled.map(|(status, message)| conditions::condition(SCHEDULED, status, "NoClusterFit", message));
+        binding.status.get_or_insert_default().conditions.extend(said);
+        Bound::from(std::sync::Arc::new(binding))
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_leave_says_who_holds_it() {
+        let fits = |name: &str| binding(name, Some(("False", "0/2 clusters are available")), false);
+        let remedy = "; edit their policies, or: ironclad unjoin m1 --force";
+        let says = |text: &str| vec![format!("status RemovalBlocked=True {text}{remedy}")];
+        let why = "(0/2 clusters are available)";
+        let long = binding("a", Some(("False", &"ä".repeat(150))), false);
+        for (name, holders, want) in [
+            ("who is on its way out does not hold it", vec![binding("a", Some(("True", "")), false)], vec![]),
+            ("nor who was never scheduled", vec![binding("a", None, false)], vec![]),
+            (
+                "who finds no other place does",
+                vec![fits("b"), binding("a", Some(("True", "")), false)],
+                says(&format!("1 bindings find no other place: shop/b {why}")),
+            ),
+            (
+                "in the order of their names, the first three",
+                ["e", "d", "c", "b", "a"].map(fits).to_vec(),
+                says(&format!("5 bindings find no other place: shop/a {why}, shop/b {why}, shop/c {why} and 2 more")),
+            ),
+            (
+                "who is suspended does",
+                vec![binding("a", Some(("True", "")), true)],
+                says("1 bindings find no other place: shop/a (its scheduling is suspended)"),
+            ),
+            (
+                "no message: its reason",
+                vec![binding("a", Some(("False", "")), false)],
+                says("1 bindings find no other place: shop/a (NoClusterFit)"),
+            ),
+            (
+                "a long one is cut",
+                vec![long],
+                says(&format!("1 bindings find no other place: shop/a ({}...)", "ä".repeat(100))),
+            ),
+        ] {
+            let mut cluster = cluster("m1");
+            cluster.metadata.deletion_timestamp = Some(Time(at(1)));
+            let active = ExecutionSpace::Active { uid: "u" };
+            let plan = decide(&Seen { targeted_by: &holders, ..seen(&cluster, active) }, at(9));
+            assert_eq!(kinds(&plan), want, "{name}");
+            let Some(Effect::Status(part)) = plan.effects.first() else { continue };
+            cluster.status.get_or_insert_default().conditions = part.conditions.clone();
+            let again = decide(&Seen { targeted_by: &holders, ..seen(&cluster, active) }, at(99));
+            assert!(again.is_quiet(), "{name}: said once");
+            let freed = decide(&seen(&cluster, ExecutionSpace::Terminating), at(99));
+            assert_eq!(kinds(&freed), ["status RemovalBlocked= "], "{name}: taken back");
+        }
+    }
+
+    #[test]
+    fn what_a_binding_says_of_its_place() {
+        let status = |scheduled| binding("a", scheduled, false).status().cloned();
+        let (no, yes) = (Some(("False", "x")), Some(("True", "x")));
+        for (name, old, new, want) in [
+            ("the same", no, no, false),
+            ("it found one", no, yes, true),
+            ("another reason", no, Some(("False", "y")), true),
+            ("the first word", None, no, true),
+        ] {
+            assert_eq!(says_other(status(old).as_ref(), status(new).as_ref()), want, "{name}");
         }
     }
 

@@ -9,10 +9,12 @@ use std::time::Duration;
 use ironclad_api::{
     annotations::KEEP_WORKLOADS,
     cluster::{Cluster, SyncMode},
+    conditions::{self, TRUE},
     labels,
     names::execution_namespace,
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
 };
+use ironclad_failover::membership::REMOVAL_BLOCKED;
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, Resource,
@@ -191,7 +193,15 @@ async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Er
     clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// Deletes the cluster and waits until it is gone.
+/// Why a cluster that is being deleted can't go, as it says itself.
+#[must_use]
+pub fn blocked(cluster: &Cluster) -> Option<&str> {
+    let conditions = &cluster.status.as_ref()?.conditions;
+    let condition = conditions::get(conditions, REMOVAL_BLOCKED).filter(|condition| condition.status == TRUE)?;
+    Some(&condition.message)
+}
+
+/// Deletes the cluster and waits until it is gone. What holds it meanwhile is told on stderr.
 ///
 /// # Errors
 /// If it is refused, or still there in the end.
@@ -220,15 +230,21 @@ pub async fn remove(
     }
     let deadline = clock.mono() + wait;
     let mut forced = stuck == Stuck::Tell;
+    let mut told = None;
     loop {
         let present = clusters.get_opt(name).await.map_err(failed(name, "reading it"))?;
         let Some(present) = present.filter(|present| present.metadata.uid == cluster.metadata.uid) else {
             return Ok(());
         };
+        let blocked = blocked(&present).map(str::to_owned);
+        if let Some(why) = blocked.as_ref().filter(|_| told != blocked) {
+            eprintln!("cluster {name} waits: {why}");
+        }
+        told.clone_from(&blocked);
         if clock.mono() >= deadline {
             if forced {
                 let finalizers = present.metadata.finalizers.unwrap_or_default().join(", ");
-                let holds = format!("its finalizers are not released: {finalizers}");
+                let holds = blocked.unwrap_or_else(|| format!("its finalizers are not released: {finalizers}"));
                 return Err(UnjoinError::StillThere { name: name.to_owned(), seconds: wait.as_secs(), holds });
             }
             force::strip(plane, name).await?;

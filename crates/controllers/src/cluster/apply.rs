@@ -3,7 +3,7 @@
 use ironclad_api::names;
 use ironclad_failover::membership::Effect;
 use ironclad_fleet::Plan;
-use ironclad_runtime::{Failure, Writer};
+use ironclad_runtime::{Failure, Key, Writer};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 
@@ -45,6 +45,10 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) ->
                     let api = Api::namespaced(cx.plane.clone(), &namespace);
                     writer.patch(&api, Some(&cx.works), &*work, patch.clone()).await?;
                 }
+            }
+            Effect::Status(part) => {
+                let (key, uid) = (Key::of(&*seen.cluster), seen.cluster.uid().unwrap_or_default());
+                cx.cluster_status.want(&key, &uid, "cluster", part.clone(), false);
             }
             Effect::Event(event) => cx.emit(event),
         }

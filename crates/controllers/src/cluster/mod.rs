@@ -9,9 +9,13 @@ mod observe;
 mod taints;
 pub(crate) mod witness;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, names};
+use ironclad_api::{
+    cluster::Cluster,
+    names,
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus},
+};
 use ironclad_failover::membership;
 use ironclad_fleet::ClusterName;
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
@@ -22,6 +26,8 @@ use crate::Context;
 
 /// Clusters prepared at once.
 const WORKERS: usize = 5;
+/// What many bindings say at once of a cluster that they can't leave is one look.
+const GATHER: Duration = Duration::from_secs(1);
 
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
@@ -77,5 +83,31 @@ pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
 pub(crate) fn wake_leaving(cx: &Context) {
     for name in cx.leaving_clusters() {
         cx.queues.cluster.add(name);
+    }
+}
+
+/// A binding found no other place, or found one.
+pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    said(cx, old.and_then(|b| b.status.as_ref()), new.map(|b| (&b.spec, b.status.as_ref())));
+}
+
+/// The same for bindings of cluster-scoped templates.
+pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    said(cx, old.and_then(|b| b.status.as_ref()), new.map(|b| (&b.spec, b.status.as_ref())));
+}
+
+fn said(
+    cx: &Context,
+    old: Option<&ResourceBindingStatus>,
+    new: Option<(&ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
+) {
+    let leaving = cx.leaving_clusters();
+    let Some((spec, status)) = new.filter(|_| !leaving.is_empty()) else { return };
+    if membership::says_other(old, status) {
+        for name in leaving.into_iter().filter(|name| spec.target(&name.0).is_some()) {
+            cx.queues.cluster.add_after(name, GATHER);
+        }
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::{
+    Bound,
     membership::{ExecutionSpace, Seen},
     taints::ByCondition,
 };
 use ironclad_fleet::ClusterName;
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::Context;
+use crate::{Context, context::BY_TARGET};
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -19,7 +20,7 @@ pub(super) struct Observed {
     space: Option<Arc<Namespace>>,
     /// The Works in its execution space.
     pub(super) works: Vec<Arc<Work>>,
-    targeted_by: usize,
+    targeted_by: Vec<Bound>,
     taints: ByCondition,
 }
 
@@ -35,7 +36,7 @@ impl Observed {
             cluster: &self.cluster,
             space,
             works: self.works.iter().map(|w| &**w).collect(),
-            targeted_by: self.targeted_by,
+            targeted_by: &self.targeted_by,
             taints: self.taints,
         }
     }
@@ -44,12 +45,12 @@ impl Observed {
 pub(super) fn observe(cx: &Context, name: &ClusterName, cluster: Arc<Cluster>) -> Observed {
     let namespace = names::execution_namespace(&name.0);
     let leaving = cluster.metadata.deletion_timestamp.is_some();
-    // Only a cluster that leaves is asked what still names it: counting is work in proportion to the fleet.
+    // Only a cluster that leaves is asked what still names it.
     let (works, targeted_by) = if leaving {
-        let targets = |b: &crate::AnyBinding| b.spec().clusters.iter().any(|t| t.name == *name.0);
-        (cx.works.namespace(&namespace), cx.all_bindings().iter().filter(|b| targets(b)).count())
+        let holders = cx.bindings_by(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
+        (cx.works.namespace(&namespace), holders)
     } else {
-        (Vec::new(), 0)
+        (Vec::new(), Vec::new())
     };
     let taints = cx.settings.failover.by_condition;
     Observed { cluster, space: cx.namespaces.get("", &namespace), works, targeted_by, taints }

@@ -7,6 +7,7 @@ mod crds_real;
 mod differential;
 mod evictions_sim;
 mod failover_edges;
+mod failover_leaves;
 mod failover_matrix;
 mod failover_plan;
 mod failover_real;

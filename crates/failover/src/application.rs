@@ -75,6 +75,9 @@ pub struct Seen<'a> {
     pub memory: &'a Memory,
     /// When this process began to look: what turned unhealthy before was another's to remember.
     pub began: Timestamp,
+    /// Since when the binding asks for application failover, if this process saw it begin to: monotonic time since the origin of
+    /// the memory. Nobody is made to leave for what happened before somebody asked for it.
+    pub asked: Option<Duration>,
 }
 
 /// What is written.
@@ -134,7 +137,9 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
     let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let mut due = Vec::new();
     for cluster in unhealthy {
-        let at = known(&cluster).unwrap_or_else(|| mono - lasted_before(seen, &cluster, now.wall)).min(mono);
+        let at = known(&cluster).unwrap_or_else(|| mono - lasted_before(seen, &cluster, now.wall));
+        let asked = seen.asked.and_then(|asked| SignedDuration::try_from(asked).ok()).unwrap_or(SignedDuration::MIN);
+        let at = at.max(asked).min(mono);
         let lasted = Duration::try_from(mono - at).unwrap_or_default();
         since.insert(cluster.clone(), at);
         if lasted > tolerated || tolerated.is_zero() {

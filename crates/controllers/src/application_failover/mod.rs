@@ -4,7 +4,7 @@
 mod apply;
 mod observe;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::work::{
     AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
@@ -33,12 +33,14 @@ pub(crate) struct Memories {
     origin: Instant,
     began: Timestamp,
     unhealthy: Mutex<BTreeMap<Key, Memory>>,
+    /// Since when bindings ask for it that did not before, from the origin on.
+    asked: Mutex<BTreeMap<Key, Duration>>,
 }
 
 impl Memories {
     /// Nothing is remembered; times count from now.
     pub(crate) fn new(clock: &Clock) -> Self {
-        Self { origin: clock.mono(), began: clock.wall_seconds(), unhealthy: Mutex::default() }
+        Self { origin: clock.mono(), began: clock.wall_seconds(), unhealthy: Mutex::default(), asked: Mutex::default() }
     }
 
     fn of(&self, key: &Key) -> Memory {
@@ -51,6 +53,10 @@ impl Memories {
         } else {
             self.unhealthy.lock().insert(key.clone(), memory);
         }
+    }
+
+    fn asked(&self, key: &Key) -> Option<Duration> {
+        self.asked.lock().get(key).copied()
     }
 
     fn knows(&self, key: &Key) -> bool {
@@ -105,6 +111,13 @@ fn changed<K: Resource>(cx: &Context, change: &Change<K>, parts: impl Fn(&K) -> 
     fn told(status: Option<&ResourceBindingStatus>) -> &[AggregatedStatusItem] {
         status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default()
     }
+    let mut asked = cx.unhealthy.asked.lock();
+    match (change.old.as_deref().map(|old| asks(parts(old).0)), change.new.as_deref().map(|new| asks(parts(new).0))) {
+        (Some(false), Some(true)) => drop(asked.insert(key.clone(), cx.unhealthy.now(&cx.seam.clock).mono)),
+        (_, None | Some(false)) => drop(asked.remove(&key)),
+        (_, Some(true)) => {}
+    }
+    drop(asked);
     let moved = match (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts)) {
         (_, None) => cx.unhealthy.knows(&key),
         (_, Some((new, _))) if !asks(new) => cx.unhealthy.knows(&key),

@@ -1,6 +1,6 @@
 //! What is seen of a binding whose workload may fail.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use ironclad_failover::{
     Bound, Clusters,
@@ -20,6 +20,7 @@ pub(super) struct Observed {
     health_is_judged: bool,
     clusters: Arc<Clusters>,
     memory: Memory,
+    asked: Option<Duration>,
 }
 
 impl Observed {
@@ -33,6 +34,7 @@ impl Observed {
             state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
             began: cx.unhealthy.began,
+            asked: self.asked,
         }
     }
 }
@@ -44,5 +46,6 @@ pub(super) fn observe(cx: &Context, key: &Key, memory: Memory) -> Option<Observe
         AnyBinding::Cluster(binding) => Bound::Cluster(binding.clone()),
     };
     let health_is_judged = cx.interpreter().implements(&binding.template().gvk, Operation::InterpretHealth);
-    Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory })
+    let asked = cx.unhealthy.asked(key);
+    Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory, asked })
 }

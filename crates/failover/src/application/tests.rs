@@ -66,6 +66,7 @@ fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Du
         state_injection: true,
         memory,
         began: at(0),
+        asked: None,
     };
     decide(&seen, moment(now))
 }
@@ -187,6 +188,7 @@ fn what_is_remembered_and_what_is_forgotten() {
         state_injection: false,
         memory: &memory,
         began: at(0),
+        asked: None,
     };
     assert!(decide(&seen, moment(S(10))).memory.is_empty(), "nobody judges the health of its kind");
 }
@@ -216,6 +218,45 @@ fn a_restart_goes_on_counting() {
         assert_eq!(decision.next, wait.map_or(Next::OnEvent, |wait| Next::After(S(wait) + TICK)), "{name}");
         let again = look(&ill(turned), &two, &decision.memory, S(6));
         assert_eq!(again.memory, decision.memory, "{name}: it counts on");
+    }
+}
+
+#[test]
+fn what_happened_before_somebody_asked_does_not_count() {
+    let two = fleet(&["m1", "m2"]);
+    let line = |turned: i64| AggregatedStatusItem {
+        health_transition_time: Some(ironclad_api::Time(at(turned))),
+        ..line("m1", Unhealthy, 0)
+    };
+    // The process began at second 0; unhealthy since `turned`, asked for at `asked`, tolerated for 300 s.
+    for (name, turned, asked, now, left_after, wait) in [
+        (
+            "unhealthy for long, and asked for just now: the whole toleration",
+            -9_000,
+            Some(1_000),
+            1_000,
+            false,
+            Some(300),
+        ),
+        ("to its end", -9_000, Some(1_000), 1_300, false, Some(0)),
+        ("and then it leaves", -9_000, Some(1_000), 1_301, true, None),
+        ("it fell ill after it was asked for: since then", 1_100, Some(1_000), 1_200, false, Some(300)),
+        ("asked for before this process began: since it is ill (IR-15)", -9_000, None, 1_000, true, None),
+    ] {
+        let bound = Bound::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
+        let seen = Seen {
+            binding: &bound,
+            health_is_judged: true,
+            clusters: &two,
+            check: Check::Strict,
+            state_injection: true,
+            memory: &Memory::default(),
+            began: at(0),
+            asked: asked.map(S),
+        };
+        let decision = decide(&seen, moment(S(now)));
+        assert_eq!(left(&decision) == ["m1"], left_after, "{name}");
+        assert_eq!(decision.next, wait.map_or(Next::OnEvent, |wait| Next::After(S(wait) + TICK)), "{name}");
     }
 }
 
@@ -256,6 +297,7 @@ fn the_task_of_each_purge_mode() {
         state_injection: false,
         memory: &Memory::default(),
         began: at(0),
+        asked: None,
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert_eq!(tasks[0].producer, "cluster-resource-binding-application-failover-controller");
@@ -336,6 +378,7 @@ fn state_goes_into_the_task_or_nobody_goes() {
         state_injection: false,
         memory: &Memory::default(),
         began: at(0),
+        asked: None,
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert!(tasks[0].preserved_label_state.is_empty(), "with the gate off nothing is read");

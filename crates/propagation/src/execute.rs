@@ -6,6 +6,7 @@
 
 mod apply;
 pub mod compare;
+mod drifted;
 mod held;
 mod owner;
 mod remove;
@@ -27,6 +28,7 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::drifted::drifted;
 pub use self::held::{Found, content_hash, found};
 use crate::{
     binding::Binding,

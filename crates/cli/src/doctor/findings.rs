@@ -61,7 +61,11 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
     let mut ready = 0;
     for (name, cluster) in &world.clusters {
         if cluster.metadata.deletion_timestamp.is_some() {
-            found.push(Finding::new(Grade::Warning, format!("cluster {name} is being removed from the fleet")));
+            let line = match crate::unjoin::blocked(cluster) {
+                Some(why) => format!("cluster {name} is being removed from the fleet, and can't go: {why}"),
+                None => format!("cluster {name} is being removed from the fleet"),
+            };
+            found.push(Finding::new(Grade::Warning, line));
             continue;
         }
         let condition = cluster.status.as_ref().and_then(|status| conditions::get(&status.conditions, READY));
@@ -159,7 +163,7 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
 }
 
 /// The first names, and how many more there are.
-fn named(names: &[String]) -> String {
+pub(super) fn named(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{some} and {more} more") } else { some }

@@ -1,6 +1,9 @@
 //! `ironclad doctor`: every invariant on the live fleet, and how ready it is for the loss of a cluster (operations.md 2.20,
 //! failover.md 14.3, 14.4).
 
+mod certificates;
+mod clocks;
+mod drift;
 mod findings;
 mod read;
 
@@ -20,7 +23,8 @@ use crate::{
     report::{Exit, FAILED},
 };
 
-/// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster.
+/// Check the fleet: every invariant on the live objects, and how ready it is for the loss of a cluster; certificates that end
+/// soon, clocks that differ, and objects of members that somebody else changes.
 ///
 /// What is broken for a moment only, while a change is on its way, is not told: what is found is looked at twice.
 #[derive(clap::Args, Debug)]
@@ -60,7 +64,11 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         true => Vec::new(),
         false => members::connect(&client, kubeconfig.as_ref(), clusters).await,
     };
-    let looked = look(&client, clock, &members, command.settle, command.timeout).await?;
+    let mut looked = look(&client, clock, &members, command.settle, command.timeout).await?;
+    let context = command.plane.context.as_deref();
+    let now = clock.wall_seconds();
+    looked.findings.extend(kubeconfig.iter().flat_map(|file| certificates::of_kubeconfig(file, context, now)));
+    looked.findings.sort();
     print::out(&match command.output {
         output if output.is_objects() => print::objects(
             output,
@@ -104,15 +112,21 @@ pub async fn look(
 ) -> anyhow::Result<Looked> {
     let mut seen = read::all(plane, clock, members, patience).await?;
     let mut violations = check(&seen.world);
-    if !violations.is_empty() {
+    let mut drifted = drift::of(&seen.world, &seen.interpreter);
+    if !violations.is_empty() || !drifted.is_empty() {
         clock.sleep(settle).await;
         seen = read::all(plane, clock, members, patience).await?;
         let again = check(&seen.world);
         violations.retain(|violation| again.contains(violation));
+        let again = drift::of(&seen.world, &seen.interpreter);
+        drifted.retain(|object, _| again.contains_key(object));
     }
     let told = told(plane).await?;
     let mut all = findings(&seen.world, told.report.as_ref(), told.paused, clock.wall_seconds());
     all.extend(seen.findings);
+    all.extend(drift::finding(&drifted));
+    all.extend(clocks::findings(plane, members, clock, patience).await);
+    all.extend(certificates::of_secrets(plane, seen.world.clusters.values(), clock.wall_seconds()).await);
     all.sort();
     let world = &seen.world;
     let objects: usize = world.members.values().map(std::collections::BTreeMap::len).sum();

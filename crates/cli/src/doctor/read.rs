@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use anyhow::Context as _;
 use futures::future::join_all;
-use ironclad_api::{crds::crds, labels};
+use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, crds::crds, labels};
 use ironclad_fleet::{ClusterName, World};
+use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_seam::Clock;
 use k8s_openapi::{
     api::apps::v1::ReplicaSet, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -23,6 +24,7 @@ use crate::{
     report::answer,
     resource::{Resource, Resources},
     tree::whole,
+    why::read::interpreter,
 };
 
 /// Objects that are listed at a time.
@@ -31,12 +33,14 @@ const PAGE: u32 = 500;
 /// What was read.
 pub(super) struct Read {
     pub(super) world: World,
+    /// Answers about kinds, as far as webhooks need not be asked.
+    pub(super) interpreter: Interpreter,
     /// What showed while reading.
     pub(super) findings: Vec<Finding>,
 }
 
 pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patience: Duration) -> anyhow::Result<Read> {
-    let mut read = Read { world: World::default(), findings: Vec::new() };
+    let mut read = Read { world: World::default(), interpreter: Interpreter::default(), findings: Vec::new() };
     let resources = Resources::of(plane).await.context("asking the control plane what it serves")?;
     definitions(plane, &mut read).await?;
     let world = &mut read.world;
@@ -47,6 +51,8 @@ pub(super) async fn all(plane: &Client, clock: &Clock, members: &[Member], patie
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_binding(one));
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_cluster_binding(one));
     every(Api::all(plane.clone())).await?.into_iter().for_each(|one| world.insert_work(one));
+    let hooks: Vec<ResourceInterpreterWebhookConfiguration> = every(Api::all(plane.clone())).await?;
+    read.interpreter = interpreter(clock, &every(Api::all(plane.clone())).await?, Webhooks::new(&hooks));
     let kinds = templates(world);
     for resource in kinds.iter().filter_map(|kind| of_kind(&resources, kind)) {
         for object in list(plane, &resource, None).await.map_err(|error| anyhow::anyhow!(answer(&error)))? {

@@ -3,7 +3,7 @@
 mod not;
 pub mod placement;
 mod print;
-mod read;
+pub(crate) mod read;
 #[cfg(test)]
 mod tests;
 

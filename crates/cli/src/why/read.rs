@@ -11,7 +11,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_interpreter::Interpreter;
+use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
 use ironclad_seam::Clock;
 use kube::{Api, Client, ResourceExt as _};
@@ -65,7 +65,7 @@ pub(super) async fn live(
         found.into_iter().for_each(|binding| world.insert_binding(binding));
     }
     let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
-    seen.interpreter = interpreter(clock, &customizations);
+    seen.interpreter = interpreter(clock, &customizations, Webhooks::default());
     Ok((seen, key))
 }
 
@@ -119,12 +119,17 @@ pub(super) fn of_objects(
         (None, _) => bail!("it holds no {kind} {name}"),
         (Some(_), Some(_)) => bail!("it holds several of {kind} {name}\n  try: -n NAMESPACE"),
     };
-    seen.interpreter = interpreter(clock, &customizations);
+    seen.interpreter = interpreter(clock, &customizations, Webhooks::default());
     Ok((seen, key))
 }
 
-/// Who answers about kinds: the fleet's customizations, what is shipped, and what is native. Webhooks are not asked.
-fn interpreter(clock: &Clock, customizations: &[ResourceInterpreterCustomization]) -> Interpreter {
+/// Who answers about kinds: the fleet's customizations, what is shipped, and what is native. Webhooks are not asked: what only they
+/// know stays open.
+pub(crate) fn interpreter(
+    clock: &Clock,
+    customizations: &[ResourceInterpreterCustomization],
+    webhooks: Webhooks,
+) -> Interpreter {
     let (wall, mono, start) = (clock.clone(), clock.clone(), clock.mono());
     let host = Host {
         wall_seconds: Arc::new(move || wall.wall().as_second()),
@@ -136,5 +141,5 @@ fn interpreter(clock: &Clock, customizations: &[ResourceInterpreterCustomization
         (name, compiled)
     });
     let declarative = Arc::new(Declarative::new(compiled.collect::<Vec<_>>()));
-    Interpreter::new(vec![declarative, Arc::new(Shipped::new(host))])
+    Interpreter::new(vec![declarative, Arc::new(webhooks), Arc::new(Shipped::new(host))])
 }

@@ -1,0 +1,186 @@
+//! Certificates that end soon (operations.md 10.5): of the kubeconfig that is used, and those in Secrets that the control plane
+//! holds for its webhooks and its members.
+
+use std::{fs, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use ironclad_api::{cluster::Cluster, namespaces};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
+use x509_parser::pem::Pem;
+
+use super::{Finding, Grade};
+
+/// A certificate that ends sooner deserves a look: what renews itself does so earlier.
+const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// The Secret of the webhooks of `run`.
+const WEBHOOKS: &str = "ironclad-webhook-certificates";
+
+/// What a PEM text is, and so when it ends.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    /// A certificate, perhaps with those that signed it behind: when the first ends.
+    Leaf,
+    /// Authorities that are trusted: when the last one ends, since a new one stands beside the old one for a while.
+    Authorities,
+}
+
+/// The certificates of the context that is used.
+pub(super) fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>, now: Timestamp) -> Vec<Finding> {
+    let name = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
+    let used = kubeconfig.contexts.iter().find(|c| c.name == name).and_then(|c| c.context.as_ref());
+    let Some(used) = used else { return Vec::new() };
+    let user = kubeconfig.auth_infos.iter().find(|u| Some(&u.name) == used.user.as_ref());
+    let user = user.and_then(|user| user.auth_info.as_ref());
+    let client = user.and_then(|u| pem(u.client_certificate_data.as_deref(), u.client_certificate.as_deref()));
+    let server = kubeconfig.clusters.iter().find(|c| c.name == used.cluster).and_then(|c| c.cluster.as_ref());
+    let server = server.and_then(|c| pem(c.certificate_authority_data.as_deref(), c.certificate_authority.as_deref()));
+    let whose = |what: &str| format!("the {what} of context {name} in the kubeconfig");
+    let remedy = "a new kubeconfig (`ironclad up` renews its own when it starts)";
+    let client = client.and_then(|pem| finding(&whose("client certificate"), &pem, Held::Leaf, remedy, now));
+    let server = server.and_then(|pem| finding(&whose("certificate authority"), &pem, Held::Authorities, remedy, now));
+    client.into_iter().chain(server).collect()
+}
+
+fn pem(data: Option<&str>, file: Option<&str>) -> Option<Vec<u8>> {
+    match (data, file) {
+        (Some(data), _) => STANDARD.decode(data).ok(),
+        (None, Some(file)) => fs::read(file).ok(),
+        (None, None) => None,
+    }
+}
+
+/// The certificates in Secrets. Who may not read them is told nothing of them.
+pub(super) async fn of_secrets(
+    plane: &Client,
+    clusters: impl Iterator<Item = &Arc<Cluster>>,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let webhooks =
+        (namespaces::SYSTEM.to_owned(), WEBHOOKS.to_owned(), "the webhooks".to_owned(), "restart `ironclad run`");
+    let members = clusters.filter_map(|cluster| {
+        let (name, reference) = (cluster.name_any(), cluster.spec.secret_ref.as_ref()?);
+        let whose = format!("cluster {name}");
+        Some((reference.namespace.clone(), reference.name.clone(), whose, "ironclad join it anew"))
+    });
+    let mut found = Vec::new();
+    for (namespace, name, whose, remedy) in std::iter::once(webhooks).chain(members) {
+        let secrets: Api<Secret> = Api::namespaced(plane.clone(), &namespace);
+        if let Ok(Some(secret)) = secrets.get_opt(&name).await {
+            found.extend(of_secret(&secret, &whose, remedy, now));
+        }
+    }
+    found
+}
+
+fn of_secret(secret: &Secret, whose: &str, remedy: &str, now: Timestamp) -> Vec<Finding> {
+    let data = secret.data.as_ref();
+    let one = |key: &str, what: &str, held: Held| {
+        finding(&format!("the {what} of {whose}"), &data?.get(key)?.0, held, remedy, now)
+    };
+    let all = [
+        one("tls.crt", "certificate", Held::Leaf),
+        one("ca-bundle.crt", "certificate authority", Held::Authorities),
+        one("caBundle", "certificate authority", Held::Authorities),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn finding(whose: &str, pem: &[u8], held: Held, remedy: &str, now: Timestamp) -> Option<Finding> {
+    let ends = ends(pem, held)?;
+    let left = ends.duration_since(now);
+    if left >= SOON {
+        return None;
+    }
+    let at = ends.strftime("%Y-%m-%d");
+    let found = if left.is_positive() {
+        Finding::new(Grade::Warning, format!("{whose} ends in {} days, on {at}", left.as_hours() / 24))
+    } else {
+        Finding::new(Grade::Broken, format!("{whose} has ended on {at}"))
+    };
+    Some(found.remedy(remedy))
+}
+
+fn ends(pem: &[u8], held: Held) -> Option<Timestamp> {
+    let mut all = Pem::iter_from_buffer(pem).filter_map(|one| {
+        let one = one.ok()?;
+        let ends = one.parse_x509().ok()?.validity().not_after.timestamp();
+        Timestamp::from_second(ends).ok()
+    });
+    match held {
+        Held::Leaf => all.next(),
+        Held::Authorities => all.max(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use kube::config::{AuthInfo, Context, NamedAuthInfo, NamedContext};
+
+    use super::*;
+
+    /// A certificate that ends in the first hour of this day of 2026.
+    fn ending(month: u8, day: u8) -> String {
+        let mut params = rcgen::CertificateParams::new(vec!["x".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, month, day);
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    fn now() -> Timestamp {
+        "2026-02-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn which_end_soon() {
+        let (old, soon, late) = (ending(1, 31), ending(2, 14), ending(2, 15));
+        let both = |first: &str, second: &str| format!("{first}{second}");
+        for (name, pem, held, want) in [
+            ("two weeks are enough", late.clone(), Held::Leaf, None),
+            ("less are not", soon.clone(), Held::Leaf, Some("x ends in 13 days, on 2026-02-14")),
+            ("it is over", old.clone(), Held::Leaf, Some("x has ended on 2026-01-31")),
+            ("of a chain the first counts", both(&late, &old), Held::Leaf, None),
+            ("an authority's heir stands beside it", both(&old, &late), Held::Authorities, None),
+            ("the heir ends, too", both(&old, &soon), Held::Authorities, Some("x ends in 13 days, on 2026-02-14")),
+            ("no certificate", "nothing".to_owned(), Held::Leaf, None),
+        ] {
+            let found = finding("x", pem.as_bytes(), held, "try", now());
+            assert_eq!(found.as_ref().map(|finding| finding.what.as_str()), want, "{name}");
+            let over = want.is_some_and(|want| want.contains("has ended"));
+            assert_eq!(found.is_some_and(|finding| finding.grade == Grade::Broken), over, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_the_context_that_is_used_and_of_secrets() {
+        let user = |name: &str, pem: &str| NamedAuthInfo {
+            name: name.to_owned(),
+            auth_info: Some(AuthInfo { client_certificate_data: Some(STANDARD.encode(pem)), ..AuthInfo::default() }),
+            ..NamedAuthInfo::default()
+        };
+        let context = |name: &str| NamedContext {
+            name: name.to_owned(),
+            context: Some(Context { user: Some(name.to_owned()), ..Context::default() }),
+            ..NamedContext::default()
+        };
+        let file = Kubeconfig {
+            contexts: vec![context("a"), context("b")],
+            auth_infos: vec![user("a", &ending(2, 3)), user("b", &ending(12, 1))],
+            current_context: Some("b".to_owned()),
+            ..Kubeconfig::default()
+        };
+        let told = |context| of_kubeconfig(&file, context, now()).into_iter().map(|f| f.what).collect::<Vec<_>>();
+        assert_eq!(told(None), Vec::<String>::new());
+        let want = "the client certificate of context a in the kubeconfig ends in 2 days, on 2026-02-03";
+        assert_eq!(told(Some("a")), [want]);
+        let data = [("tls.crt", ending(2, 3)), ("caBundle", ending(12, 1)), ("token", "t".to_owned())];
+        let data = data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect();
+        let secret = Secret { data: Some(data), ..Secret::default() };
+        let found = of_secret(&secret, "cluster m1", "try", now());
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].what, "the certificate of cluster m1 ends in 2 days, on 2026-02-03");
+    }
+}

@@ -1,0 +1,110 @@
+//! Clocks that differ: leases, tokens, certificates and the times of taints are judged by them.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use ironclad_seam::Clock;
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use kube::{Client, client::Body};
+
+use super::{Finding, Grade};
+use crate::members::{Member, within};
+
+/// A clock that is further away than this is told.
+const APART_MAX: SignedDuration = SignedDuration::from_secs(10);
+/// What dates of answers are cut to.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// The date of an answer, and between which moments of ours it was given.
+struct Answer {
+    date: String,
+    asked: Timestamp,
+    answered: Timestamp,
+}
+
+/// Asks everybody what time it is. Who does not answer is told of elsewhere, and who dates no answers says nothing.
+pub(super) async fn findings(plane: &Client, members: &[Member], clock: &Clock, patience: Duration) -> Vec<Finding> {
+    let plane = ("the control plane".to_owned(), plane);
+    let members = members.iter().filter_map(|m| Some((format!("cluster {}", m.name), m.client.as_ref().ok()?)));
+    let asked = std::iter::once(plane).chain(members).map(async |(whose, client)| {
+        let answer = within(clock, patience, ask(client, clock)).await.ok().flatten()?;
+        finding(&whose, &answer)
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+async fn ask(client: &Client, clock: &Clock) -> Option<Answer> {
+    let request = http::Request::get("/version").body(Body::empty()).ok()?;
+    let asked = clock.wall();
+    let answer = client.send(request).await.ok()?;
+    let date = answer.headers().get(http::header::DATE)?.to_str().ok()?.to_owned();
+    Some(Answer { date, asked, answered: clock.wall() })
+}
+
+fn finding(whose: &str, answer: &Answer) -> Option<Finding> {
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(&answer.date).ok()?;
+    let apart = apart(date, answer.asked, answer.answered)?;
+    let which = if apart.is_negative() { "behind" } else { "ahead of" };
+    let line = format!("the clock of {whose} is {} s {which} this machine's", apart.abs().as_secs());
+    Some(Finding::new(Grade::Warning, line).remedy("timedatectl on both, to see which of them is synchronised"))
+}
+
+/// How far a clock is ahead of ours that said `date` at some moment between these two; `None` if it may be near.
+fn apart(date: Timestamp, asked: Timestamp, answered: Timestamp) -> Option<SignedDuration> {
+    let (ahead, behind) = (date.duration_since(answered), asked.duration_since(date) - SECOND);
+    if ahead > APART_MAX {
+        Some(ahead)
+    } else if behind > APART_MAX {
+        Some(-behind)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn how_far_apart() {
+        let at = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap();
+        // Asked at 0, answered after two seconds.
+        for (name, date, want) in [
+            ("in between", 1_000, None),
+            ("cut to its second", -900, None),
+            ("ahead, as far as may be", 12_000, None),
+            ("further", 13_000, Some(11)),
+            ("behind, as far as may be", -11_000, None),
+            ("further behind", -12_000, Some(-11)),
+        ] {
+            assert_eq!(apart(at(date), at(0), at(2_000)).map(|apart| apart.as_secs()), want, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_dates_an_answer_is_compared_with_us() {
+        let clock = Clock::simulated("2026-01-01T00:10:00Z".parse().unwrap());
+        let dated = |date: Option<&'static str>| {
+            let service = tower::service_fn(move |_: http::Request<Body>| async move {
+                let mut answer = http::Response::builder();
+                if let Some(date) = date {
+                    answer = answer.header(http::header::DATE, date);
+                }
+                Ok::<_, Infallible>(answer.body(Body::from(b"{}".to_vec())).unwrap())
+            });
+            Client::new(service, "default")
+        };
+        let member = |name: &str, client| Member { name: name.to_owned(), client };
+        let members = [
+            member("late", Ok(dated(Some("Thu, 01 Jan 2026 00:05:00 GMT")))),
+            member("right", Ok(dated(Some("Thu, 01 Jan 2026 00:10:00 GMT")))),
+            member("odd", Ok(dated(Some("yesterday")))),
+            member("gone", Err("no answer".to_owned())),
+        ];
+        let found = findings(&dated(None), &members, &clock, Duration::from_secs(5)).await;
+        let told: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+        assert_eq!(told, ["the clock of cluster late is 299 s behind this machine's"]);
+    }
+}

@@ -1,0 +1,24 @@
+//! Where an object in a member says something else than its Work: what the next pass of the Work would correct.
+
+use ironclad_api::work::Work;
+use ironclad_interpreter::Interpreter;
+use serde_json::Value;
+
+use super::{compare, finished, object_key, owner, owner::Owner, retention};
+use crate::template::{self, Identity};
+
+/// Where the whole object of a member differs from what its Work says, as a JSON pointer, its labels and annotations included; what
+/// the member owns does not count (propagation.md 13.2, 14). `None` if nothing differs, if the object is not the Work's or is being
+/// deleted, and where nobody can say what the member keeps.
+#[must_use]
+pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<String> {
+    let [raw] = work.spec.workload.manifests.as_slice() else { return None };
+    let manifest = finished(work, raw);
+    let is_it = object_key(work).is_some_and(|key| key == Identity::of(object).key());
+    if !is_it || template::is_deleting(object) || owner::of(object, &manifest) != Owner::Ours {
+        return None;
+    }
+    let retained = retention::retain_metadata(&manifest, object);
+    let desired = interpreter.retain(&retained, object, None).ok()?;
+    compare::difference(&desired, object)
+}

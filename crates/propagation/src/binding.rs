@@ -151,6 +151,17 @@ pub struct Options {
     pub multiple_pod_templates: bool,
 }
 
+/// What the interpreter is asked of a workload's size (7.4): its components, if it has any and the gate is on, or its replicas.
+#[must_use]
+pub fn asked(seen: &Seen<'_>) -> Operation {
+    let gvk = Identity::of(seen.template).gvk();
+    if seen.options.multiple_pod_templates && seen.interpreter.implements(&gvk, Operation::InterpretComponent) {
+        Operation::InterpretComponent
+    } else {
+        Operation::InterpretReplica
+    }
+}
+
 /// What the binding is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
@@ -384,7 +395,7 @@ impl Draft {
     fn write_replicas(&mut self, seen: &Seen<'_>, identity: &Identity<'_>) -> Result<(), InterpretError> {
         let gvk = identity.gvk();
         (self.spec.replicas, self.spec.replica_requirements, self.spec.components) = (0, None, Vec::new());
-        if seen.options.multiple_pod_templates && seen.interpreter.implements(&gvk, Operation::InterpretComponent) {
+        if asked(seen) == Operation::InterpretComponent {
             self.spec.components = seen.interpreter.components(seen.template)?;
             return Ok(());
         }

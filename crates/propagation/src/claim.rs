@@ -11,7 +11,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::{Because, BindingKey, Event, Plan, PolicyKey, because::propagation::Reason};
-use ironclad_interpreter::Interpreter;
+use ironclad_interpreter::{Interpreter, Operation};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -222,7 +222,13 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
         }
         Err(error) => {
             let message = error.to_string();
-            plan.effects.push(Effect::Event(Event::warning(about, events::APPLY_POLICY_FAILED, message.clone())));
+            let what = match binding::asked(&binding) {
+                Operation::InterpretComponent => events::GET_COMPONENTS_FAILED,
+                _ => events::GET_REPLICAS_FAILED,
+            };
+            for reason in [what, events::APPLY_POLICY_FAILED] {
+                plan.effects.push(Effect::Event(Event::warning(about.clone(), reason, message.clone())));
+            }
             plan.push(Effect::Retry, Reason::NotInterpreted { message }.into());
         }
     }

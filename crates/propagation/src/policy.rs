@@ -206,6 +206,19 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     }
 }
 
+/// What is told on a template whose claim this policy could not take over (6.3); `None` if nobody else holds it, so that the write was
+/// no preemption.
+#[must_use]
+pub fn not_preempted(policy: Policy<'_>, template: &Value, error: &str) -> Option<Event> {
+    let from = Claim::of_template(template)?.policy();
+    let because = Reason::Preempts { policy: policy.key(), from: from.clone() };
+    let event = || {
+        let about = Identity::of(template).reference();
+        Event::warning(about, events::PREEMPT_POLICY_FAILED, format!("{because}: {error}"))
+    };
+    (from != policy.key()).then(event)
+}
+
 /// The table of 6.3. A holder that is gone holds nothing.
 fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Policy<'_>>) -> bool {
     let stronger = holder.is_none_or(|holder| priority > holder.spec().priority());

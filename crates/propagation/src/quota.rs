@@ -122,7 +122,13 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         let message = format!("there is no cluster {}: its share is given as soon as it joins", missing.join(", "));
         plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
     }
-    plan.effects.extend(status(seen, quota).map(Effect::Status));
+    let (part, unread) = status(seen, quota);
+    plan.effects.extend(part.map(Effect::Status));
+    if !unread.is_empty() {
+        let message = format!("amounts that can't be read are left out of overallUsed: {}", unread.join(", "));
+        let about = reference(seen, quota);
+        plan.effects.push(Effect::Event(Event::warning(about, events::COLLECT_OVERALL_STATUS_FAILED, message)));
+    }
     if let Overall::Counted { taken, steady } = seen.overall
         && steady < COUNT_SETTLES
         && !usage::same(taken, &booked(quota))
@@ -149,17 +155,22 @@ fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference
     }
 }
 
-/// What the clusters report, sorted by their names; `None` if the status says so already.
-fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> Option<StatusPart> {
+/// What the clusters report, sorted by their names; `None` if the status says so already. Beside it what of that can't be added up.
+fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> (Option<StatusPart>, Vec<String>) {
     let mut reports: Vec<ClusterQuotaStatus> = seen.works.iter().filter_map(|work| report(work)).collect();
     reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     let mut fields = serde_json::Map::from_iter([("aggregatedStatus".to_owned(), json!(reports))]);
+    let mut unread = Vec::new();
     let used = match seen.overall {
         Overall::Summed => {
             let mut used = ResourceList::new();
             for report in &reports {
-                // A quantity that can't be read leaves its resource as it is.
-                let _unread = quantity::add_to(&mut used, &report.used);
+                for (resource, amount) in &report.used {
+                    let one = ResourceList::from([(resource.clone(), amount.clone())]);
+                    if let Err(error) = quantity::add_to(&mut used, &one) {
+                        unread.push(format!("{resource} of cluster {} ({error})", report.cluster_name));
+                    }
+                }
             }
             Some(used)
         }
@@ -173,7 +184,7 @@ fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> Option<StatusPart>
     // What would be empty is not stored.
     fields.retain(|field, value| !is_empty(value) || stored(quota, field));
     let part = StatusPart { fields, ..StatusPart::default() };
-    StatusPart::patch(&json!(quota.status), &[&part]).is_some().then_some(part)
+    (StatusPart::patch(&json!(quota.status), &[&part]).is_some().then_some(part), unread)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -303,6 +314,25 @@ mod tests {
         let effects = run(Some(&quota(&[("m9", "5")])), &[]);
         let [Effect::Event(event), Effect::Status(_)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(event.message, "there is no cluster m9: its share is given as soon as it joins");
+    }
+
+    #[test]
+    fn an_amount_that_cannot_be_read_is_told_and_spares_the_others() {
+        let one = quota(&[("m1", "5")]);
+        let works = made(&run(Some(&one), &[]));
+        let told = Arc::new(patched(
+            &*works[0],
+            &json!({"status": {
+            "conditions": [{"type": "Applied", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""},
+                "status": {"used": {"cpu": "lots", "memory": "1Gi"}}}]}}),
+        ));
+        let effects = run(Some(&one), &[told]);
+        let [Effect::Status(part), Effect::Event(event)] = effects.as_slice() else { panic!("{effects:?}") };
+        assert_eq!(part.fields["overallUsed"], json!({"memory": "1Gi"}));
+        assert_eq!((event.about.kind.as_str(), event.reason), ("FederatedResourceQuota", "CollectOverallStatusFailed"));
+        let want = "amounts that can't be read are left out of overallUsed: cpu of cluster m1 (";
+        assert!(event.message.starts_with(want), "{}", event.message);
     }
 
     #[test]

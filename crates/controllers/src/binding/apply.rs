@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::{Plan, WorkKey};
-use ironclad_propagation::works::{Effect, key_of};
+use ironclad_propagation::works::{self, Effect, key_of};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{Api, api::PropagationPolicy};
 
@@ -40,7 +40,15 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
             Effect::DeleteOnceReplaced { .. } if !created => Ok(()),
             Effect::Delete { key, uid } | Effect::DeleteOnceReplaced { key, uid } => match find(seen, &key) {
                 Some(work) if work.metadata.uid.as_deref() == Some(&uid) => {
-                    writer.delete(&api_of(cx, &key), Some(&cx.works), &**work, PropagationPolicy::Background).await
+                    let api = api_of(cx, &key);
+                    let gone = writer.delete(&api, Some(&cx.works), &**work, PropagationPolicy::Background).await;
+                    // A conflict is no failure: it is decided again.
+                    if let Err(failure) = gone.as_ref()
+                        && !failure.is_conflict()
+                    {
+                        cx.emit(&works::not_cleaned_up(seen.binding.view(), &key, &failure.to_string()));
+                    }
+                    gone
                 }
                 _ => Ok(()),
             },

@@ -1,7 +1,7 @@
 //! Writes what a policy's life wants of it, its templates and its bindings.
 
 use ironclad_fleet::Plan;
-use ironclad_propagation::policy::Effect;
+use ironclad_propagation::policy::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
 
 use super::observe::Observed;
@@ -23,7 +23,13 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 let Some(held) = seen.held().find(|held| held.key == key) else { continue };
                 let Some((served, cache)) = cx.templates.watched(&key.gvk) else { continue };
                 let api = served.api(&cx.plane, &key.namespace);
-                writer.patch(&api, Some(&cache), &*held.object, patch).await?;
+                if let Err(failure) = writer.patch(&api, Some(&cache), &*held.object, patch).await {
+                    if !failure.is_conflict() && !failure.is_not_found() {
+                        let told = policy::not_preempted(seen.policy.view(), &held.json, &failure.to_string());
+                        told.iter().for_each(|event| cx.emit(event));
+                    }
+                    return Err(failure);
+                }
             }
             Effect::PatchBinding { key, patch } => {
                 let Some(binding) = seen.bindings().find(|binding| binding.view().key() == key) else { continue };

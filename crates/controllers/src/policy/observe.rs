@@ -36,7 +36,8 @@ pub(super) struct Observed {
 pub(super) struct Held {
     pub(super) key: ObjectKey,
     pub(super) object: Arc<DynamicObject>,
-    json: Value,
+    /// The same, as decisions read it.
+    pub(super) json: Value,
 }
 
 impl Held {

@@ -251,6 +251,23 @@ fn a_policy_that_waits_for_its_overrides_says_so_on_the_template() {
 }
 
 #[test]
+fn a_template_whose_replicas_cannot_be_read_is_told_of_and_not_bound() {
+    let mut road = Road::new(vec![policy("p", json!({}))]);
+    road.template["spec"]["replicas"] = json!("many");
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        for effect in road.pass().effects {
+            if let Effect::Event(event) = effect {
+                told.push(event.reason);
+            }
+        }
+    }
+    told.dedup();
+    assert_eq!(told[..2], ["GetReplicasFailed", "ApplyPolicyFailed"]);
+    assert!(road.binding.is_none());
+}
+
+#[test]
 fn a_policy_made_anew_under_the_same_name_renews_the_claim() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.settle();

@@ -116,8 +116,12 @@ fn generation(road: &Road<'_>) -> Option<i64> {
     road.seen.work.metadata.generation
 }
 
-/// Wants the conditions, unless they stand already.
+/// Wants the conditions, unless they stand already. That dispatching is held, or not any more, is told; that it begins is no news.
 fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
+    let before = conditions::get(standing(road), types::DISPATCHING).map(|condition| condition.status.as_str());
+    let turned = conditions::get(&list, types::DISPATCHING)
+        .filter(|now| before != Some(&*now.status) && (before.is_some() || now.status == conditions::FALSE));
+    let turned = turned.map(|condition| format!("cluster {}: {}", road.key.cluster, condition.message));
     let now = Timestamp::from_second(road.now.as_second()).expect("the second of a timestamp is a timestamp");
     for condition in &mut list {
         condition.last_transition_time = Time(now);
@@ -126,6 +130,9 @@ fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
     // What the members report is much larger than the conditions and does not count here.
     if StatusPart::patch(&json!({"conditions": standing(road)}), &[&part]).is_some() {
         plan.effects.push(Effect::WorkStatus(part));
+    }
+    if let Some(text) = turned {
+        tell(plan, road, |about| Event::normal(about, events::WORK_DISPATCHING, text.clone()));
     }
 }
 

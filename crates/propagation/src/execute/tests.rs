@@ -234,6 +234,8 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     words
 }
 
+/// That dispatching is held, or not any more.
+const DISPATCHING: [&str; 2] = ["Normal WorkDispatching Work", "Normal WorkDispatching Deployment"];
 const WELL: &str = "Dispatching=True/Dispatching Applied=True/AppliedSuccessful";
 const FAILED: &str = "Dispatching=True/Dispatching Applied=False/AppliedFailed";
 const WARN: [&str; 2] = ["Warning SyncFailed Work", "Warning SyncFailed Deployment"];

@@ -223,6 +223,17 @@ fn preemption() {
 }
 
 #[test]
+fn a_preemption_that_fails_is_told_on_the_template() {
+    let (low, high) = (policy("low", json!({"name": "web"})), policy("high", json!({"name": "web"})));
+    let held = claimed_template(Policy::Namespaced(&low));
+    let event = not_preempted(Policy::Namespaced(&high), &held, "no").unwrap();
+    assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "PreemptPolicyFailed"));
+    assert!(event.message.ends_with(": no") && event.message.contains("shop/low"), "{}", event.message);
+    assert_eq!(not_preempted(Policy::Namespaced(&low), &held, "no"), None, "its own");
+    assert_eq!(not_preempted(Policy::Namespaced(&low), &deployment(), "no"), None, "nobody's");
+}
+
+#[test]
 fn who_gains_from_a_priority_that_drops() {
     let make = |name: &str, priority: i32, preemption: &str| -> PropagationPolicy {
         patched(

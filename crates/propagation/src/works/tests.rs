@@ -612,3 +612,12 @@ fn works_wait_for_the_scheduler_but_not_for_long() {
         assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{held} ms");
     }
 }
+
+#[test]
+fn a_work_that_does_not_go_is_told_on_the_binding() {
+    let binding = testkit::binding(&[("m1", 1)]);
+    let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
+    let event = not_cleaned_up(Binding::from(&binding), &work, "forbidden");
+    assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
+    assert_eq!(event.message, "Work web-x of cluster m2 is not wanted any more and was not deleted: forbidden");
+}

@@ -50,7 +50,7 @@ fn a_work_on_its_way_into_the_member() {
         (
             "suspended: said, and nothing else",
             Scene::of(suspended(&web())).unknown(),
-            vec!["Dispatching=False/SuspendDispatching"],
+            vec!["Dispatching=False/SuspendDispatching", DISPATCHING[0], DISPATCHING[1]],
         ),
         ("suspended and said", Scene::of(held(&web())), vec![]),
         ("suspended: an object deleted in the member stays away (row 24)", Scene::of(held(&web())), vec![]),
@@ -58,13 +58,17 @@ fn a_work_on_its_way_into_the_member() {
         (
             "suspended comes before ready",
             Scene::of(suspended(&web())).ready("False"),
-            vec!["Dispatching=False/SuspendDispatching"],
+            vec!["Dispatching=False/SuspendDispatching", DISPATCHING[0], DISPATCHING[1]],
         ),
-        ("resumed: a whole sync", Scene::of(resumed.clone()).has(object(&web())), vec!["replace", WELL]),
+        (
+            "resumed: a whole sync",
+            Scene::of(resumed.clone()).has(object(&web())),
+            vec!["replace", WELL, DISPATCHING[0], DISPATCHING[1]],
+        ),
         (
             "resumed while not ready: the held condition is not true any more",
             Scene::of(resumed).ready("False"),
-            vec!["Dispatching=True/Dispatching", "park"],
+            vec!["Dispatching=True/Dispatching", DISPATCHING[0], DISPATCHING[1], "park"],
         ),
         ("not ready: it waits, nothing is written (row 3)", Scene::of(web()).ready("False"), vec!["park"]),
         ("ready unknown is not ready", Scene::of(web()).ready("Unknown"), vec!["park"]),
@@ -504,5 +508,26 @@ fn what_comes_into_a_namespace_waits_for_it() {
         let interpreter = Interpreter::default();
         let seen = Seen { namespace: namespace.as_ref(), ..scene.seen(&interpreter) };
         assert_eq!(decide(&seen, now()).effects == [Effect::Retry], waits, "{name}");
+    }
+}
+
+#[test]
+fn what_a_work_would_correct_is_drift() {
+    let drift = |object: Value| drifted(&web(), &object, &Interpreter::default());
+    let there = |patch: Value| changed(object(&web()), patch);
+    for (name, object, want) in [
+        ("as it should be, with what the member adds", object(&web()), None),
+        ("another value", there(json!({"spec": {"replicas": 9}})), Some("/spec/replicas")),
+        ("a label that was taken", there(json!({"metadata": {"labels": {"app": null}}})), Some("/metadata/labels")),
+        ("status is the member's", there(json!({"status": {"readyReplicas": 0}})), None),
+        (
+            "it is going",
+            there(json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}, "spec": {"replicas": 9}})),
+            None,
+        ),
+        ("nobody's", there(json!({"metadata": {"labels": {ID: null, MANAGED: null}}, "spec": {"replicas": 9}})), None),
+        ("another object", there(json!({"metadata": {"name": "other"}, "spec": {"replicas": 9}})), None),
+    ] {
+        assert_eq!(drift(object).as_deref(), want, "{name}");
     }
 }

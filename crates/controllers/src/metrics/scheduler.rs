@@ -151,7 +151,7 @@ impl SchedulerMetrics {
     /// A turn begins.
     pub(crate) fn attempt<'a>(&'a self, clock: &'a Clock) -> Timed<'a> {
         let now = clock.mono();
-        let measured = self.turns.fetch_add(1, Ordering::Relaxed) % MEASURED_ONE_OF == 0;
+        let measured = self.turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(MEASURED_ONE_OF);
         Timed { metrics: self, clock, began: now, last: now, plugin: measured.then_some(now), filter: None }
     }
 

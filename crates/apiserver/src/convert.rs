@@ -65,6 +65,13 @@ pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Valu
     Cow::Owned(object)
 }
 
+/// An object of one served version in another one of the same resource.
+pub(crate) fn between(from: &Resource, to: &Resource, object: &Value) -> Value {
+    let mut object = stored(from, object).into_owned();
+    from_storage(to, &mut object);
+    object
+}
+
 /// The version in which writes of this resource are reviewed: rules know the stored one of what has a converter.
 pub(crate) fn reviewed_version(resource: &Resource) -> &str {
     match resource.custom() {

@@ -8,6 +8,7 @@ mod admission;
 mod allocate;
 mod auth;
 mod cached;
+mod certificates;
 mod context;
 mod convert;
 mod crd;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_patch::cel::{Binding, Expression, Made, Outcome, Variable, made_map};
+use ironclad_patch::cel::{Binding, Budget, Expression, Made, Outcome, REQUEST_UNITS_MAX, Variable, made_map};
 use ironclad_store::Query;
 use serde_json::{Value, json};
 
@@ -16,12 +16,15 @@ use crate::{
     object,
     registry::{Registry, builtin_groups},
     status::{ApiError, Cause},
-    webhooks::{Matcher, Write, request},
+    webhooks::{Matcher, Seen, Write, request},
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
 /// What expressions may name.
 const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
+/// Why a write is refused whose policies cost too much.
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 const REASONS: [(&str, u16); 3] = [("Forbidden", 403), ("Invalid", 422), ("RequestEntityTooLarge", 413)];
 
 /// All policies with their bindings, by name of the binding.
@@ -129,30 +132,22 @@ impl Policy {
     }
 }
 
-/// What is wrong with the expressions of a policy that is written.
-pub(crate) fn check(cx: &Cx, policy: &Value) -> Result<(), ApiError> {
-    if !cx.resource.is(GROUP, "ValidatingAdmissionPolicy") {
-        return Ok(());
-    }
-    let mut causes = Vec::new();
+/// What is wrong with the expressions of a policy, besides its match conditions.
+pub(crate) fn check_expressions(spec: &Value, out: &mut Vec<Cause>) {
     let mut one = |field: String, text: &str, wanted: &str| {
         if text.trim().is_empty() {
-            causes.push(Cause::required(field, "expression is not specified"));
+            out.push(Cause::required(field, "expression is not specified"));
             return;
         }
         match compile(text) {
-            Err(why) => causes.push(Cause::invalid(field, &json!(text), format!("compilation failed: {why}"))),
+            Err(why) => out.push(Cause::invalid(field, &json!(text), format!("compilation failed: {why}"))),
             Ok(e) if !wanted.is_empty() && e.type_name != wanted && e.type_name != "dyn" => {
                 let detail = format!("must evaluate to {wanted} but got {}", e.type_name);
-                causes.push(Cause::invalid(field, &json!(text), detail));
+                out.push(Cause::invalid(field, &json!(text), detail));
             }
             Ok(_) => {}
         }
     };
-    let spec = &policy["spec"];
-    for (i, condition) in list(spec, "matchConditions").enumerate() {
-        one(format!("spec.matchConditions[{i}].expression"), text(condition, "expression"), "bool");
-    }
     for (i, variable) in list(spec, "variables").enumerate() {
         one(format!("spec.variables[{i}].expression"), text(variable, "expression"), "");
     }
@@ -162,11 +157,6 @@ pub(crate) fn check(cx: &Cx, policy: &Value) -> Result<(), ApiError> {
             one(format!("spec.validations[{i}].messageExpression"), text, "string");
         }
     }
-    if causes.is_empty() {
-        return Ok(());
-    }
-    let kind = &cx.resource.kind;
-    Err(ApiError::invalid(kind, GROUP, object::meta_str(policy, "name"), causes))
 }
 
 /// Refuses what a bound policy refuses, and warns where a binding says no more than that.
@@ -175,14 +165,15 @@ pub(crate) fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Resul
     if policies.bound.is_empty() || cx.identity.user == OWN_USER || cx.resource.group == GROUP {
         return Ok(());
     }
+    // All policies of a request share what they may cost.
+    let mut budget = Budget::new(REQUEST_UNITS_MAX);
     for bound in &policies.bound {
         let policy = &bound.policy;
-        let applies =
-            policy.matcher.matches(cx, write, new, policy.fails)? && bound.matcher.matches(cx, write, new, true)?;
-        if !applies {
+        let Some(seen) = policy.matcher.matches(cx, write, new, policy.fails)? else { continue };
+        if bound.matcher.matches(cx, write, new, true)?.is_none() {
             continue;
         }
-        let Some(refusal) = bound.refusal(cx, write, new) else { continue };
+        let Some(refusal) = bound.refusal(cx, &seen, &mut budget) else { continue };
         let (policy, binding) = (&policy.name, &bound.name);
         if bound.actions.iter().any(|action| action == "Warn") {
             let why = &refusal.why;
@@ -211,13 +202,14 @@ struct Refusal {
 
 impl Bound {
     /// Why the policy refuses a write, if it does.
-    fn refusal(&self, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Option<Refusal> {
+    fn refusal(&self, cx: &Cx, seen: &Seen<'_>, budget: &mut Budget) -> Option<Refusal> {
+        let (write, new) = (&seen.write(), seen.new());
         let failed = |why: String| self.policy.fails.then(|| Refusal { why, reason: REASONS[1].0, code: REASONS[1].1 });
         let params = match self.parameters(cx, write, new) {
             Ok(params) => params,
             Err(why) => return failed(why),
         };
-        params.iter().find_map(|params| self.policy.refusal(cx, write, new, params))
+        params.iter().find_map(|params| self.policy.refusal(cx, seen, params, budget))
     }
 
     /// The parameters that a policy is evaluated with, one after the other; null when it has none.
@@ -259,8 +251,9 @@ impl Bound {
 }
 
 impl Policy {
-    fn refusal(&self, cx: &Cx, write: &Write<'_>, new: Option<&Value>, params: &Value) -> Option<Refusal> {
-        let request = request(cx, write, "");
+    fn refusal(&self, cx: &Cx, seen: &Seen<'_>, params: &Value, budget: &mut Budget) -> Option<Refusal> {
+        let (write, new) = (&seen.write(), seen.new());
+        let request = request(cx, &seen.resource, write, "");
         let (object, old) = (new.unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
         let own = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");
         let namespace = cx.server.builtin_object("", "namespaces", "", own).unwrap_or(Value::Null);
@@ -273,19 +266,27 @@ impl Policy {
         ];
         let mut made: BTreeMap<String, Made> = BTreeMap::new();
         for (name, expression) in &self.variables {
+            if budget.is_exceeded() {
+                break;
+            }
             let so_far = made_map(&made);
             let names: Vec<_> = plain.into_iter().chain([("variables", Binding::Made(&so_far))]).collect();
             // One that fails is missing, and whoever needs it fails.
-            if let Some(value) = expression.as_ref().ok().and_then(|e| e.make(&names).ok()) {
+            if let Some(value) = expression.as_ref().ok().and_then(|e| e.make(&names, budget).ok()) {
                 made.insert(name.clone(), value);
             }
         }
         let variables = made_map(&made);
         let names: Vec<_> = plain.into_iter().chain([("variables", Binding::Made(&variables))]).collect();
         self.validations.iter().find_map(|validation| {
-            let why = match validation.expression.as_ref().map_err(Clone::clone).and_then(|e| e.evaluate(&names)) {
+            let came_to = match &validation.expression {
+                Ok(expression) => expression.evaluate_within(&names, budget),
+                Err(why) => Err(why.clone()),
+            };
+            let why = match came_to {
                 Ok(Outcome::Bool(true)) => return None,
-                Ok(Outcome::Bool(false)) => validation.message(&names),
+                Ok(Outcome::Bool(false)) => validation.message(&names, budget),
+                _ if budget.is_exceeded() && self.fails => OUT_OF_BUDGET.to_owned(),
                 Ok(_) if self.fails => {
                     format!("expression '{}' resulted in error: it is no truth value", validation.text)
                 }
@@ -298,8 +299,8 @@ impl Policy {
 }
 
 impl Validation {
-    fn message(&self, names: &[(&str, Binding<'_>)]) -> String {
-        let made = self.made_message.as_ref().and_then(|message| match message.evaluate(names) {
+    fn message(&self, names: &[(&str, Binding<'_>)], budget: &mut Budget) -> String {
+        let made = self.made_message.as_ref().and_then(|message| match message.evaluate_within(names, budget) {
             Ok(Outcome::Text(text)) => Some(text.trim().to_owned()).filter(|t| !t.is_empty() && !t.contains('\n')),
             _ => None,
         });

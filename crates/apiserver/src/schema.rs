@@ -135,6 +135,10 @@ pub(crate) fn with_tracker<R>(
         None => (builtin::table(), of_kind(resource)?),
     };
     let reset = match subresource {
+        // What a request for a certificate says is the server's once it is made.
+        "" if resource.is("certificates.k8s.io", "CertificateSigningRequest") => {
+            Set::of_fields(&[&["spec"], &["status"]])
+        }
         "" if resource.has_status() => Set::of_fields(&[&["status"]]),
         "status" => {
             let keeps_metadata = resource.custom().is_none();

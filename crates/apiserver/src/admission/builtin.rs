@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Server,
+    Server, certificates,
     context::Cx,
     object,
     registry::Registry,
@@ -26,11 +26,22 @@ pub(crate) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     if cx.resource.is("", "Pod") {
         pod(cx, value)?;
     }
+    if cx.resource.is(certificates::GROUP, certificates::KIND) {
+        certificates::create(cx, value)?;
+    }
     if cx.resource.is("", "PersistentVolumeClaim") {
         protect(value, "kubernetes.io/pvc-protection");
     }
     if cx.resource.is("", "PersistentVolume") {
         protect(value, "kubernetes.io/pv-protection");
+    }
+    Ok(())
+}
+
+/// Before a changed object is defaulted.
+pub(crate) fn update(cx: &Cx, old: &Value, new: &Value) -> Result<(), ApiError> {
+    if cx.resource.is(certificates::GROUP, certificates::KIND) {
+        certificates::update(cx, old, new)?;
     }
     Ok(())
 }

@@ -107,7 +107,6 @@ pub(crate) const OWN_USER: &str = "system:apiserver";
 pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     builtin::create(cx, value)?;
     escalation::check(cx, None, value)?;
-    policies::check(cx, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
     let write = Write { operation: Operation::Create, old: None, dry_run };
     if webhooks::mutate(cx, &write, Some(value)).await? {
@@ -119,7 +118,7 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
 /// Before a changed object is defaulted: true if somebody's webhook changed it.
 pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
     escalation::check(cx, Some(old), new)?;
-    policies::check(cx, new)?;
+    builtin::update(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
     let write = Write { operation: Operation::Update, old: Some(old), dry_run };
     let changed = webhooks::mutate(cx, &write, Some(new)).await?;

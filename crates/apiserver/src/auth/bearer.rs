@@ -65,7 +65,11 @@ impl Server {
         if audiences.is_empty() {
             return Err(wrong(&claims.aud));
         }
-        if !self.stands(&claims.about) {
+        let about = &claims.about;
+        if self.builtin_object("", "serviceaccounts", &about.namespace, &about.serviceaccount.name).is_none() {
+            return Err(format!("[{INVALID}, serviceaccounts {:?} not found]", about.serviceaccount.name));
+        }
+        if !self.stands(about) {
             return Err(format!("[{INVALID}, service account token has been invalidated]"));
         }
         Ok(Bearer { identity: identity_of(&claims), audiences })

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation, SideWrites},
-    allocate,
+    allocate, certificates,
     context::Cx,
     convert, hooks, meta, object,
     registry::Resource,
@@ -26,7 +26,9 @@ pub(crate) enum Part {
     Main,
     /// Status, and of metadata what apiserver.md 7 says.
     Status,
-    /// What the caller's candidate changes, unfiltered: scale, binding, approval and their like.
+    /// The verdict on a request for a certificate: `status.conditions`.
+    Approval,
+    /// What the caller's candidate changes, unfiltered: scale, binding and their like.
     Inner,
     /// `spec.finalizers` of a namespace.
     Finalize,
@@ -156,6 +158,9 @@ async fn settle(
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
     }
+    if resource.is(certificates::GROUP, certificates::KIND) {
+        certificates::stamp(&cx.server.now(), old, &mut new);
+    }
     let causes = [meta::validate_update(resource, old, &new), strategy::validate(resource, &new, Some(old))].concat();
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), cx.name(), causes));
@@ -186,6 +191,20 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
     match part {
         Part::Main if resource.has_status() => keep(new, "status"),
         Part::Main | Part::Inner | Part::Binding => {}
+        Part::Approval => {
+            let conditions = new.pointer("/status/conditions").cloned();
+            for key in ["spec", "status"] {
+                keep(new, key);
+            }
+            match conditions {
+                Some(conditions) => new["status"]["conditions"] = conditions,
+                None => {
+                    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
+                        status.remove("conditions");
+                    }
+                }
+            }
+        }
         Part::Status => {
             let keys: Vec<String> = [&*new, old]
                 .iter()

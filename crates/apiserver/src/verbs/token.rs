@@ -22,17 +22,16 @@ const SECONDS_MAX: i64 = 1 << 32;
 
 /// POST on a ServiceAccount's `token`.
 pub(crate) fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
-    let options = WriteOptions::parse(&cx.query, "CreateOptions")?;
+    WriteOptions::parse(&cx.query, "CreateOptions")?;
     let format = negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
     let given = body::parse("TokenRequest", bytes, format)?;
     let account = subresource::found(cx)?;
     let spec = &given["spec"];
     let named = object::meta_str(&given, "name");
     if !named.is_empty() && named != cx.name() {
-        return Err(ApiError::bad_request(format!(
-            "the name in the object metadata ({named}) does not match the name on the URL ({})",
-            cx.name()
-        )));
+        let why = "must match the service account name if specified";
+        let cause = Cause::invalid("metadata.name", &json!(named), why);
+        return Err(ApiError::invalid("TokenRequest", GROUP, cx.name(), vec![cause]));
     }
     let seconds = match &spec["expirationSeconds"] {
         Value::Null => SECONDS,
@@ -80,11 +79,10 @@ pub(crate) fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec["boundObjectRef"]},
         "status": {"token": "", "expirationTimestamp": ends.to_string()},
     });
-    if !options.dry_run {
-        let token = cx.server.token_key.sign(&claims);
-        let token = token.ok_or_else(|| ApiError::internal("the system has no randomness to sign a token with"))?;
-        answer["status"]["token"] = json!(token);
-    }
+    // Nothing is stored, so a dry run is like any other, as with a kube-apiserver.
+    let token = cx.server.token_key.sign(&claims);
+    let token = token.ok_or_else(|| ApiError::internal("the system has no randomness to sign a token with"))?;
+    answer["status"]["token"] = json!(token);
     Ok(respond::formatted(cx, 201, &answer))
 }
 
@@ -99,8 +97,9 @@ fn bind(cx: &Cx, about: &mut About, reference: &Value) -> Result<(), ApiError> {
         ("v1" | "", "Secret") => ("secrets", about.namespace.as_str()),
         ("v1" | "", "Node") => ("nodes", ""),
         (version, kind) => {
-            let version = version.replace('/', ", Version=");
-            return Err(ApiError::bad_request(format!("cannot bind token to object of type /{version}, Kind={kind}")));
+            // Of the core group, Go prints the empty name.
+            let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+            return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
         }
     };
 
@@ -114,7 +113,8 @@ fn bind(cx: &Cx, about: &mut About, reference: &Value) -> Result<(), ApiError> {
                      The object might have been deleted and then recreated",
             text("uid")
         );
-        return Err(ApiError::conflict(plural, "", text("name"), &why));
+        // Here a kube-apiserver names the kind where it elsewhere names the resource.
+        return Err(ApiError::conflict(text("kind"), "", text("name"), &why));
     }
     let object = Object { name: text("name").to_owned(), uid: uid.to_owned() };
     match plural {

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{WebhookCall, Write, config::Hook, review};
+use super::{WebhookCall, config::Hook, matching::Seen, review};
 use crate::{Server, context::Cx, status::ApiError};
 
 /// What a webhook that allows a write says besides.
@@ -15,18 +15,13 @@ pub(super) struct Answer {
 }
 
 /// Asks. `None`: it could not be asked, and its policy is to go on without it.
-pub(super) async fn ask(
-    cx: &Cx,
-    hook: &Hook,
-    write: &Write<'_>,
-    new: Option<&Value>,
-) -> Result<Option<Answer>, ApiError> {
+pub(super) async fn ask(cx: &Cx, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
     let name = &hook.name;
-    if write.dry_run && !hook.dry_run {
+    if seen.write().dry_run && !hook.dry_run {
         return Err(ApiError::bad_request(format!("admission webhook {name:?} does not support dry run")));
     }
     let uid = cx.server.seam.rng.stream("reviews").uuid();
-    let response = match called(cx, hook, write, new, &uid).await {
+    let response = match called(cx, hook, seen, &uid).await {
         Ok(response) => response,
         Err(why) if hook.fails => {
             return Err(ApiError::internal(format!("failed calling webhook {name:?}: {why}")));
@@ -48,7 +43,7 @@ pub(super) async fn ask(
 }
 
 /// The `response` of the answer to a review.
-async fn called(cx: &Cx, hook: &Hook, write: &Write<'_>, new: Option<&Value>, uid: &str) -> Result<Value, String> {
+async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Value, String> {
     let failed = |why: String| format!("failed to call webhook: {why}");
     let (base, server_name) = address(&cx.server, &hook.client).map_err(failed)?;
     let separator = if base.contains('?') { '&' } else { '?' };
@@ -56,7 +51,7 @@ async fn called(cx: &Cx, hook: &Hook, write: &Write<'_>, new: Option<&Value>, ui
     let Some(caller) = &cx.server.options.webhooks else {
         return Err(failed(format!("Post {url:?}: this server calls no webhooks")));
     };
-    let body = Bytes::from(review::review(cx, write, uid, new).to_string());
+    let body = Bytes::from(review::review(cx, seen, uid).to_string());
     let call =
         WebhookCall { url: url.clone(), server_name, ca_bundle: hook.ca_bundle.clone(), body, timeout: hook.timeout };
     let answer = match tokio::time::timeout(hook.timeout, caller.call(call)).await {

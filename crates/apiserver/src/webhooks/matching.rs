@@ -1,13 +1,18 @@
 //! Which writes a webhook or a policy is about: rules, selectors, conditions.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use ironclad_patch::cel::{Binding, Expression, Outcome, Variable};
+use ironclad_patch::cel::{Binding, Budget, CONDITIONS_UNITS_MAX, Expression, Outcome, Variable};
 use serde_json::{Value, json};
 
 use super::{Write, review};
 use crate::{
-    admission::Operation, context::Cx, object, select::LabelSelector, status::ApiError,
+    admission::Operation,
+    context::Cx,
+    convert, object,
+    registry::{Resource, builtin_groups},
+    select::LabelSelector,
+    status::ApiError,
     verbs::subresource::selector_text,
 };
 
@@ -17,6 +22,8 @@ pub(crate) struct Matcher {
     rules: Vec<Rule>,
     /// No rule means all writes.
     all: bool,
+    /// Rules that name another version of the same objects count as well.
+    equivalent: bool,
     excluded: Vec<Rule>,
     namespaces: LabelSelector,
     objects: LabelSelector,
@@ -51,15 +58,58 @@ pub(crate) fn selector(value: &Value) -> LabelSelector {
     LabelSelector::parse(&text).unwrap_or_default()
 }
 
+fn is_equivalent(value: &Value) -> bool {
+    value["matchPolicy"] != "Exact"
+}
+
+/// The type of one of `matchConditions`, or why it is none.
+pub(crate) fn condition_type(expression: &str) -> Result<&'static str, String> {
+    Expression::compile(expression, &condition_variables()).map(|compiled| compiled.type_name)
+}
+
+fn condition_variables() -> BTreeMap<&'static str, Variable<'static>> {
+    ["object", "oldObject", "request"].map(|name| (name, Variable::Anything)).into()
+}
+
+/// A write as a webhook or a policy sees it: in a version that its rules name.
+#[derive(Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) resource: Arc<Resource>,
+    operation: Operation,
+    dry_run: bool,
+    old: Option<Cow<'a, Value>>,
+    new: Option<Cow<'a, Value>>,
+}
+
+impl Seen<'_> {
+    pub(crate) fn new(&self) -> Option<&Value> {
+        self.new.as_deref()
+    }
+
+    pub(crate) fn write(&self) -> Write<'_> {
+        Write { operation: self.operation, old: self.old.as_deref(), dry_run: self.dry_run }
+    }
+}
+
+/// The other versions in which the same objects are served.
+fn equivalents(cx: &Cx) -> Vec<Arc<Resource>> {
+    let own = &cx.resource;
+    let custom = cx.server.registry.custom();
+    let groups = builtin_groups().iter().chain(&custom.groups).filter(|_| !own.is_served());
+    let all = groups.flat_map(|g| &g.versions).flat_map(|(_, resources)| resources.values());
+    let others = all.filter(|r| r.prefix == own.prefix && (&r.group, &r.version) != (&own.group, &own.version));
+    others.cloned().collect()
+}
+
 fn rules(value: &Value, key: &str) -> Vec<Rule> {
     value[key].as_array().into_iter().flatten().map(Rule::read).collect()
 }
 
 fn conditions(value: &Value) -> Vec<Condition> {
-    let variables = ["object", "oldObject", "request"].map(|name| (name, Variable::Anything));
+    let variables = condition_variables();
     let conditions = value.as_array().into_iter().flatten().map(|condition| {
         let text = condition["expression"].as_str().unwrap_or_default().to_owned();
-        Condition { expression: Expression::compile(&text, &BTreeMap::from(variables)), text }
+        Condition { expression: Expression::compile(&text, &variables), text }
     });
     conditions.collect()
 }
@@ -70,6 +120,7 @@ impl Matcher {
         Self {
             rules: rules(hook, "rules"),
             all: false,
+            equivalent: is_equivalent(hook),
             excluded: vec![],
             namespaces: selector(&hook["namespaceSelector"]),
             objects: selector(&hook["objectSelector"]),
@@ -82,6 +133,7 @@ impl Matcher {
         let wanted = rules(constraints, "resourceRules");
         Self {
             all: wanted.is_empty(),
+            equivalent: is_equivalent(constraints),
             rules: wanted,
             excluded: rules(constraints, "excludeResourceRules"),
             namespaces: selector(&constraints["namespaceSelector"]),
@@ -90,51 +142,72 @@ impl Matcher {
         }
     }
 
-    /// True when a write is meant; `fails`: a condition that can't be evaluated refuses the write.
-    pub(crate) fn matches(
+    /// The write as it is to be seen, if it is meant; `fails`: a condition that can't be evaluated refuses the write.
+    pub(crate) fn matches<'w>(
         &self,
         cx: &Cx,
-        write: &Write<'_>,
-        new: Option<&Value>,
+        write: &Write<'w>,
+        new: Option<&'w Value>,
         fails: bool,
-    ) -> Result<bool, ApiError> {
-        let resource = &*cx.resource;
+    ) -> Result<Option<Seen<'w>>, ApiError> {
         let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name");
-        let covers = |rule: &Rule| {
+        let covers = |rule: &Rule, resource: &Resource| {
             let subresource = cx.subresource().unwrap_or_default();
             let to = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str(), subresource);
             rule.covers(write.operation, to, resource.namespaced)
                 && (rule.names.is_empty() || rule.names.iter().any(|n| n == name))
         };
-        let ruled = (self.all || self.rules.iter().any(covers)) && !self.excluded.iter().any(covers);
-        if !ruled || !self.in_namespace(cx, write, new) {
-            return Ok(false);
+        let named = |rules: &[Rule]| {
+            if rules.iter().any(|rule| covers(rule, &cx.resource)) {
+                return Some(cx.resource.clone());
+            }
+            let others = if self.equivalent && !rules.is_empty() { equivalents(cx) } else { vec![] };
+            others.into_iter().find(|other| rules.iter().any(|rule| covers(rule, other)))
+        };
+        let ruled = if self.all { Some(cx.resource.clone()) } else { named(&self.rules) };
+        let Some(resource) = ruled.filter(|_| named(&self.excluded).is_none()) else { return Ok(None) };
+        if !self.in_namespace(cx, write, new) {
+            return Ok(None);
         }
         if ![new, write.old].iter().flatten().any(|object| self.objects.matches_object(object)) {
-            return Ok(false);
+            return Ok(None);
         }
-        match self.condition(cx, write, new) {
-            Ok(met) => Ok(met),
-            Err(_) if !fails => Ok(false),
-            Err(why) => Err(ApiError::forbidden(&resource.plural, &resource.group, name, &why)),
+        let own = Arc::ptr_eq(&resource, &cx.resource);
+        let shown = |object: &'w Value| match own {
+            true => Cow::Borrowed(object),
+            false => Cow::Owned(convert::between(&cx.resource, &resource, object)),
+        };
+        let (operation, dry_run) = (write.operation, write.dry_run);
+        let (old, new) = (write.old.map(shown), new.map(shown));
+        let seen = Seen { resource, operation, dry_run, old, new };
+        match self.condition(cx, &seen) {
+            Ok(met) => Ok(met.then_some(seen)),
+            Err(_) if !fails => Ok(None),
+            Err(why) => Err(ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name, &why)),
         }
     }
 
     /// True when all conditions are met.
-    fn condition(&self, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<bool, String> {
+    fn condition(&self, cx: &Cx, seen: &Seen<'_>) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
         }
-        let request = review::request(cx, write, "");
-        let (object, old) = (new.unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
+        let write = seen.write();
+        let request = review::request(cx, &seen.resource, &write, "");
+        let (object, old) = (seen.new().unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
         let variables = [
             ("object", Binding::Plain(object)),
             ("oldObject", Binding::Plain(old)),
             ("request", Binding::Plain(&request)),
         ];
+        let mut budget = Budget::new(CONDITIONS_UNITS_MAX);
         let mut failed = None;
         for condition in &self.conditions {
-            let why = match condition.expression.as_ref().map_err(Clone::clone).and_then(|e| e.evaluate(&variables)) {
+            let came_to = match &condition.expression {
+                Ok(expression) => expression.evaluate_within(&variables, &mut budget),
+                Err(why) => Err(why.clone()),
+            };
+            let why = match came_to {
                 Ok(Outcome::Bool(true)) => continue,
                 // One that says no wins over those that fail.
                 Ok(Outcome::Bool(false)) => return Ok(false),
@@ -142,6 +215,9 @@ impl Matcher {
                 Err(why) => why,
             };
             failed.get_or_insert(format!("expression '{}' resulted in error: {why}", condition.text));
+            if budget.is_exceeded() {
+                break;
+            }
         }
         failed.map_or(Ok(true), Err)
     }

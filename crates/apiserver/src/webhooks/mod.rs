@@ -4,8 +4,7 @@
 //! repeated, and so are the calls. Who carries them is told to the server ([`WebhookCaller`]): over the network in the
 //! product; in a simulation nobody, or a caller of the test's, so that a run depends on its seed alone.
 //!
-//! Not here: other versions of a kind for `matchPolicy: Equivalent` (a rule must name the version that the request has), and
-//! subresources that speak a kind of their own (scale, binding, eviction).
+//! Not here: subresources that speak a kind of their own (scale, binding, eviction).
 
 mod call;
 mod config;
@@ -20,13 +19,13 @@ use serde_json::{Value, json};
 use self::{call::Answer, config::Hook};
 pub(crate) use self::{
     config::Hooks,
-    matching::{Matcher, selector},
+    matching::{Matcher, Seen, condition_type, selector},
     review::request,
 };
 use crate::{
     admission::{OWN_USER, Operation},
     context::Cx,
-    object, schema,
+    convert, object, schema,
     status::ApiError,
 };
 
@@ -67,7 +66,10 @@ fn concerns(cx: &Cx) -> bool {
     // Whoever could make a webhook that refuses its own removal would keep it for good.
     cx.identity.user != OWN_USER
         && cx.resource.group != "admissionregistration.k8s.io"
-        && matches!(cx.subresource(), None | Some("status" | "ephemeralcontainers" | "resize"))
+        && matches!(
+            cx.subresource(),
+            None | Some("status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
+        )
 }
 
 /// What the mutating webhooks make of an object; true if they changed it.
@@ -100,24 +102,27 @@ async fn ask_and_patch(
     write: &Write<'_>,
     object: Option<&mut Value>,
 ) -> Result<Option<bool>, ApiError> {
-    if !hook.matcher.matches(cx, write, object.as_deref(), hook.fails)? {
-        return Ok(None);
-    }
-    let Some(Answer { patch }) = call::ask(cx, hook, write, object.as_deref()).await? else { return Ok(Some(false)) };
+    let Some(seen) = hook.matcher.matches(cx, write, object.as_deref(), hook.fails)? else { return Ok(None) };
+    let Some(Answer { patch }) = call::ask(cx, hook, &seen).await? else { return Ok(Some(false)) };
     let Some(patch) = patch else { return Ok(Some(false)) };
-    let Some(object) = object else {
+    let shown = seen.new().cloned();
+    let resource = seen.resource;
+    let (Some(object), Some(shown)) = (object, shown) else {
         let message = format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
             hook.name
         );
         return Err(ApiError::internal(message));
     };
-    let mut patched = object.clone();
+    let mut patched = shown.clone();
     ironclad_patch::json_patch(&mut patched, &patch).map_err(ApiError::internal)?;
-    if patched == *object {
+    if patched == shown {
         return Ok(Some(false));
     }
-    let mut checked = schema::check(&cx.resource, patched).map_err(|e| ApiError::internal(e.to_string()))?.value;
+    let mut checked = schema::check(&resource, patched).map_err(|e| ApiError::internal(e.to_string()))?.value;
+    if !std::sync::Arc::ptr_eq(&resource, &cx.resource) {
+        checked = convert::between(&resource, &cx.resource, &checked);
+    }
     // What identifies it stays as the server made it.
     for key in ["uid", "creationTimestamp", "resourceVersion", "name", "namespace", "managedFields"] {
         let metadata = object::metadata(object).get(key).cloned();
@@ -141,8 +146,8 @@ pub(crate) async fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) ->
         return Ok(());
     }
     for hook in &hooks.validating {
-        if hook.matcher.matches(cx, write, new, hook.fails)? {
-            call::ask(cx, hook, write, new).await?;
+        if let Some(seen) = hook.matcher.matches(cx, write, new, hook.fails)? {
+            call::ask(cx, hook, &seen).await?;
         }
     }
     Ok(())

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::Write;
-use crate::{admission::Operation, context::Cx, object};
+use super::{Write, matching::Seen};
+use crate::{admission::Operation, context::Cx, object, registry::Resource};
 
 /// `request` of the review, without the objects.
-pub(crate) fn request(cx: &Cx, write: &Write<'_>, uid: &str) -> Value {
+///
+/// `seen` is the resource in the version in which the objects are shown.
+pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) -> Value {
     let resource = &*cx.resource;
-    let kind = json!({"group": resource.group, "version": resource.version, "kind": resource.kind});
-    let plural = json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
+    let kind = |r: &Resource| json!({"group": r.group, "version": r.version, "kind": r.kind});
+    let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
     let (operation, options) = match write.operation {
         Operation::Create => ("CREATE", "CreateOptions"),
         Operation::Update => ("UPDATE", "UpdateOptions"),
@@ -24,7 +26,7 @@ pub(crate) fn request(cx: &Cx, write: &Write<'_>, uid: &str) -> Value {
         user["extra"] = json!(identity.extra);
     }
     let mut out = json!({
-        "uid": uid, "kind": kind, "resource": plural, "requestKind": kind, "requestResource": plural,
+        "uid": uid, "kind": kind(seen), "resource": plural(seen), "requestKind": kind(resource), "requestResource": plural(resource),
         "name": cx.name(), "operation": operation, "userInfo": user, "dryRun": write.dry_run,
         "options": {"kind": options, "apiVersion": "meta.k8s.io/v1"},
     });
@@ -47,8 +49,9 @@ pub(crate) fn request(cx: &Cx, write: &Write<'_>, uid: &str) -> Value {
 }
 
 /// The whole review.
-pub(super) fn review(cx: &Cx, write: &Write<'_>, uid: &str, new: Option<&Value>) -> Value {
-    let mut request = request(cx, write, uid);
+pub(super) fn review(cx: &Cx, seen: &Seen<'_>, uid: &str) -> Value {
+    let (write, new) = (seen.write(), seen.new());
+    let mut request = request(cx, &seen.resource, &write, uid);
     if request["name"] == "" {
         request["name"] = json!(object::meta_str(new.unwrap_or(&Value::Null), "name"));
     }

@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod certificates;
 mod crud;
 mod custom;
 mod determinism;

@@ -119,3 +119,30 @@ async fn policies_with_parameters_and_conditions() {
     world.post(MAPS, config_map("d", json!({"a": "no"}))).await.expect(201);
     world.seam.tasks.kill();
 }
+
+#[tokio::test(start_paused = true)]
+async fn members_go_by_their_names_and_bad_expressions_end() {
+    let world = World::new().await;
+    let named = json!([{"expression": "request.namespace == 'default' && object.metadata.namespace == request.namespace && object.data['a.b'] == 'x'"}]);
+    world.post(POLICIES, policy("named", &named, &json!({}))).await.expect(201);
+    world.post(BINDINGS, binding("named", "named", &["Deny"], &json!({}))).await.expect(201);
+    world.post(MAPS, config_map("m", json!({"a.b": "x"}))).await.expect(201);
+    // It would run for minutes, and for a hundred doublings there is no memory.
+    let variables: Vec<Value> = (0..100)
+        .map(|i| json!({"name": format!("v{}", i + 1), "expression": format!("variables.v{i} + variables.v{i}")}))
+        .collect();
+    let first = json!({"name": "v0", "expression": "'0123456789'"});
+    let doubled: Vec<Value> = std::iter::once(first).chain(variables).collect();
+    let loops = "lists.range(10000).all(x, lists.range(10000).all(y, lists.range(10000).all(z, x + y + z >= 0)))";
+    for (name, validations, more) in [
+        ("loops", json!([{"expression": loops}]), json!({})),
+        ("doubled", json!([{"expression": "size(variables.v100) > 0"}]), json!({"variables": doubled})),
+    ] {
+        world.post(POLICIES, policy(name, &validations, &more)).await.expect(201);
+        world.post(BINDINGS, binding(name, name, &["Deny"], &json!({}))).await.expect(201);
+        let refused = world.post(MAPS, config_map("n", json!({"a.b": "x"}))).await.expect(422);
+        assert!(refused.message().contains("running out of cost budget"), "{}", refused.message());
+        world.delete(&format!("{BINDINGS}/{name}")).await.expect(200);
+    }
+    world.seam.tasks.kill();
+}

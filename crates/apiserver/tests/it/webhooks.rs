@@ -258,12 +258,42 @@ async fn what_mutating_webhooks_change() {
 #[tokio::test(start_paused = true)]
 async fn dry_runs_ask_only_those_without_side_effects() {
     let (world, script) = world().await;
-    let hook = hook("/allow", &json!({"sideEffects": "Some"}));
-    world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook])).await.expect(201);
-    let answer = world.post(&format!("{MAPS}?dryRun=All"), config_map("m", json!({}))).await.expect(400);
-    assert_eq!(answer.message(), "admission webhook \"a.b.c\" does not support dry run");
-    assert!(script.asked.lock().unwrap().is_empty());
+    let with = |effects: &str| hook("/allow", &json!({"sideEffects": effects}));
+    let configuration = |hook| configuration("ValidatingWebhookConfiguration", "v", &[hook]);
+    world.post(VALIDATING, configuration(with("Some"))).await.expect(422);
+    world.post(VALIDATING, configuration(with("NoneOnDryRun"))).await.expect(201);
+    world.post(&format!("{MAPS}?dryRun=All"), config_map("m", json!({}))).await.expect(201);
+    assert_eq!(script.asked.lock().unwrap()[0].1["dryRun"], true);
     world.seam.tasks.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_may_name_another_version_of_the_same_objects() {
+    const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}},
+    });
+    let rules = json!([{"operations": ["*"], "apiGroups": ["autoscaling"], "apiVersions": ["v1"], "resources": ["*"]}]);
+    for (policy, path, asked) in [("Exact", "/label", false), ("Equivalent", "/label", true)] {
+        let (world, script) = world().await;
+        let hook = hook(path, &json!({"matchPolicy": policy, "rules": rules}));
+        world.post(MUTATING, configuration("MutatingWebhookConfiguration", "m", &[hook])).await.expect(201);
+        let made = world.post(AUTOSCALERS, autoscaler.clone()).await.expect(201);
+        let log = script.asked.lock().unwrap().clone();
+        assert_eq!(log.len(), usize::from(asked), "{policy}");
+        assert_eq!(made.at("/metadata/labels/by") == "hook", asked, "{policy}");
+        assert_eq!(made.at("/apiVersion"), "autoscaling/v2");
+        assert_eq!(made.at("/spec/metrics/0/resource/target/averageUtilization"), 80, "nothing is lost on the way");
+        if let Some((_, request)) = log.first() {
+            let versions =
+                ["kind", "resource", "requestKind", "requestResource"].map(|key| request[key]["version"].clone());
+            assert_eq!(versions, ["v1", "v1", "v2", "v2"]);
+            assert_eq!(request["object"]["apiVersion"], "autoscaling/v1");
+            assert_eq!(request["object"]["spec"]["targetCPUUtilizationPercentage"], 80);
+        }
+        world.seam.tasks.kill();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,7 +139,8 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 /// The first words of functions that have two.
-const LIBRARIES: [&str; 9] = ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
+pub(super) const LIBRARIES: [&str; 9] =
+    ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
 /// What is known of a value's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! estimate of what an evaluation costs at worst. What the libraries lack (`optMap`, two-variable comprehensions,
 //! `authorizer`) is refused when it is compiled.
 
+mod budget;
 mod check;
 mod nesting;
 mod value;
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use crate::structural::Node;
 
+pub use budget::{Budget, CONDITIONS_UNITS_MAX, EVALUATION_UNITS_MAX, EXCEEDED, REQUEST_UNITS_MAX};
 pub use check::{COST_MAX, Known, TOTAL_COST_MAX, Type, cost_of_node, factor};
 
 /// The longest expression, in bytes.
@@ -58,7 +60,7 @@ pub enum Binding<'a> {
     Of(&'a Value, &'a Node),
     /// An optional value of a schema.
     OptionalOf(Option<&'a Value>, &'a Node),
-    /// A value as it is; field names are escaped.
+    /// A value as it is, under the names that it has.
     Plain(&'a Value),
     /// What an expression made.
     Made(&'a Made),
@@ -101,6 +103,7 @@ fn functions() -> Context<'static> {
         let found: Arc<OptionalValue> = Arc::new(found.map_or_else(OptionalValue::none, OptionalValue::of));
         Ok::<CelValue, ExecutionError>(CelValue::Opaque(found))
     });
+    budget::register(&mut functions);
     functions
 }
 
@@ -153,6 +156,7 @@ impl Expression {
             return Err(all.collect::<Vec<_>>().join("\n"));
         }
         rewrite(&mut tree);
+        budget::instrument(&mut tree, &check::LIBRARIES);
         Ok(Self { text: text.to_owned(), tree, cost: known.cost, type_name: known.ty.name() })
     }
 
@@ -168,12 +172,20 @@ impl Expression {
         self.tree.references().has_variable(variable)
     }
 
-    /// Its value.
+    /// Its value, at the cost of one evaluation at most.
     ///
     /// # Errors
-    /// What went wrong: `no such key: a`, `division by zero`.
+    /// What went wrong: `no such key: a`, `division by zero`, [`EXCEEDED`].
     pub fn evaluate(&self, variables: &[(&str, Binding<'_>)]) -> Result<Outcome, String> {
-        Ok(match self.make(variables)?.0 {
+        self.evaluate_within(variables, &mut Budget::new(EVALUATION_UNITS_MAX))
+    }
+
+    /// Its value, at the cost of this budget.
+    ///
+    /// # Errors
+    /// As [`Expression::evaluate`].
+    pub fn evaluate_within(&self, variables: &[(&str, Binding<'_>)], budget: &mut Budget) -> Result<Outcome, String> {
+        Ok(match self.make(variables, budget)?.0 {
             CelValue::Bool(value) => Outcome::Bool(value),
             CelValue::String(text) => Outcome::Text(text.to_string()),
             _ => Outcome::Other,
@@ -184,7 +196,11 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Expression::evaluate`].
-    pub fn make(&self, variables: &[(&str, Binding<'_>)]) -> Result<Made, String> {
+    pub fn make(&self, variables: &[(&str, Binding<'_>)], budget: &mut Budget) -> Result<Made, String> {
+        budget.spend(|| self.made(variables))
+    }
+
+    fn made(&self, variables: &[(&str, Binding<'_>)]) -> Result<Made, String> {
         FUNCTIONS.with_borrow(|functions| {
             let mut scope = functions.new_inner_scope();
             for (name, binding) in variables {
@@ -285,8 +301,8 @@ mod tests {
             ("self.a == 1", Ok(Outcome::Bool(true))),
             ("self.l.all(x, x > 1)", Ok(Outcome::Bool(false))),
             ("self.l.map(x, x + 1).sum() == 5", Ok(Outcome::Bool(true))),
-            ("self.a__dash__b + self.__namespace__", Ok(Outcome::Text("xn".into()))),
-            ("self.under_score + self.__underscores__x == 5", Ok(Outcome::Bool(true))),
+            ("self['a-b'] + self.namespace", Ok(Outcome::Text("xn".into()))),
+            ("self.under_score + self.__x == 5", Ok(Outcome::Bool(true))),
             ("has(self.a) && !has(self.b)", Ok(Outcome::Bool(true))),
             ("self.?b.orValue(7) == 7", Ok(Outcome::Bool(true))),
             ("self.?a.orValue(7) == 1", Ok(Outcome::Bool(true))),
@@ -303,6 +319,53 @@ mod tests {
             let expression = Expression::compile(text, &anything()).unwrap();
             assert_eq!(expression.evaluate(&[("self", Binding::Plain(&object))]), want, "{text}");
         }
+    }
+
+    #[test]
+    fn what_costs_too_much_ends() {
+        let object = json!({
+            "l": (0..2_000).collect::<Vec<i32>>(), "s": "a".repeat(1 << 20), "few": [1, 2, 3],
+            "names": (0..1_000).map(|i| format!("name-{i}")).collect::<Vec<_>>(),
+        });
+        for (name, text, fits) in [
+            ("few times few", "self.few.all(x, self.few.all(y, x == y || x != y))", true),
+            ("each name once", "self.names.all(x, self.names.exists_one(y, y == x))", false),
+            ("a name among all", "self.names.all(x, x in self.names)", true),
+            ("loops in loops in loops", "self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", false),
+            ("forgiven failures", "self.l.exists(x, self.l.exists(y, self.l.exists(z, x + y + z < 0))) || true", false),
+            ("a list that grows", "self.l.map(x, self.l.map(y, x + y)).size() > 0", false),
+            ("a long list", "lists.range(100000000000).size() > 0", false),
+            (
+                "a long text",
+                "self.s.replace('a', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa').size() > 0",
+                false,
+            ),
+            ("a long text in a loop", "self.l.all(x, self.s.contains('b' + string(x)) || true)", false),
+            ("patterns in a loop", "self.l.all(x, string(x).matches('^((a{100}){100}){100}$') || true)", false),
+            ("a plain pattern in a loop", "self.names.all(x, x.matches('^[a-z]+-[0-9]{1,4}$'))", true),
+            ("long lists compared", "self.l.all(x, self.l == self.l)", true),
+            ("longer ones", "self.names.all(x, self.l.all(y, self.l == self.l))", false),
+            ("a joined text", "self.names.join(self.s).size() > 0", false),
+            ("a short one", "self.names.join(',').size() > 0 && self.names.distinct().size() == 1000", true),
+            ("replaced", "'aXbX'.replace('X', '-') == 'a-b-' && 'aXbX'.replace('X', '-', 1) == 'a-bX'", true),
+        ] {
+            let expression = Expression::compile(text, &anything()).unwrap();
+            let came_to = expression.evaluate(&[("self", Binding::Plain(&object))]);
+            let want = if fits { Ok(Outcome::Bool(name != "each name once")) } else { Err(EXCEEDED.to_owned()) };
+            assert_eq!(came_to, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_for_all_who_share_it() {
+        let object = json!({"l": (0..1_000).collect::<Vec<i32>>()});
+        let variables = [("self", Binding::Plain(&object))];
+        let expression = Expression::compile("self.l.all(x, x >= 0)", &anything()).unwrap();
+        let mut budget = Budget::new(20_000);
+        let ended = (0..100).position(|_| expression.evaluate_within(&variables, &mut budget).is_err());
+        assert!(ended.is_some_and(|n| (1..10).contains(&n)), "{ended:?}");
+        assert!(budget.is_exceeded());
+        assert_eq!(expression.evaluate(&variables), Ok(Outcome::Bool(true)), "another has its own");
     }
 
     #[test]

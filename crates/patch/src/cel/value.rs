@@ -72,7 +72,8 @@ pub(super) fn convert(value: &Value, node: Option<&Node>) -> CelValue {
             CelValue::List(Arc::new(items.iter().map(|item| convert(item, of)).collect()))
         }
         Value::Object(members) => {
-            let keep = node.is_some_and(is_map);
+            // Where no schema names fields, members go by their own names, as those of maps do.
+            let keep = node.is_none_or(is_map);
             let members = members.iter().map(|(name, value)| {
                 let key = if keep { name.clone() } else { escaped(name) };
                 (Key::String(Arc::new(key)), convert(value, node.and_then(|n| n.child(name))))

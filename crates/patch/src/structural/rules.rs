@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::node::{Additional, JsonType, Node, Rule};
 use crate::{
-    cel::{Binding, COST_MAX, Expression, Outcome, TOTAL_COST_MAX, Variable, cost_of_node, factor},
+    cel::{
+        Binding, Budget, COST_MAX, EXCEEDED, Expression, Outcome, REQUEST_UNITS_MAX, TOTAL_COST_MAX, Variable,
+        cost_of_node, factor,
+    },
     error::{FieldError, Reason},
 };
 
@@ -262,20 +265,26 @@ pub(super) fn validate(
     if found.iter().any(|error| blocks(error.reason)) {
         return vec![FieldError::invalid("<nil>", &Value::Null, NOT_CHECKED)];
     }
-    let mut errors = Vec::new();
-    walk(rules, root, object, old, "", &mut errors);
-    errors
+    let mut done = Done { errors: Vec::new(), budget: Budget::new(REQUEST_UNITS_MAX) };
+    walk(rules, root, object, old, "", &mut done);
+    done.errors
 }
 
-fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
-    if value.is_null() {
+/// What came of the rules so far, and what those that follow may cost.
+struct Done {
+    errors: Vec<FieldError>,
+    budget: Budget,
+}
+
+fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &str, done: &mut Done) {
+    if value.is_null() || done.budget.is_exceeded() {
         return;
     }
     let unchanged = old == Some(value);
     for compiled in &rules.own {
         // What stands wrong may stay, unless the rule is about the change.
-        if !unchanged || compiled.transition {
-            errors.extend(compiled.verdict(node, value, old, path));
+        if (!unchanged || compiled.transition) && !done.budget.is_exceeded() {
+            done.errors.extend(compiled.verdict(node, value, old, path, &mut done.budget));
         }
     }
     match value {
@@ -284,11 +293,11 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
                 let old = old.and_then(|old| old.get(name));
                 let at = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 if let (Some(rules), Some(node)) = (rules.fields.get(name), node.properties.get(name)) {
-                    walk(rules, node, value, old, &at, errors);
+                    walk(rules, node, value, old, &at, done);
                 } else if let (Some(rules), Some(Additional::Of(node)), false) =
                     (&rules.additional, &node.additional, node.properties.contains_key(name))
                 {
-                    walk(rules, node, value, old, &format!("{path}[{name}]"), errors);
+                    walk(rules, node, value, old, &format!("{path}[{name}]"), done);
                 }
             }
         }
@@ -297,7 +306,7 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
                 let olds = old.and_then(Value::as_array);
                 for (i, item) in items.iter().enumerate() {
                     let old = olds.and_then(|olds| counterpart(node, item, olds));
-                    walk(rules, of, item, old, &format!("{path}[{i}]"), errors);
+                    walk(rules, of, item, old, &format!("{path}[{i}]"), done);
                 }
             }
         }
@@ -319,7 +328,14 @@ fn counterpart<'v>(list: &Node, item: &Value, olds: &'v [Value]) -> Option<&'v V
 }
 
 impl Compiled {
-    fn verdict(&self, node: &Node, value: &Value, old: Option<&Value>, path: &str) -> Option<FieldError> {
+    fn verdict(
+        &self,
+        node: &Node,
+        value: &Value,
+        old: Option<&Value>,
+        path: &str,
+        budget: &mut Budget,
+    ) -> Option<FieldError> {
         let optional = self.rule.optional_old_self == Some(true);
         if self.transition && old.is_none() && !optional {
             return None;
@@ -330,7 +346,13 @@ impl Compiled {
                 Some(ty) if holds_more => json!(ty.as_str()),
                 _ => value.clone(),
             };
-            FieldError::invalid(path_or_nil(path), &shown, &format!("{why} evaluating rule: {}", self.rule.rule))
+            let why = match why {
+                EXCEEDED => {
+                    format!("'{why}': no further validation rules will be run due to call cost exceeds limit for rule")
+                }
+                why => format!("{why} evaluating rule"),
+            };
+            FieldError::invalid(path_or_nil(path), &shown, &format!("{why}: {}", self.rule.rule))
         };
         let expression = match &self.expression {
             Ok(expression) => expression,
@@ -342,16 +364,23 @@ impl Compiled {
             Some(old) => variables.push(("oldSelf", Binding::Of(old, node))),
             None => {}
         }
-        match expression.evaluate(&variables) {
+        match expression.evaluate_within(&variables, budget) {
             Ok(Outcome::Bool(true)) => None,
-            Ok(Outcome::Bool(false)) => Some(self.refusal(node, value, path, &variables)),
+            Ok(Outcome::Bool(false)) => Some(self.refusal(node, value, path, &variables, budget)),
             Ok(_) => Some(broken("no such overload")),
             Err(why) => Some(broken(&why)),
         }
     }
 
-    fn refusal(&self, node: &Node, value: &Value, path: &str, variables: &[(&str, Binding<'_>)]) -> FieldError {
-        let made = self.message.as_ref().and_then(|message| match message.evaluate(variables) {
+    fn refusal(
+        &self,
+        node: &Node,
+        value: &Value,
+        path: &str,
+        variables: &[(&str, Binding<'_>)],
+        budget: &mut Budget,
+    ) -> FieldError {
+        let made = self.message.as_ref().and_then(|message| match message.evaluate_within(variables, budget) {
             Ok(Outcome::Text(text)) => Some(text.trim().to_owned()).filter(|t| !t.is_empty() && !t.contains('\n')),
             _ => None,
         });

@@ -85,6 +85,19 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => binding(object),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => webhooks(object, true),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => webhooks(object, false),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            let spec = child(object, "spec");
+            set(spec, "failurePolicy", "Fail");
+            if spec["matchConstraints"].is_object() {
+                constraints(&mut spec["matchConstraints"]);
+            }
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            let spec = child(object, "spec");
+            if spec["matchResources"].is_object() {
+                constraints(&mut spec["matchResources"]);
+            }
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crate::crd::default(object),
         _ => {}
     }
@@ -170,6 +183,16 @@ fn binding(object: &mut Value) {
         if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
             set(subject, "apiGroup", RBAC);
         }
+    }
+}
+
+/// What a policy or a binding is about.
+fn constraints(constraints: &mut Value) {
+    set(constraints, "matchPolicy", "Equivalent");
+    set(constraints, "namespaceSelector", json!({}));
+    set(constraints, "objectSelector", json!({}));
+    for key in ["resourceRules", "excludeResourceRules"] {
+        each(constraints, key).for_each(|r| set(r, "scope", "*"));
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong with objects of built-in kinds, and which changes they refuse (apiserver.md 16).
 
+mod admission;
+pub(crate) mod certificates;
 mod cluster;
 mod config;
 mod event;
@@ -42,6 +44,12 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("events.k8s.io", "Event") => event::event(object, old, out),
         ("", "ResourceQuota") => config::quota(object, out),
         ("networking.k8s.io", "Ingress") => cluster::ingress(object, out),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificates::request(object, old, out),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+            admission::configuration(object, out);
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => admission::policy(object, out),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => admission::binding(object, out),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => return crate::crd::validate(object, old),
         _ => {}
     }

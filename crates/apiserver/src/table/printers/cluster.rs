@@ -211,6 +211,23 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
                 vec![name(o), json!(list(o, "/webhooks").count()), created(o, now)]
             })
         }
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            let columns: &[Spec] = &[
+                NAME,
+                AGE,
+                ("SignerName", "string", 0),
+                ("Requestor", "string", 0),
+                ("RequestedDuration", "string", 0),
+                ("Condition", "string", 0),
+            ];
+            (columns, |o, now| {
+                let seconds = o.pointer("/spec/expirationSeconds").and_then(Value::as_i64);
+                let duration = seconds.map_or_else(|| "<none>".to_owned(), |s| age::human(s));
+                let (signer, asked_by) = (text(o, "/spec/signerName"), text(o, "/spec/username"));
+                let condition = certificate_condition(o);
+                vec![name(o), created(o, now), json!(signer), json!(asked_by), json!(duration), json!(condition)]
+            })
+        }
         ("apiregistration.k8s.io", "APIService") => {
             (&[NAME, ("Service", "string", 0), ("Available", "string", 0), AGE], |o, now| {
                 let service = match text(o, "/spec/service/name") {
@@ -224,6 +241,23 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
         }
         _ => return None,
     })
+}
+
+/// What became of a request for a certificate: `Approved,Issued`.
+fn certificate_condition(o: &Value) -> String {
+    let is = |wanted: &str| list(o, "/status/conditions").any(|c| c["type"] == wanted);
+    let mut out = match (is("Denied"), is("Approved")) {
+        (true, _) => "Denied".to_owned(),
+        (_, true) => "Approved".to_owned(),
+        _ => "Pending".to_owned(),
+    };
+    if is("Failed") {
+        out += ",Failed";
+    }
+    if !text(o, "/status/certificate").is_empty() {
+        out += ",Issued";
+    }
+    out
 }
 
 fn node(o: &Value, now: Timestamp) -> Vec<Value> {

@@ -203,7 +203,7 @@ struct Refusal {
 impl Bound {
     /// Why the policy refuses a write, if it does.
     fn refusal(&self, cx: &Cx, seen: &Seen<'_>, budget: &mut Budget) -> Option<Refusal> {
-        let (write, new) = (&seen.write(), seen.new());
+        let (write, new) = (&seen.write(), seen.object());
         let failed = |why: String| self.policy.fails.then(|| Refusal { why, reason: REASONS[1].0, code: REASONS[1].1 });
         let params = match self.parameters(cx, write, new) {
             Ok(params) => params,
@@ -252,7 +252,7 @@ impl Bound {
 
 impl Policy {
     fn refusal(&self, cx: &Cx, seen: &Seen<'_>, params: &Value, budget: &mut Budget) -> Option<Refusal> {
-        let (write, new) = (&seen.write(), seen.new());
+        let (write, new) = (&seen.write(), seen.object());
         let request = request(cx, &seen.resource, write, "");
         let (object, old) = (new.unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
         let own = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");

@@ -82,7 +82,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    pub(crate) fn new(&self) -> Option<&Value> {
+    pub(crate) fn object(&self) -> Option<&Value> {
         self.new.as_deref()
     }
 
@@ -194,7 +194,7 @@ impl Matcher {
         }
         let write = seen.write();
         let request = review::request(cx, &seen.resource, &write, "");
-        let (object, old) = (seen.new().unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
+        let (object, old) = (seen.object().unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
         let variables = [
             ("object", Binding::Plain(object)),
             ("oldObject", Binding::Plain(old)),

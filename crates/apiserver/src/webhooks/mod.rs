@@ -105,7 +105,7 @@ async fn ask_and_patch(
     let Some(seen) = hook.matcher.matches(cx, write, object.as_deref(), hook.fails)? else { return Ok(None) };
     let Some(Answer { patch }) = call::ask(cx, hook, &seen).await? else { return Ok(Some(false)) };
     let Some(patch) = patch else { return Ok(Some(false)) };
-    let shown = seen.new().cloned();
+    let shown = seen.object().cloned();
     let resource = seen.resource;
     let (Some(object), Some(shown)) = (object, shown) else {
         let message = format!(

@@ -50,7 +50,7 @@ pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) ->
 
 /// The whole review.
 pub(super) fn review(cx: &Cx, seen: &Seen<'_>, uid: &str) -> Value {
-    let (write, new) = (seen.write(), seen.new());
+    let (write, new) = (seen.write(), seen.object());
     let mut request = request(cx, &seen.resource, &write, uid);
     if request["name"] == "" {
         request["name"] = json!(object::meta_str(new.unwrap_or(&Value::Null), "name"));

@@ -178,8 +178,8 @@ fn weigh(of: &FunctionContext<'_, '_>) -> Answer {
 /// The value, for a function that compares each of it with each.
 fn square(of: &FunctionContext<'_, '_>) -> Answer {
     let value = argument(of, 0)?;
-    let size = size(&*value);
-    pay(1 + size.saturating_mul(size) / WALKED_PER_UNIT)?;
+    let elements = value.downcast_ref::<CelList>().map_or(1, |list| list.inner().len() as u64);
+    pay(1 + elements.saturating_mul(size(&*value)) / WALKED_PER_UNIT)?;
     CelValue::try_from(&*value)
 }
 

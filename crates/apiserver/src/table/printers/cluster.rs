@@ -222,7 +222,7 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
             ];
             (columns, |o, now| {
                 let seconds = o.pointer("/spec/expirationSeconds").and_then(Value::as_i64);
-                let duration = seconds.map_or_else(|| "<none>".to_owned(), |s| age::human(s));
+                let duration = seconds.map_or_else(|| "<none>".to_owned(), age::human);
                 let (signer, asked_by) = (text(o, "/spec/signerName"), text(o, "/spec/username"));
                 let condition = certificate_condition(o);
                 vec![name(o), created(o, now), json!(signer), json!(asked_by), json!(duration), json!(condition)]

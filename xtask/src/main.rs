@@ -41,6 +41,8 @@ enum Task {
     Sim(programs::Sim),
     /// Build kube-apiserver, kubectl, etcd and the others, unless they are in the cache, and print their folder.
     Kubernetes,
+    /// Build the programs of tools/clients, unless they are in the cache, and print the path.
+    Clients,
     /// Make data in the tree again that comes from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
     /// Check the licences and sources of all dependencies.
@@ -65,6 +67,11 @@ fn run() -> anyhow::Result<()> {
         Task::Bench(arguments) => programs::bench(&root, &arguments),
         Task::Sim(arguments) => programs::sim(&root, &arguments),
         Task::Kubernetes => kubernetes::ensure(&root).map(|folder| println!("{}", folder.display())),
+        Task::Clients => {
+            let program = kubernetes::clients(&root)?.ok_or_else(|| anyhow::anyhow!(kubernetes::GO_IS_MISSING))?;
+            println!("{}", program.display());
+            Ok(())
+        }
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
         Task::Licences => licences::check(&root),
     }

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 enum Stage {
     /// Licences and sources of all dependencies.
     Licences,
-    /// The programs of real Kubernetes, built or found in the cache.
+    /// The programs of real Kubernetes and the clients in Go, built or found in the cache.
     Kubernetes,
     /// The product and all tests, in profile `sim`.
     Build,
@@ -149,6 +149,8 @@ impl Run<'_> {
             (Programs::At(folder), _) => {
                 eprintln!("real Kubernetes is in {}", folder.display());
                 self.environment.push((location::FOLDER_VARIABLE, folder.into()));
+                let clients = kubernetes::clients(self.root)?.context(kubernetes::GO_IS_MISSING)?;
+                self.environment.push((location::CLIENTS_VARIABLE, clients.into()));
             }
             (Programs::GoIsMissing, Place::ContinuousIntegration) => bail!(kubernetes::GO_IS_MISSING),
             (Programs::GoIsMissing, Place::Elsewhere) => {

@@ -74,7 +74,7 @@ fn paths(server: &Server) -> Value {
         out.push(format!("/apis/{}", group.name));
         out.extend(group.versions.iter().map(|(v, _)| format!("/apis/{}/{v}", group.name)));
     }
-    out.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    out.extend(["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
     out.sort();
     json!({"paths": out})
 }

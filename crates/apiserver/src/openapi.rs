@@ -127,6 +127,21 @@ impl Cache {
     }
 }
 
+/// `GET /openapi/v2`: a document of the old version that describes no kind, which to clients means that they have nothing to
+/// check an object by before they send it. Without it kubectl refuses every manifest of kind `List` (decision 26).
+pub(crate) fn swagger(request: &HeaderMap) -> Reply {
+    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let (title, version) = ("Kubernetes", crate::health::GIT_VERSION);
+    if speaks_proto(accept) {
+        // gnostic's openapi.v2.Document: swagger is field 1, info field 2, paths field 8; in info title is 1, version 2.
+        let text = |number: u8, text: &[u8]| [&[number << 3 | 2, u8::try_from(text.len()).unwrap_or(0)], text].concat();
+        let info = [text(1, title.as_bytes()), text(2, version.as_bytes())].concat();
+        let document = [text(1, b"2.0"), text(2, &info), text(8, b"")].concat();
+        return respond::reply(200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", document);
+    }
+    respond::json(200, &json!({"swagger": "2.0", "info": {"title": title, "version": version}, "paths": {}}))
+}
+
 /// Old clients ask for a protobuf document first; they read the JSON that they get.
 fn speaks_proto(accept: Option<&str>) -> bool {
     accept.is_some_and(|a| {

@@ -12,7 +12,8 @@ use crate::status::ApiError;
 /// Made by `examples/protobuf_table.rs`.
 static TABLE: &str = include_str!("../data/protobuf.txt");
 /// What every such body starts with.
-const PREFIX: &[u8] = b"k8s\0";
+pub(crate) const PREFIX: &[u8] = b"k8s\0";
+const DELETE_OPTIONS: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 /// Messages within messages.
 const DEPTH_MAX: usize = 64;
 
@@ -87,7 +88,12 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
     }
     let (group, short) = version.split_once('/').unwrap_or(("", &version));
     let schema = builtin::table().kind(group, short, &kind);
-    let name = schema.map(|id| builtin::table().get(id).name.replacen("io.k8s.", "k8s.io.", 1)).unwrap_or_default();
+    let name = match schema {
+        Some(id) => builtin::table().get(id).name.replacen("io.k8s.", "k8s.io.", 1),
+        // It belongs to every group and is nowhere a resource's kind.
+        None if kind == "DeleteOptions" => DELETE_OPTIONS.to_owned(),
+        None => String::new(),
+    };
     let name = name.replacen("k8s.io.kube-aggregator", "k8s.io.kube_aggregator", 1);
     let name = name.replacen("k8s.io.apiextensions-apiserver", "k8s.io.apiextensions_apiserver", 1);
     if !table().contains_key(name.as_str()) {
@@ -331,6 +337,19 @@ mod tests {
     fn envelope(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let meta = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
         [PREFIX.to_vec(), field(1, &meta), field(2, raw)].concat()
+    }
+
+    #[test]
+    fn options_of_a_deletion_are_read_in_any_group() {
+        let preconditions = field(2, &field(1, b"u"));
+        let raw = [vec![1 << 3, 5], preconditions, field(4, b"Background")].concat();
+        for version in ["v1", "policy/v1"] {
+            let want = json!({
+                "apiVersion": version, "kind": "DeleteOptions", "gracePeriodSeconds": 5,
+                "preconditions": {"uid": "u"}, "propagationPolicy": "Background",
+            });
+            assert_eq!(decode(&envelope(version, "DeleteOptions", &raw)).unwrap(), want, "{version}");
+        }
     }
 
     #[test]

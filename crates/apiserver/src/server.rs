@@ -443,6 +443,7 @@ impl Server {
                 health::single(p)
             }
             "/.well-known/openid-configuration" | "/openid/v1/jwks" if get => auth::openid(self, parts),
+            "/openapi/v2" if get => openapi::swagger(&parts.headers),
             "/openapi/v3" if get => self.openapi.index(self, &parts.headers),
             p if get && p.starts_with("/openapi/v3/") => {
                 self.openapi.document(self, &p["/openapi/v3/".len()..], query, &parts.headers)

@@ -1,4 +1,5 @@
-//! Where the built programs of real Kubernetes lie: one folder per set of pins, in the user's cache.
+//! Where what is built from Go lies: one folder per set of inputs, in the user's cache. That is real Kubernetes, the clients of
+//! `tools/clients`, and kubectl of older minors.
 //!
 //! Shared by path with `ironclad-testkit`, so that `cargo test -p ironclad-testkit` finds what `cargo xtask kubernetes`
 //! built without either of them depending on the other. It looks; it builds nothing.
@@ -35,9 +36,42 @@ const PINS: [&str; 9] = [
 pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion={version} \
      -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}";
 
+/// Set by `cargo xtask test` to the path of the program that `tools/clients` becomes.
+pub(crate) const CLIENTS_VARIABLE: &str = "IRONCLAD_CLIENTS_BIN";
+
+/// The program that `tools/clients` becomes.
+pub(crate) const CLIENTS: &str = "clients";
+
+/// The linker's flags for it.
+pub(crate) const CLIENTS_LINKER_FLAGS: &str = "-s -w";
+
 /// The folder for the pins of the checkout at `root`, built or not.
 pub(crate) fn folder(root: &Path) -> io::Result<PathBuf> {
-    Ok(cache()?.join(format!("kubernetes-{}", fingerprint(root)?)))
+    let pins = PINS.map(|pin| pin.to_owned());
+    Ok(cache()?.join(format!("kubernetes-{}", fingerprint(&root.join("tools/kubernetes"), &pins, LINKER_FLAGS)?)))
+}
+
+/// The folder of the clients for the sources of the checkout at `root`, built or not.
+pub(crate) fn clients_folder(root: &Path) -> io::Result<PathBuf> {
+    let tools = root.join("tools/clients");
+    Ok(cache()?.join(format!("clients-{}", fingerprint(&tools, &files(&tools)?, CLIENTS_LINKER_FLAGS)?)))
+}
+
+/// All files below a folder by their paths in it, sorted.
+fn files(folder: &Path) -> io::Result<Vec<String>> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(current) = open.pop() {
+        for entry in fs::read_dir(&current)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).map_err(io::Error::other)?.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Whether the folder holds every program. Folders are moved into place whole, so that half of one never shows.
@@ -56,17 +90,18 @@ fn cache() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::other("no cache directory: set HOME or XDG_CACHE_HOME"))
 }
 
-fn fingerprint(root: &Path) -> io::Result<String> {
+/// Of these files of a folder by name and content, of how they are built, and of the kind of machine.
+fn fingerprint(folder: &Path, pins: &[String], flags: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
-    for pin in PINS {
-        let path = root.join("tools/kubernetes").join(pin);
+    for pin in pins {
+        let path = folder.join(pin);
         let content =
             fs::read(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         hash.update(pin);
         hash.update((content.len() as u64).to_be_bytes());
         hash.update(content);
     }
-    hash.update(LINKER_FLAGS);
+    hash.update(flags);
     hash.update(env::consts::OS);
     hash.update(env::consts::ARCH);
     Ok(hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())

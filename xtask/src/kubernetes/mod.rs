@@ -1,4 +1,5 @@
-//! Builds the programs of real Kubernetes from the Go module proxy, once per set of pins, into the user's cache.
+//! Builds the programs of real Kubernetes, and the clients of `tools/clients`, from the Go module proxy, once per set of
+//! inputs, into the user's cache.
 
 use std::{
     fmt, fs, io,
@@ -50,45 +51,66 @@ fn go_is_there() -> bool {
     Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
+/// The path of the program that `tools/clients` becomes, built if it was not there; `None` where there is no Go.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn clients(root: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let folder = location::clients_folder(root)?;
+    if !folder.join(location::CLIENTS).is_file() {
+        if !go_is_there() {
+            return Ok(None);
+        }
+        once(&folder, &[location::CLIENTS], |unfinished| {
+            eprintln!("building the programs of tools/clients into {}", folder.display());
+            go_build(&root.join("tools/clients"), unfinished, location::CLIENTS_LINKER_FLAGS, &["."])
+        })?;
+    }
+    Ok(Some(folder.join(location::CLIENTS)))
+}
+
 fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
+    let tools = root.join("tools/kubernetes");
+    let version = Version::of(&fs::read_to_string(tools.join("go.mod"))?)?;
+    once(folder, &location::PROGRAMS, |unfinished| {
+        eprintln!("building Kubernetes {version}, etcd and kwok into {}", folder.display());
+        eprintln!("the first time this takes ten minutes and more on two cores; the result is kept");
+        go_build(
+            &tools,
+            unfinished,
+            &version.linker_flags(),
+            &[
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-scheduler",
+                "k8s.io/kubernetes/cmd/kubectl",
+            ],
+        )?;
+        go_build(&tools.join("etcd"), unfinished, "-s -w", &["."])?;
+        go_build(&tools.join("kwok"), unfinished, "-s -w", &["sigs.k8s.io/kwok/cmd/kwok"])
+    })
+}
+
+/// Builds into a folder of the cache and moves it into place whole. Whoever asks at the same time waits.
+fn once(folder: &Path, programs: &[&str], build: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let complete = |folder: &Path| programs.iter().all(|program| folder.join(program).is_file());
     let cache = folder.parent().context("the folder of the programs has a parent")?;
     fs::create_dir_all(cache).with_context(|| format!("{} can't be made", cache.display()))?;
     let lock_path = cache.join("kubernetes.lock");
     let lock = fs::File::create(&lock_path).with_context(|| format!("{} can't be written", lock_path.display()))?;
     if lock.try_lock().is_err() {
-        eprintln!("waiting for another build of Kubernetes, which holds {}", lock_path.display());
+        eprintln!("waiting for another build, which holds {}", lock_path.display());
         lock.lock().with_context(|| format!("{} can't be locked", lock_path.display()))?;
     }
-    if location::is_complete(folder) {
+    if complete(folder) {
         return Ok(());
     }
     // Held until the end of this function; a folder of this name can only be what a killed build left.
     let unfinished = folder.with_extension("building");
     remove_folder(&unfinished)?;
     fs::create_dir_all(&unfinished)?;
-    let tools = root.join("tools/kubernetes");
-    let version = Version::of(&fs::read_to_string(tools.join("go.mod"))?)?;
-    eprintln!("building Kubernetes {version}, etcd and kwok into {}", folder.display());
-    eprintln!("the first time this takes ten minutes and more on two cores; the result is kept");
-    go_build(
-        &tools,
-        &unfinished,
-        &version.linker_flags(),
-        &[
-            "k8s.io/kubernetes/cmd/kube-apiserver",
-            "k8s.io/kubernetes/cmd/kube-controller-manager",
-            "k8s.io/kubernetes/cmd/kube-scheduler",
-            "k8s.io/kubernetes/cmd/kubectl",
-        ],
-    )?;
-    go_build(&tools.join("etcd"), &unfinished, "-s -w", &["."])?;
-    go_build(&tools.join("kwok"), &unfinished, "-s -w", &["sigs.k8s.io/kwok/cmd/kwok"])?;
-    ensure!(
-        location::is_complete(&unfinished),
-        "the build left {} without one of {}",
-        unfinished.display(),
-        location::PROGRAMS.join(", ")
-    );
+    build(&unfinished)?;
+    ensure!(complete(&unfinished), "the build left {} without one of {}", unfinished.display(), programs.join(", "));
     remove_folder(folder)?;
     fs::rename(&unfinished, folder).with_context(|| format!("{} can't be moved into place", folder.display()))
 }
@@ -206,6 +228,32 @@ mod tests {
             "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
              -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
         );
+    }
+
+    #[test]
+    fn the_folder_of_the_clients_follows_every_file() {
+        let root = tempfile::tempdir().unwrap();
+        let chart = root.path().join("tools/clients/chart");
+        fs::create_dir_all(&chart).unwrap();
+        fs::write(chart.join("Chart.yaml"), "version: 0.1.0").unwrap();
+        let before = location::clients_folder(root.path()).unwrap();
+        assert_eq!(before, location::clients_folder(root.path()).unwrap(), "the same files, the same folder");
+        fs::write(chart.join("Chart.yaml"), "version: 0.2.0").unwrap();
+        let changed = location::clients_folder(root.path()).unwrap();
+        assert_ne!(before, changed, "another content");
+        fs::rename(chart.join("Chart.yaml"), chart.join("chart.yaml")).unwrap();
+        assert_ne!(changed, location::clients_folder(root.path()).unwrap(), "another name");
+    }
+
+    #[test]
+    fn what_is_built_is_moved_into_place_whole_and_once() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join("tools-1");
+        let half = once(&folder, &["a", "b"], |into| Ok(fs::write(into.join("a"), "")?)).unwrap_err().to_string();
+        assert!(half.contains("without one of a, b") && !folder.exists(), "{half}");
+        once(&folder, &["a"], |into| Ok(fs::write(into.join("a"), "first")?)).unwrap();
+        once(&folder, &["a"], |_| panic!("it is there")).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "first");
     }
 
     #[test]

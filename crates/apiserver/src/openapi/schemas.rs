@@ -20,6 +20,16 @@ pub(super) struct Schemas {
 
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
+/// What a kube-apiserver says of the fields that every custom kind has.
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should \
+    convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this \
+    from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const METADATA: &str = "Standard object's metadata. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
@@ -37,15 +47,12 @@ impl Schemas {
                 let gvk = |kind: &str| json!([{"group": resource.group, "version": resource.version, "kind": kind}]);
                 let mut schema = custom.open_api.clone();
                 schema["x-kubernetes-group-version-kind"] = gvk(&resource.kind);
-                let texts = [
-                    ("apiVersion", "APIVersion defines the versioned schema of this representation of an object."),
-                    ("kind", "Kind is a string value representing the REST resource this object represents."),
-                ];
+                let texts = [("apiVersion", API_VERSION), ("kind", KIND)];
                 for (field, description) in texts {
                     schema["properties"][field] = json!({"type": "string", "description": description});
                 }
                 schema["properties"]["metadata"] = json!({
-                    "description": "Standard object's metadata.", "allOf": [reference(OBJECT_META)],
+                    "description": METADATA, "allOf": [reference(OBJECT_META)],
                 });
                 self.out.insert(name.clone(), schema);
                 let list = json!({

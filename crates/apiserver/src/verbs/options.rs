@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    protobuf,
     request::Query,
     status::{ApiError, Cause},
 };
@@ -86,10 +87,12 @@ pub(crate) struct DeleteOptions {
     pub(crate) revision: Option<String>,
 }
 
-/// The options in a body, which is JSON, or YAML where it doesn't look like JSON.
+/// The options in a body, which is JSON, or YAML where it doesn't look like JSON, or says that it is protobuf: that is what
+/// typed clients in Go send when they delete built-in kinds.
 fn read_body(body: &[u8]) -> Result<Value, ApiError> {
     let value: Value = match serde_json::from_slice(body) {
         Ok(value) => value,
+        Err(_) if body.starts_with(protobuf::PREFIX) => protobuf::decode(body)?,
         Err(error) if body.trim_ascii_start().first() == Some(&b'{') => {
             let why = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
             return Err(ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}")));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::real::until;
+use crate::real::{Running, until};
 
 use super::{
     mask::Masks,
@@ -47,6 +47,7 @@ pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> a
         side,
         variables: BTreeMap::new(),
         watches: BTreeMap::new(),
+        running: BTreeMap::new(),
         masks: Masks::new(namespace, &scenario.masks)?,
         namespace,
     };
@@ -68,6 +69,7 @@ struct Stage<'a> {
     side: &'a Side,
     variables: BTreeMap<String, String>,
     watches: BTreeMap<String, Stream>,
+    running: BTreeMap<String, Running>,
     masks: Masks,
     namespace: &'a str,
 }
@@ -147,19 +149,64 @@ impl Stage<'_> {
                 Ok((if step.compared == Compared::Nothing { Value::Null } else { json!({"events": masked}) }, raw))
             }
             Action::Kubectl { arguments } => self.kubectl(step, arguments).await,
+            Action::Start { name, arguments } => {
+                let arguments = self.arguments(arguments);
+                let started = self.side.kubectl.start(&arguments).await;
+                let note = match started {
+                    Ok(running) => {
+                        self.running.insert(name.clone(), running);
+                        Value::Null
+                    }
+                    Err(error) => format!("{error:#}").into(),
+                };
+                Ok((note, Value::Null))
+            }
+            Action::Lines { name, count } => Ok((self.lines(name, *count).await?, Value::Null)),
         }
     }
 
+    /// The lines that a kubectl prints; of one that ends, its exit code, too.
+    async fn lines(&mut self, name: &str, count: Option<usize>) -> anyhow::Result<Value> {
+        let Some(running) = self.running.get_mut(name) else { return Ok("it did not start".into()) };
+        let mut lines = Vec::new();
+        let mut ended = false;
+        while !ended && count.is_none_or(|count| lines.len() < count) {
+            match running.next_line().await {
+                Ok(Some(line)) => lines.push(self.masks.text(&line)),
+                Ok(None) => ended = true,
+                Err(error) => {
+                    lines.push(format!("{error:#}"));
+                    break;
+                }
+            }
+        }
+        if !ended {
+            return Ok(json!({"lines": lines}));
+        }
+        let code = match self.running.remove(name) {
+            Some(running) => running.code().await?,
+            None => None,
+        };
+        Ok(json!({"lines": lines, "ended with": code}))
+    }
+
+    /// A kubectl's arguments with variables filled in, and before them the scenario's namespace.
+    fn arguments(&self, arguments: &[String]) -> Vec<String> {
+        let namespace = ["--namespace".to_owned(), self.namespace.to_owned()];
+        namespace.into_iter().chain(arguments.iter().map(|a| self.filled(a))).collect()
+    }
+
     async fn kubectl(&mut self, step: &Step, arguments: &[String]) -> anyhow::Result<(Value, Value)> {
-        let arguments: Vec<String> = ["--namespace".to_owned(), self.namespace.to_owned()]
-            .into_iter()
-            .chain(arguments.iter().map(|a| self.filled(a)))
-            .collect();
+        let arguments = self.arguments(arguments);
         let stdin = match &step.body {
             Payload::None => String::new(),
             Payload::Yaml(text) | Payload::Raw(text) => self.filled(text),
         };
-        let output = self.side.kubectl.output(&arguments, &stdin).await?;
+        let mut kubectl = self.side.kubectl.clone();
+        for (name, value) in &step.headers {
+            kubectl = kubectl.with_env(name, &self.filled(value));
+        }
+        let output = kubectl.output(&arguments, &stdin).await?;
         let mut lines = |text: &str| -> Value { text.lines().map(|line| self.masks.text(line)).collect() };
         let note = match step.compared {
             Compared::Nothing => Value::Null,

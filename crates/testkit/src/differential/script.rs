@@ -24,7 +24,9 @@
 //! - `only code`, `silent`: what is compared; all of it unless said.
 //! - `unordered`: the causes of a refusal come in any order.
 //! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
-//! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin.
+//! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin, headers are its environment.
+//! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it prints,
+//!   `LINES name end` all until it ends.
 //! - `mask REGEX TEXT`, as a step of its own: what differs by nature in all that follows.
 //! - `{{x*1000}}` anywhere is a thousand times x.
 
@@ -92,6 +94,20 @@ pub enum Action {
     Kubectl {
         /// Its arguments.
         arguments: Vec<String>,
+    },
+    /// Starts a kubectl of this name that watches something.
+    Start {
+        /// The name.
+        name: String,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+    /// Takes so many lines that it prints, or all until its end.
+    Lines {
+        /// The kubectl.
+        name: String,
+        /// How many; all until the end if it isn't said.
+        count: Option<usize>,
     },
 }
 
@@ -215,14 +231,19 @@ fn action(line: &str) -> anyhow::Result<Action> {
         ["WATCH", name, path] => Action::Watch { name: name.to_owned(), path: path.to_owned() },
         ["EVENTS", name, "end"] => Action::Events { name: name.to_owned(), count: None },
         ["EVENTS", name, count] => Action::Events { name: name.to_owned(), count: Some(count.parse()?) },
-        ["kubectl", ..] => Action::Kubectl { arguments: arguments(line)? },
+        ["kubectl", ..] => Action::Kubectl { arguments: arguments(line)?.split_off(1) },
+        ["START", name, "kubectl", ..] => {
+            Action::Start { name: name.to_owned(), arguments: arguments(line)?.split_off(3) }
+        }
+        ["LINES", name, "end"] => Action::Lines { name: name.to_owned(), count: None },
+        ["LINES", name, count] => Action::Lines { name: name.to_owned(), count: Some(count.parse()?) },
         [method @ ("POST" | "PUT" | "DELETE"), path] => request(method, Some("application/json"), path),
         [method @ ("GET" | "PATCH" | "HEAD" | "OPTIONS"), path] => request(method, None, path),
         _ => bail!("this is no step"),
     })
 }
 
-/// The words of a command line after the first, as a shell splits them at blanks outside quotes.
+/// The words of a command line, as a shell splits them at blanks outside quotes.
 fn arguments(line: &str) -> anyhow::Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -242,7 +263,7 @@ fn arguments(line: &str) -> anyhow::Result<Vec<String>> {
         bail!("a quote is not closed");
     }
     words.extend(word);
-    Ok(words.split_off(1))
+    Ok(words)
 }
 
 /// Replaces `{{x*N}}` by N times x.
@@ -276,10 +297,13 @@ mod tests {
     #[test]
     fn a_scenario_is_read() {
         let text = "# what it shows\nmask a[0-9]+ a\n\nPOST $core/configmaps\nAccept: text/html\n  metadata: {name: a}\n  data:\n    k: v\n$rv = metadata.resourceVersion\n\n\
-                    PATCH json $core/configmaps/a\n= [\nonly code\n\nEVENTS w end\n\nkubectl get cm 'a b'\nuntil code 0\n";
+                    PATCH json $core/configmaps/a\n= [\nonly code\n\nEVENTS w end\n\nkubectl get cm 'a b'\nuntil code 0\n\n\
+                    START w kubectl get cm -w\n\nLINES w 2\n";
         let scenario = parse("x", text).unwrap();
         assert_eq!(scenario.masks, [("a[0-9]+".to_owned(), "a".to_owned())]);
-        let [post, patch, events, kubectl] = scenario.steps.as_slice() else { panic!("{:?}", scenario.steps) };
+        let [post, patch, events, kubectl, start, lines] = scenario.steps.as_slice() else {
+            panic!("{:?}", scenario.steps)
+        };
         assert_eq!(post.headers, [("Accept".to_owned(), "text/html".to_owned())]);
         assert_eq!(post.body, Payload::Yaml("metadata: {name: a}\ndata:\n  k: v".to_owned()));
         assert_eq!(post.captures, [("rv".to_owned(), "metadata.resourceVersion".to_owned())]);
@@ -289,6 +313,9 @@ mod tests {
         let words = ["get", "cm", "a b"].map(str::to_owned).to_vec();
         assert_eq!(kubectl.action, Action::Kubectl { arguments: words });
         assert_eq!(kubectl.until, Some(("code".to_owned(), "0".to_owned())));
+        let arguments = ["get", "cm", "-w"].map(str::to_owned).to_vec();
+        assert_eq!(start.action, Action::Start { name: "w".to_owned(), arguments });
+        assert_eq!(lines.action, Action::Lines { name: "w".to_owned(), count: Some(2) });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 #[path = "../../../../xtask/src/kubernetes/location.rs"]
 mod location;
@@ -84,6 +84,22 @@ impl Binaries {
             }
             Err(missing) => Err(missing.into()),
         }
+    }
+
+    /// The program of `tools/clients`.
+    ///
+    /// # Errors
+    /// When it is not built: where there is real Kubernetes, it could be.
+    pub fn clients(&self) -> anyhow::Result<PathBuf> {
+        let program = match env::var_os(location::CLIENTS_VARIABLE) {
+            Some(program) => PathBuf::from(program),
+            None => {
+                let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+                location::clients_folder(&root)?.join(location::CLIENTS)
+            }
+        };
+        ensure!(program.is_file(), "there is no {}: run `cargo xtask clients`", program.display());
+        Ok(program)
     }
 
     /// The path of one program.

@@ -8,7 +8,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use tokio::{io::AsyncWriteExt as _, process::Command, time};
+use ironclad_seam::Tasks;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time,
+};
 
 use super::binaries::Binaries;
 
@@ -21,6 +26,16 @@ pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
     home: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+/// A command that goes on, such as `get --watch`. Dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    /// Keeps its stderr from filling up.
+    _tasks: Tasks,
 }
 
 /// What a command came to.
@@ -38,7 +53,19 @@ impl Kubectl {
     /// kubectl for the server that `kubeconfig` names; `home`, a temporary directory, takes its discovery cache.
     #[must_use]
     pub fn new(binaries: &Binaries, kubeconfig: &Path, home: &Path) -> Self {
-        Self { program: binaries.program("kubectl"), kubeconfig: kubeconfig.to_owned(), home: home.to_owned() }
+        Self {
+            program: binaries.program("kubectl"),
+            kubeconfig: kubeconfig.to_owned(),
+            home: home.to_owned(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// The same with a variable in its environment, such as an `EDITOR`.
+    #[must_use]
+    pub fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// Runs `kubectl ARGUMENTS` and returns its stdout.
@@ -72,21 +99,8 @@ impl Kubectl {
         arguments: I,
         stdin: &str,
     ) -> anyhow::Result<Output> {
-        let mut command = Command::new(&self.program);
-        command
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .arg("--cache-dir")
-            .arg(self.home.join("kubectl-cache"))
-            .args(arguments)
-            .env("HOME", &self.home)
-            // Preferences of whoever runs the tests must not change what they show.
-            .env("KUBERC", "off")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().with_context(|| format!("{} can't be run", self.program.display()))?;
+        let mut child =
+            self.command(arguments).spawn().with_context(|| format!("{} can't be run", self.program.display()))?;
         let mut pipe = child.stdin.take().context("kubectl's stdin is a pipe")?;
         let run = async {
             let write = async {
@@ -103,6 +117,70 @@ impl Kubectl {
             .context("kubectl's output")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Output { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) })
+    }
+
+    /// Starts `kubectl ARGUMENTS` and returns once a watch of its is answered.
+    ///
+    /// # Errors
+    /// When it can't be run, ends before, or opens no watch within two minutes; the message has its stderr.
+    pub async fn start<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> anyhow::Result<Running> {
+        let mut command = self.command(arguments);
+        // On this level it tells each answer in a line of stderr.
+        let mut child = command.arg("-v=6").stdin(Stdio::null()).spawn()?;
+        let stdout = BufReader::new(child.stdout.take().context("kubectl's stdout is a pipe")?).lines();
+        let mut stderr = BufReader::new(child.stderr.take().context("kubectl's stderr is a pipe")?).lines();
+        let mut said = Vec::new();
+        time::timeout(DEADLINE, async {
+            while let Some(line) = stderr.next_line().await? {
+                if line.contains("watch=true") {
+                    return Ok(());
+                }
+                said.push(line);
+            }
+            bail!("it ends before it watches: {}", said.join("\n"))
+        })
+        .await
+        .with_context(|| format!("kubectl did not watch within {} s", DEADLINE.as_secs()))??;
+        let tasks = Tasks::new("kubectl");
+        tasks.spawn("stderr", async move { while let Ok(Some(_)) = stderr.next_line().await {} });
+        Ok(Running { child, stdout, _tasks: tasks })
+    }
+
+    fn command<I: IntoIterator<Item: AsRef<OsStr>>>(&self, arguments: I) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(self.home.join("kubectl-cache"))
+            .args(arguments)
+            .env("HOME", &self.home)
+            // Preferences of whoever runs the tests must not change what they show.
+            .env("KUBERC", "off")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+impl Running {
+    /// The next line of its stdout; `None` when it has ended.
+    ///
+    /// # Errors
+    /// When no line comes within two minutes.
+    pub async fn next_line(&mut self) -> anyhow::Result<Option<String>> {
+        Ok(time::timeout(DEADLINE, self.stdout.next_line()).await.context("kubectl is silent")??)
+    }
+
+    /// The exit code of a command that ends by itself; `None` if a signal ended it.
+    ///
+    /// # Errors
+    /// When it doesn't end within two minutes.
+    pub async fn code(mut self) -> anyhow::Result<Option<i32>> {
+        Ok(time::timeout(DEADLINE, self.child.wait()).await.context("kubectl does not end")??.code())
     }
 }
 

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub use self::{
     binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
     cluster::Cluster,
-    kubectl::{Kubectl, Output},
+    kubectl::{Kubectl, Output, Running},
     nodes::NodeShape,
     wait::until,
 };

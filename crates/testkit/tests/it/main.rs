@@ -3,6 +3,8 @@
 mod admission_real;
 mod bad_input;
 mod capacity_sim;
+mod clients;
+mod clients_kube_rs;
 mod crds_real;
 mod differential;
 mod evictions_sim;

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use ironclad_api::work::ResourceBinding;
+use ironclad_api::{
+    cluster::Cluster,
+    conditions::{self, cluster::COMPLETE_API_ENABLEMENTS},
+    work::ResourceBinding,
+};
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DynamicObject, GroupVersionKind, PostParams},
+    api::{DynamicObject, GroupVersionKind, ListParams, PostParams},
     core::ApiResource,
 };
 use serde_json::Value;
@@ -22,6 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// If something of it is refused, or does not run in time.
 pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> anyhow::Result<()> {
+    members_are_ready(client, clock, kubeconfig).await?;
     let mut templates = Vec::new();
     for text in SAMPLE.split("\n---\n") {
         let object: Value = serde_saphyr::from_str(text).context("the sample that is part of this program")?;
@@ -64,6 +69,31 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     println!("look: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A");
     println!("      kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods");
     Ok(())
+}
+
+/// Waits until every member can take what is placed: what is divided among those that are ready is not divided again for one that
+/// comes a moment later.
+async fn members_are_ready(client: &Client, clock: &Clock, kubeconfig: &str) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(client.clone());
+    let began = clock.mono();
+    loop {
+        let is_ready = |cluster: &Cluster| {
+            let known =
+                cluster.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, COMPLETE_API_ENABLEMENTS));
+            known && cluster.ready() == Some(conditions::TRUE)
+        };
+        let all = clusters.list(&ListParams::default()).await.context("listing the members")?;
+        if all.items.iter().all(is_ready) {
+            return Ok(());
+        }
+        if clock.mono() - began > DEADLINE {
+            bail!(
+                "not every member is ready after {} s\n  try: kubectl --kubeconfig {kubeconfig} get clusters",
+                DEADLINE.as_secs()
+            );
+        }
+        clock.sleep(LOOK).await;
+    }
 }
 
 /// The rows of the table, once every template runs everywhere it was sent to.

@@ -128,7 +128,7 @@ impl Cache {
 }
 
 /// `GET /openapi/v2`: a document of the old version that describes no kind, which to clients means that they have nothing to
-/// check an object by before they send it. Without it kubectl refuses every manifest of kind `List` (decision 26).
+/// check an object by before they send it. Without it kubectl refuses every manifest of kind `List` (decision 21).
 pub(crate) fn swagger(request: &HeaderMap) -> Reply {
     let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let (title, version) = ("Kubernetes", crate::health::GIT_VERSION);

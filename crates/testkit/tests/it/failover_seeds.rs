@@ -59,7 +59,7 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
 }
 
 /// Seeds that found something (docs/simulation.md), in the product or in the judge.
-const FOUND: [u64; 7] = [
+const FOUND: [u64; 8] = [
     1_806_146_854_875_475_175,
     7_383_933_221_329_863_325,
     14_401_176_098_906_740_768,
@@ -67,6 +67,7 @@ const FOUND: [u64; 7] = [
     15_131_547_778_077_012_804,
     474_025_781_294_115_229,
     65_842_373_549_793_085,
+    6_776_195_408_786_231_057,
 ];
 /// The same, of programmes without long outages and people.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];

@@ -281,8 +281,11 @@ impl Judge {
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
             let last = self.per_episode.insert((uid, cluster.clone(), state.episode), at);
-            // Whoever is wished back to a faulty cluster may have to leave it again.
-            if last.is_some_and(|last| seen.is_none_or(|seen| !seen.wished_anew_since(last))) {
+            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a further taint.
+            let same = |last| {
+                seen.is_none_or(|seen| !seen.wished_anew_since(last)) && state.tainted_at.iter().all(|at| *at <= last)
+            };
+            if last.is_some_and(same) {
                 broken.push(format!("invariant 21: {key} is evicted from {cluster} again in one episode"));
             }
         }

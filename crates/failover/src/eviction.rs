@@ -266,8 +266,14 @@ impl Evictions {
         }
     }
 
-    /// A binding is not on a cluster any more: if it comes back, its wish is read anew (failover.md 3.6).
-    pub fn left(&mut self, key: &BindingKey, cluster: &ClusterName) {
+    /// A binding changed: from the clusters that it is not on any more, it is asked anew if it comes back (failover.md 3.6).
+    pub fn moved(&mut self, key: &BindingKey, old: &Bound, new: &Bound) {
+        for target in old.spec().clusters.iter().filter(|target| new.spec().target(&target.name).is_none()) {
+            self.left(key, &ClusterName::from(target.name.as_str()));
+        }
+    }
+
+    fn left(&mut self, key: &BindingKey, cluster: &ClusterName) {
         if let Some(episode) = self.episodes.get_mut(cluster) {
             episode.forget(key);
         }

@@ -238,8 +238,8 @@ fn on_bound(cx: &Context, old: Option<Bound>, new: Option<Bound>) {
         return;
     }
     cx.taint_manager.tell(|evictions, now| {
-        for cluster in observe::left(old.as_ref(), new.as_ref()) {
-            evictions.left(&key, &cluster);
+        if let (Some(old), Some(new)) = (&old, &new) {
+            evictions.moved(&key, old, new);
         }
         evictions.binding(&key, new.as_ref(), now);
     });

@@ -103,15 +103,6 @@ pub(super) fn matters(old: &Bound, new: &Bound) -> bool {
         || old.is_observed() != new.is_observed()
 }
 
-/// The clusters that a change takes a binding off.
-pub(super) fn left(old: Option<&Bound>, new: Option<&Bound>) -> impl Iterator<Item = ClusterName> {
-    let (old, new) = (old.map(Bound::spec), new.map(Bound::spec));
-    let targets = old.into_iter().flat_map(|old| &old.clusters);
-    targets
-        .filter(move |target| new.is_some_and(|new| new.target(&target.name).is_none()))
-        .map(|target| ClusterName::from(target.name.as_str()))
-}
-
 /// Watches the ConfigMap by which people pause evictions, and waits until it is known.
 pub(super) async fn watch_pause(cx: &Arc<Context>) {
     let informer = &cx.taint_manager.pause;

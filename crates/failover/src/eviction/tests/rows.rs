@@ -363,6 +363,16 @@ fn who_comes_back_to_a_faulty_cluster_is_asked_anew() {
         b.spec.clusters = dup("w", &["m1"]).spec.clusters;
     });
     assert_eq!(world.run(500).moved(), 1, "what was wanted before it left does not count any more");
+
+    // Nobody evicted it: the placement took it away, and brings it back without failover.
+    let mut world = World::new(3);
+    world.put(failing_over(dup("w", &["m1"]), None, Some(300)));
+    world.fail("m1", PREFER_NO_EXECUTE);
+    world.run(110);
+    let (here, away) = (world.get("w"), Bound::from(Arc::new(dup("w", &["m2"]))));
+    world.evictions.moved(&here.key(), &here, &away);
+    world.edit("w", |b| b.spec.failover = None);
+    assert_eq!(world.run(900).moved(), 0, "who was moved away is asked anew, too");
 }
 
 #[test]

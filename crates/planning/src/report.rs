@@ -105,6 +105,9 @@ pub struct Foreseen {
     pub by_namespace: BTreeMap<String, usize>,
     /// Evictions by kind.
     pub by_kind: BTreeMap<String, usize>,
+    /// Why nothing leaves and nothing waits to; `None` if something does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_because: Option<String>,
 }
 
 impl Foreseen {

@@ -170,6 +170,39 @@ fn rows() {
 }
 
 #[test]
+fn a_plan_without_moves_says_why() {
+    let free = one_copy(&["m1", "m2", "m3"]);
+    let tolerates =
+        json!({"clusterAffinity": {"clusterNames": ["m1", "m2"]}, "clusterTolerations": [{"operator": "Exists"}]});
+    let opted_in = json!({"cluster": {"purgeMode": "Gracefully", "tolerationSeconds": 60}});
+    let prefer = |back| tainted("m1", "PreferNoExecute", back);
+    let off = Options { gate: false, ..Options::default() };
+    let on = Options::default();
+    type Row<'a> = (&'a Value, Value, bool, Script, &'a Options, Option<&'a str>);
+    let rows: [Row<'_>; 8] = [
+        (&free, Value::Null, true, tainted("m1", "NoExecute", None), &off, Some("feature gate Failover is off")),
+        (&free, Value::Null, false, lost(&["m1"], None), &on, Some("there is no ClusterTaintPolicy")),
+        (&free, Value::Null, true, lost(&["m1"], Some(120)), &on, Some("or not so soon")),
+        (&free, Value::Null, true, tainted("m3", "NoExecute", None), &on, Some("no workload is on m3")),
+        (&free, Value::Null, true, prefer(None), &on, Some("spec.failover.cluster")),
+        (&free, opted_in, true, prefer(Some(59)), &on, None),
+        (&tolerates, Value::Null, true, lost(&["m1"], None), &on, Some("every workload on m1 tolerates")),
+        (&free, Value::Null, true, lost(&["m1"], None), &on, None),
+    ];
+    for (number, (placement, failover, with_policy, script, options, want)) in rows.into_iter().enumerate() {
+        let mut world = fleet(3);
+        if with_policy {
+            policy(&mut world, "NoExecute", 300, 180);
+        }
+        bind(&mut world, "w", placement, failover, &[("m1", 1)]);
+        let found = foresee(&world, &script, options, start());
+        let got = found.quiet_because.as_deref();
+        assert_eq!(got.is_none(), want.is_none(), "row {number}: {found:#?}");
+        assert!(got.unwrap_or_default().contains(want.unwrap_or_default()), "row {number}: {got:?}");
+    }
+}
+
+#[test]
 fn a_divided_workload_gets_its_replicas_back() {
     let mut world = fleet(3);
     bind(&mut world, "w", &divided(), Value::Null, &[("m1", 2), ("m2", 1)]);

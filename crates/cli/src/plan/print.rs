@@ -61,7 +61,12 @@ pub fn table(found: &Foreseen, whole_timeline: bool) -> String {
 
 fn sums(found: &Foreseen, text: &mut String) {
     if found.moves.is_empty() {
-        text.push_str("nothing would move\n");
+        text.push_str("nothing would move");
+        if let Some(because) = &found.quiet_because {
+            text.push_str(": ");
+            text.push_str(because);
+        }
+        text.push('\n');
     } else {
         let fates = found.moves.iter().fold(BTreeMap::<Fate, usize>::new(), |mut fates, one| {
             *fates.entry(one.fate).or_default() += 1;

@@ -98,7 +98,9 @@ impl Plan<'_> {
         let after = Arc::new(changed);
         self.fleet.clusters.insert(name.clone(), after.clone());
         let moment = self.moment();
-        if is_faulty(&before) && !is_faulty(&after) {
+        if is_faulty(&after) {
+            self.faulty.insert(name.clone());
+        } else if is_faulty(&before) {
             self.abandoned(name);
         }
         if let Some(evictions) = &mut self.evictions {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ironclad_failover::{Evictions, Now, eviction::Waiting, health, taint_policy};
+use ironclad_failover::{Evictions, Now, eviction::Waiting, health, taint_policy, taints::is_faulty};
 use ironclad_fleet::{BindingKey, ClusterName, World};
 use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
@@ -57,6 +57,8 @@ struct Plan<'a> {
     now: Duration,
     timers: BTreeSet<(Duration, Due)>,
     lost: BTreeSet<ClusterName>,
+    /// Clusters that had a taint that evicts at some time.
+    faulty: BTreeSet<ClusterName>,
     probes: BTreeMap<ClusterName, health::Memory>,
     policies: BTreeMap<ClusterName, taint_policy::Memory>,
     to_taint: BTreeSet<ClusterName>,
@@ -83,6 +85,7 @@ impl<'a> Plan<'a> {
             now: Duration::ZERO,
             timers: BTreeSet::new(),
             lost: BTreeSet::new(),
+            faulty: BTreeSet::new(),
             probes: BTreeMap::new(),
             policies: BTreeMap::new(),
             to_taint: BTreeSet::new(),
@@ -122,6 +125,7 @@ impl<'a> Plan<'a> {
         for (index, (at, _)) in self.script.0.iter().enumerate() {
             self.timers.insert((*at, Due::Script(index)));
         }
+        self.faulty = self.fleet.clusters.iter().filter(|(_, c)| is_faulty(c)).map(|(name, _)| name.clone()).collect();
         let moment = self.moment();
         if let Some(evictions) = &mut self.evictions {
             let mut faulty = Vec::new();
@@ -221,7 +225,34 @@ impl<'a> Plan<'a> {
                 one.fate = Fate::Back;
             }
         }
+        if self.found.moves.is_empty() && self.found.waits.is_empty() {
+            self.found.quiet_because = Some(self.quiet_because());
+        }
         self.found.add_up();
         self.found
+    }
+
+    /// Why nothing left and nothing waits to.
+    fn quiet_because(&self) -> String {
+        if self.evictions.is_none() {
+            return "feature gate Failover is off, so nothing is ever evicted".to_owned();
+        }
+        if self.faulty.is_empty() {
+            return match self.fleet.taint_policies.is_empty() {
+                true => "there is no ClusterTaintPolicy: only people taint clusters NoExecute or PreferNoExecute",
+                false => "no ClusterTaintPolicy taints a cluster NoExecute or PreferNoExecute for this, or not so soon",
+            }
+            .to_owned();
+        }
+        let names: Vec<&str> = self.faulty.iter().map(|name| &*name.0).collect();
+        let names = names.join(", ");
+        if self.faulty.iter().all(|name| self.fleet.on(name).next().is_none()) {
+            format!("no workload is on {names}")
+        } else {
+            format!(
+                "every workload on {names} tolerates the taints; those with effect PreferNoExecute move only what has \
+                 spec.failover.cluster in its policy"
+            )
+        }
     }
 }

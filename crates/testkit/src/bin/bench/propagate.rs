@@ -56,12 +56,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// The pods that come to each member.
+    fn pods(&self) -> usize {
+        self.deployments * usize::try_from(self.replicas).unwrap_or(0)
+    }
+
     /// The arguments of an `up` whose members have room for it all.
     fn up(&self) -> Vec<String> {
-        let pods = self.deployments * usize::try_from(self.replicas).unwrap_or(0);
         [
             ("--clusters", self.members.to_string()),
-            ("--nodes", nodes_for(pods).to_string()),
+            ("--nodes", nodes_for(self.pods()).to_string()),
             ("--cpu", "64".to_owned()),
             ("--startup-delay", self.startup_delay.clone()),
         ]
@@ -100,7 +104,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let tasks = Tasks::new("bench");
     let world = if args.real {
-        World::real(&[], args.members, real::NodeShape::default()).await?
+        let nodes = real::NodeShape { count: nodes_for(args.pods()), ..Default::default() };
+        World::real(&[], args.members, nodes).await?
     } else {
         World::up(&args.up(), args.members).await?
     };

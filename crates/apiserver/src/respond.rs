@@ -11,7 +11,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use ironclad_store::{Entry, Revision};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
     context::Cx,
@@ -41,7 +41,11 @@ enum Inner {
 /// What a watch sends to its body.
 #[derive(Debug)]
 pub(crate) enum StreamFrame {
-    Data(Bytes),
+    Data {
+        bytes: Bytes,
+        /// What it takes of the watch's bytes until it is fetched.
+        _room: OwnedSemaphorePermit,
+    },
     /// The clean end; a channel that closes without it was cut off.
     End,
 }
@@ -87,7 +91,7 @@ impl Body for ResponseBody {
             Inner::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Inner::Stream { ended: true, .. } => Poll::Ready(None),
             Inner::Stream { frames, ended } => frames.poll_recv(cx).map(|frame| match frame {
-                Some(StreamFrame::Data(bytes)) => Some(Ok(Frame::data(bytes))),
+                Some(StreamFrame::Data { bytes, .. }) => Some(Ok(Frame::data(bytes))),
                 Some(StreamFrame::End) => {
                     *ended = true;
                     None

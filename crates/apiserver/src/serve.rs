@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use http::{Request, header};
+use http::{Request, Response, header};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -12,22 +12,53 @@ use ironclad_seam::Tasks;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::{
     Identity, Server, UNAUTHENTICATED, auth,
+    connections::{Connection, Connections, Sending},
     respond::{self, Reply},
+    server::read_body,
+    status::ApiError,
 };
 
-/// Connections beyond this wait to be accepted.
-const CONNECTIONS_MAX: usize = 4_096;
-/// A TLS handshake, and the headers of a request, take no longer.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-const HEADERS_MAX: Duration = Duration::from_secs(30);
+/// What clients over the network may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Open connections. At the bound, the one that has been idle the longest is closed for each that comes.
+    pub connections: usize,
+    /// Requests under way; more are answered 429, but for members of `system:masters`. Watches count until they begin.
+    pub requests: usize,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long the head of a request may take; also how long a connection may take to its first one.
+    pub head: Duration,
+    /// How long the body of a request may take.
+    pub body: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            // What a kube-apiserver takes: 400 that read and 200 that write (apiserver.md 24).
+            requests: 600,
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A peer of HTTP/2 that is gone is noticed after so long.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Open connections get so long to finish what they do at the end.
 const GRACE: Duration = Duration::from_secs(5);
+/// A connection that is closed for another gets so long.
+const LEAVE: Duration = Duration::from_secs(1);
 /// After a failed accept (no file descriptors), so long until the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,10 +85,11 @@ impl Server {
         let address = listener.local_addr()?;
         tracing::info!(%address, server = %self.options.name, "serving");
         let acceptor = TlsAcceptor::from(tls);
-        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let open = Connections::new(self.options.bounds.connections, self.seam.clock.clone());
+        let requests = Arc::new(Semaphore::new(self.options.bounds.requests));
         let connections = tasks.child("connections");
         loop {
-            let Ok(slot) = slots.clone().acquire_owned().await else { break };
+            // First somebody comes, then a place is made: with nobody waiting, nobody has to go.
             let stream = tokio::select! {
                 biased;
                 () = tasks.stopping() => break,
@@ -65,16 +97,22 @@ impl Server {
                     Ok((stream, _)) => stream,
                     Err(error) => {
                         tracing::warn!(%error, "accepting a connection");
+                        // No file descriptors, most likely.
+                        open.close_idlest();
                         self.seam.clock.sleep(ACCEPT_PAUSE).await;
                         continue;
                     }
                 },
             };
-            let (server, acceptor) = (self.clone(), acceptor.clone());
+            let place = tokio::select! {
+                biased;
+                () = tasks.stopping() => break,
+                place = open.admit() => place,
+            };
+            let (server, acceptor, requests) = (self.clone(), acceptor.clone(), requests.clone());
             let group = connections.clone();
             connections.spawn("connection", async move {
-                server.connection(stream, acceptor, &group).await;
-                drop(slot);
+                server.connection(stream, acceptor, &group, &Arc::new(place), requests).await;
             });
         }
         drop(listener);
@@ -84,38 +122,70 @@ impl Server {
         Ok(())
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor, tasks: &Tasks) {
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        acceptor: TlsAcceptor,
+        tasks: &Tasks,
+        place: &Arc<Connection>,
+        requests: Arc<Semaphore>,
+    ) {
+        let bounds = self.options.bounds;
         let _ = stream.set_nodelay(true);
-        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await else { return };
+        let accepted = tokio::select! {
+            biased;
+            () = place.told_to_close() => return,
+            accepted = timeout(bounds.handshake, acceptor.accept(stream)) => accepted,
+        };
+        let Ok(Ok(stream)) = accepted else { return };
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let by_certificate = certificate.and_then(|c| identity_of(c));
-        let server = self.clone();
+        let (server, of_requests) = (self.clone(), place.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (server, identity) = (server.clone(), by_certificate.clone());
-            async move { server.networked(request, identity).await }
+            let (server, identity, requests) = (server.clone(), by_certificate.clone(), requests.clone());
+            let underway = of_requests.begin();
+            async move {
+                let reply = server.networked(request, identity, &requests).await?;
+                io::Result::Ok(reply.map(|body| Sending { body, _underway: underway }))
+            }
         });
         let mut builder = auto::Builder::new(Streams(tasks.clone()));
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADERS_MAX)).max_concurrent_streams(1_000);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEP_ALIVE)).max_concurrent_streams(1_000);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        tokio::select! {
-            biased;
-            done = connection.as_mut() => {
-                if let Err(error) = done {
-                    tracing::debug!(%error, "connection ended");
+        let first_request = self.seam.clock.sleep(bounds.head);
+        tokio::pin!(first_request);
+        let mut waited = false;
+        let grace = loop {
+            tokio::select! {
+                biased;
+                done = connection.as_mut() => {
+                    if let Err(error) = done {
+                        tracing::debug!(%error, "connection ended");
+                    }
+                    return;
                 }
-                return;
+                () = tasks.stopping() => break GRACE,
+                () = place.told_to_close() => break LEAVE,
+                // Before the first byte, the protocol isn't known and no other time-out runs.
+                () = first_request.as_mut(), if !waited => {
+                    waited = true;
+                    if !place.was_asked() {
+                        return;
+                    }
+                }
             }
-            () = tasks.stopping() => connection.as_mut().graceful_shutdown(),
-        }
-        let _ = connection.await;
+        };
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(grace, connection).await;
     }
 
     async fn networked(
         self: Arc<Self>,
         request: Request<Incoming>,
         by_certificate: Option<Identity>,
+        requests: &Semaphore,
     ) -> io::Result<Reply> {
         let bearer = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
         let identity = match by_certificate {
@@ -125,7 +195,15 @@ impl Server {
                 Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
             },
         };
-        self.handle(request, identity).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
+        let permit = requests.try_acquire();
+        if permit.is_err() && !identity.is_master() {
+            return Ok(self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]));
+        }
+        let (parts, body) = request.into_parts();
+        let body =
+            timeout(self.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
+        let reply: Option<Response<_>> = self.handle_read(parts, body, identity).await;
+        reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
     }
 }
 

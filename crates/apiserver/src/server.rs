@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::{
-    Identity, TokenKey, WebhookCaller,
+    Bounds, Identity, TokenKey, WebhookCaller,
     admission::{Admission, OWN_USER},
     auth,
     cached::Cached,
@@ -65,6 +65,8 @@ pub struct Options {
     pub admission: Option<Arc<dyn Admission>>,
     /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
     pub converter: Option<Converter>,
+    /// What clients over the network may take.
+    pub bounds: Bounds,
 }
 
 impl Default for Options {
@@ -79,6 +81,7 @@ impl Default for Options {
             webhooks: None,
             admission: None,
             converter: None,
+            bounds: Bounds::default(),
         }
     }
 }
@@ -290,13 +293,17 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(e) if e.downcast_ref::<LengthLimitError>().is_some() => {
-                Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
-            }
-            Err(e) => Err(ApiError::bad_request(format!("the body of the request could not be read: {e}"))),
-        };
+        let body = read_body(body).await;
+        self.handle_read(parts, body, identity).await
+    }
+
+    /// Answers a request whose body was read, or could not be.
+    pub(crate) async fn handle_read(
+        self: &Arc<Self>,
+        parts: http::request::Parts,
+        body: Result<Bytes, ApiError>,
+        identity: Identity,
+    ) -> Option<Reply> {
         let server = self.clone();
         let task = self.seam.tasks.spawn("request", async move {
             match body {
@@ -454,6 +461,23 @@ impl Server {
             }
             _ => respond::page_not_found(),
         }
+    }
+}
+
+/// The whole body of a request; one that says or turns out to be too large is not read to its end.
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let too_large = || ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(e) if e.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
+        Err(e) => Err(ApiError::bad_request(format!("the body of the request could not be read: {e}"))),
     }
 }
 

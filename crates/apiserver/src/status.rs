@@ -265,6 +265,13 @@ impl ApiError {
         Self::new(500, "", message)
     }
 
+    /// 429: more is asked than can be answered at once.
+    pub fn too_many_requests() -> Self {
+        let mut error = Self::new(429, "TooManyRequests", "too many requests, please try again later");
+        error.details = Some(Box::new(Details { retry_after_seconds: 1, ..Details::default() }));
+        error
+    }
+
     /// 504: a revision that isn't reached yet.
     pub fn future_revision(wanted: u64, current: u64) -> Self {
         let mut error =

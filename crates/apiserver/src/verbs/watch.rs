@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use ironclad_store::{Entry, Event, Query, Revision, Watch};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
     context::Cx,
@@ -22,6 +22,8 @@ use super::read;
 
 /// Frames that wait for a reader. Behind it the store's own buffer fills, and then the watch ends with 410.
 const FRAMES_BUFFERED: usize = 64;
+/// Their bytes; one that is larger waits alone.
+const FRAMES_BYTES: u32 = 1024 * 1024;
 /// A quiet watch says how far it is this often.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes so long before the end.
@@ -59,7 +61,8 @@ pub(crate) fn watch(cx: Arc<Cx>) -> Result<Reply, ApiError> {
     let (frames, body) = mpsc::channel(FRAMES_BUFFERED);
     let tasks = cx.server.seam.tasks.clone();
     tasks.spawn("watch", async move {
-        let mut run = Run { out: Encoder::new(cx.clone()), cx, frames };
+        let room = Arc::new(Semaphore::new(FRAMES_BYTES as usize));
+        let mut run = Run { out: Encoder::new(cx.clone()), cx, frames, room };
         // An error is the reader having gone.
         let _ = run.all(plan).await;
     });
@@ -129,6 +132,8 @@ struct Gone;
 struct Run {
     cx: Arc<Cx>,
     frames: mpsc::Sender<StreamFrame>,
+    /// A permit for each byte that may wait.
+    room: Arc<Semaphore>,
     out: Encoder,
 }
 
@@ -253,19 +258,25 @@ impl Run {
 
     async fn send(&mut self, kind: &str, entry: &Entry, revision: Revision) -> Result<(), Gone> {
         let bytes = self.out.event(kind, entry, revision);
-        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)
+        self.push(bytes).await
     }
 
     async fn bookmark(&mut self, revision: Revision, end_of_initial: bool) -> Result<(), Gone> {
         let bytes = self.out.bookmark(revision, end_of_initial);
-        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)
+        self.push(bytes).await
     }
 
     async fn expired(&mut self) -> Result<(), Gone> {
         let error = ApiError::expired("The resourceVersion for the provided watch is too old.");
         let bytes = frame("ERROR", &error.status());
-        self.frames.send(StreamFrame::Data(bytes)).await.map_err(|_| Gone)?;
+        self.push(bytes).await?;
         self.end().await
+    }
+
+    async fn push(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(FRAMES_BYTES);
+        let room = self.room.clone().acquire_many_owned(weight).await.map_err(|_| Gone)?;
+        self.frames.send(StreamFrame::Data { bytes, _room: room }).await.map_err(|_| Gone)
     }
 
     async fn end(&mut self) -> Result<(), Gone> {

@@ -5,10 +5,12 @@
 mod support;
 
 mod access;
+mod bounds;
 mod certificates;
 mod crud;
 mod custom;
 mod determinism;
+mod fuzz;
 mod ownership;
 mod policies;
 mod serving;

@@ -23,6 +23,11 @@ pub(crate) struct Served {
 }
 
 pub(crate) async fn serve() -> Served {
+    serve_with(Options::default()).await
+}
+
+/// With these options, and a robot's token and the key of its own certificates.
+pub(crate) async fn serve_with(options: Options) -> Served {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let dir = tempfile::tempdir().unwrap();
     let seam = Seam::system("served");
@@ -30,7 +35,7 @@ pub(crate) async fn serve() -> Served {
     let pki = pki::Pki::load_or_create(&dir.path().join("pki"), &seam, "test").unwrap();
     let token = Token { token: "s3cret".into(), identity: Identity::user("robot", &[]) };
     let token_key = Some(pki.token_key().clone());
-    let options = Options { tokens: vec![token], token_key, ..Options::default() };
+    let options = Options { tokens: vec![token], token_key, ..options };
     let server = Server::open(options, engine.store("plane"), seam.clone()).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
@@ -43,6 +48,11 @@ pub(crate) async fn serve() -> Served {
 }
 
 impl Served {
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+
     pub(crate) async fn client(&self, client: Option<pki::Pair>, token: Option<&str>) -> Client {
         let mut context = self.pki.admin_context("plane", &self.url);
         if let Some(client) = client {

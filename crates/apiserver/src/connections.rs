@@ -1,0 +1,223 @@
+//! Open connections: how many there may be, and who goes when there are more.
+//!
+//! An idle connection costs its client nothing, so whoever opens thousands must not keep others out: at the bound, the one
+//! that has been idle the longest is closed for the one that comes. Connections with a request under way, or a watch, stay.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use ironclad_seam::Clock;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::ResponseBody;
+
+/// All of a listener.
+pub(crate) struct Connections {
+    most: usize,
+    clock: Clock,
+    open: Mutex<Open>,
+    /// Notified when one has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    all: BTreeMap<u64, Arc<State>>,
+}
+
+struct State {
+    doing: Mutex<Doing>,
+    /// Whether anything was ever asked over it.
+    asked: AtomicBool,
+    close: Notify,
+}
+
+/// What a connection does.
+struct Doing {
+    /// Requests under way, with the answers that are still being sent.
+    requests: usize,
+    /// Since when there are none.
+    since: Instant,
+}
+
+/// An open connection; it ends when this is dropped.
+pub(crate) struct Connection {
+    id: u64,
+    of: Arc<Connections>,
+    state: Arc<State>,
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize, clock: Clock) -> Arc<Self> {
+        Arc::new(Self { most: most.max(1), clock, open: Mutex::default(), ended: Notify::new() })
+    }
+
+    /// Takes a place for a connection; waits for one as long as all are busy.
+    pub(crate) async fn admit(self: &Arc<Self>) -> Connection {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // Before looking, so that no end is missed in between.
+            ended.as_mut().enable();
+            if let Some(connection) = self.open_one() {
+                return connection;
+            }
+            if !self.close_idlest() {
+                ended.await;
+            }
+        }
+    }
+
+    fn open_one(self: &Arc<Self>) -> Option<Connection> {
+        let mut open = self.open.lock();
+        if open.all.len() >= self.most {
+            return None;
+        }
+        let id = open.next;
+        open.next += 1;
+        let doing = Doing { requests: 0, since: self.clock.mono() };
+        let state = Arc::new(State { doing: Mutex::new(doing), asked: AtomicBool::new(false), close: Notify::new() });
+        open.all.insert(id, state.clone());
+        Some(Connection { id, of: self.clone(), state })
+    }
+
+    /// Tells the connection to go that has been idle the longest; false if none is idle. Its place is free at once: a client
+    /// that is slow to take its leave must not keep it.
+    pub(crate) fn close_idlest(&self) -> bool {
+        let mut open = self.open.lock();
+        let idle = open.all.iter().filter_map(|(id, state)| {
+            let doing = state.doing.lock();
+            (doing.requests == 0).then_some((doing.since, *id))
+        });
+        let Some((_, id)) = idle.min() else { return false };
+        if let Some(state) = open.all.remove(&id) {
+            state.close.notify_one();
+        }
+        true
+    }
+}
+
+impl Connection {
+    /// Resolves when it has to go.
+    pub(crate) async fn told_to_close(&self) {
+        self.state.close.notified().await;
+    }
+
+    /// Whether anything was ever asked over it.
+    pub(crate) fn was_asked(&self) -> bool {
+        self.state.asked.load(Ordering::Relaxed)
+    }
+
+    /// A request is under way from now on, until this is dropped.
+    pub(crate) fn begin(&self) -> Underway {
+        self.state.asked.store(true, Ordering::Relaxed);
+        self.state.doing.lock().requests += 1;
+        Underway { state: self.state.clone(), clock: self.of.clock.clone() }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.of.open.lock().all.remove(&self.id);
+        self.of.ended.notify_one();
+    }
+}
+
+/// A request under way.
+pub(crate) struct Underway {
+    state: Arc<State>,
+    clock: Clock,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let mut doing = self.state.doing.lock();
+        doing.requests -= 1;
+        doing.since = self.clock.mono();
+    }
+}
+
+/// The body of an answer, whose request is under way until all of it was sent.
+pub(crate) struct Sending {
+    pub(crate) body: ResponseBody,
+    pub(crate) _underway: Underway,
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Future, pin::pin, task::Waker, time::Duration};
+
+    use super::*;
+
+    fn is_ready(future: Pin<&mut impl Future>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_bound_the_one_idle_the_longest_goes() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH);
+        let connections = Connections::new(3, clock.clone());
+        let first = connections.admit().await;
+        clock.sleep(Duration::from_secs(1)).await;
+        let second = connections.admit().await;
+        let third = connections.admit().await;
+        // The first is the oldest, but busy; the second was busy last.
+        let watch = first.begin();
+        clock.sleep(Duration::from_secs(1)).await;
+        drop(second.begin());
+        let fourth = connections.admit().await;
+        assert!(is_ready(pin!(third.told_to_close())), "the third was idle the longest");
+        assert!(!is_ready(pin!(second.told_to_close())), "one goes for one that comes");
+        clock.sleep(Duration::from_secs(1)).await;
+        drop(watch);
+        let fifth = connections.admit().await;
+        assert!(is_ready(pin!(second.told_to_close())), "the first was busy until just now");
+        assert!(first.was_asked() && second.was_asked() && !third.was_asked());
+        drop((first, second, third, fourth, fifth));
+        assert!(!connections.close_idlest(), "nobody is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_all_are_busy_the_next_waits() {
+        let connections = Connections::new(1, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
+        let first = connections.admit().await;
+        let watch = first.begin();
+        let mut second = pin!(connections.admit());
+        assert!(!is_ready(second.as_mut()));
+        assert!(!is_ready(pin!(first.told_to_close())), "a watch is never cut for a newcomer");
+        drop(watch);
+        drop(first);
+        assert!(is_ready(second.as_mut()));
+    }
+}

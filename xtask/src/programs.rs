@@ -17,6 +17,8 @@ const MATRIX_VARIABLE: &str = "IRONCLAD_MATRIX";
   cargo xtask bench propagate --deployments 100 --members 3
   cargo xtask bench propagate --deployments 100 --members 3 --real      on real kube-apiservers
   cargo xtask bench evictions --bindings 200 --real                     off a tainted member, without a limit
+  cargo xtask bench apiserver                                           beside kube-apiserver and etcd, both with fsync
+  cargo xtask bench apiserver --seconds 3 --objects 3000 --listed 1000  the same in about a minute
   cargo xtask bench queue
   cargo xtask bench start
   cargo xtask bench help                                                all of them, with their flags")]
@@ -52,7 +54,8 @@ pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
     let built = cargo::target_directory(root).join("release");
     let mut command = cargo::program(root, &built.join("bench"));
     command.args(&args.arguments).env(PRODUCT_VARIABLE, built.join("ironclad"));
-    if args.arguments.iter().any(|argument| argument == "--real") {
+    let has = |wanted: &str| args.arguments.iter().any(|argument| argument == wanted);
+    if has("--real") || (has("apiserver") && !has("--alone")) {
         command.env(location::FOLDER_VARIABLE, kubernetes::ensure(root)?);
     }
     cargo::run(&mut command)

@@ -1,5 +1,6 @@
 //! The one binary: flags, wiring and signals; it decides nothing.
 
+mod backup;
 mod demo;
 mod flags;
 mod leader;
@@ -66,6 +67,7 @@ enum Verb {
     Why(Box<why::Command>),
     Doctor(Box<doctor::Command>),
     Failover(Box<evictions::failover::Command>),
+    Backup(Box<backup::Command>),
     Version(version::Command),
     Completion(completion::Command),
 }
@@ -185,6 +187,7 @@ fn execute(verb: Verb, mut tree: clap::Command) -> anyhow::Result<()> {
             Verb::Doctor(command) => doctor::run(&command, &clock).await,
             Verb::Why(command) => why::run(&command, &clock).await,
             Verb::Failover(command) => evictions::failover::run(&command, &clock).await,
+            Verb::Backup(command) => backup::run(&command).await,
             Verb::Version(command) => version::run(&command),
             Verb::Completion(command) => completion::run(&command, &mut tree),
         }

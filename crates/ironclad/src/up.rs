@@ -1,5 +1,6 @@
 //! `ironclad up`: an embedded control plane, all controllers and simulated members in one process.
 
+pub(crate) mod backup;
 mod explain;
 mod members;
 mod place;
@@ -19,7 +20,7 @@ use ironclad_extension::{admission::InProcessAdmission, explain::Explain};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
-use ironclad_store::{Commit, Engine, RedbBackend};
+use ironclad_store::{Commit, Engine, RedbBackend, restore};
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -49,6 +50,7 @@ const CONTROLLERS_USER: &str = "ironclad-controllers";
   ironclad up --demo
   ironclad up --clusters 5 --nodes 10 --data-dir /var/lib/ironclad
   ironclad up --fleet fleet.yaml
+  ironclad up --data-dir /var/lib/ironclad --restore fleet.backup
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig get clusters
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig --context member1 get pods -A")]
 pub(crate) struct UpArgs {
@@ -67,6 +69,9 @@ pub(crate) struct UpArgs {
     /// Where health and metrics are served, 0 for nowhere
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
+    /// Start from what `ironclad backup FILE` saved; --data-dir must be empty
+    #[arg(long, value_name = "FILE")]
+    pub restore: Option<PathBuf>,
     #[command(flatten)]
     pub fleet: FleetArgs,
     #[command(flatten)]
@@ -94,6 +99,11 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let (endpoint, address) = (format!("https://{address}"), address.ip());
 
+    if let Some(file) = &args.restore {
+        let restored = restore(file, &data_dir)
+            .context("nothing was started\n  try: --restore FILE with an empty --data-dir DIR")?;
+        println!("restored {} from {}", crate::backup::counted(&restored), file.display());
+    }
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;
     let engine = Engine::open(Box::new(backend), Commit::Thread, seam.clock.clone())?;
     let plane_seam = seam.child("plane");
@@ -124,6 +134,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
+    let of_backup = data_dir.clone();
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
     say_members(&simulated);
     println!("kubeconfig: {}", kubeconfig.display());
@@ -134,6 +145,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");
     let context = Context::new(client, controllers.clone(), connector, settings);
+    plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(context.clone())))));
     let checked = context.clone();
     let registry = context.metrics.registry();

@@ -28,7 +28,7 @@ pub(crate) fn encode_entry(key: &str, entry: &Entry, into: &mut [u8]) {
 
 /// Tells damaged bytes from good ones; no protection against intent. Every step is a bijection of the state, so two
 /// inputs of a length that differ in one word never have the same sum.
-fn sum(name: &[u8], bytes: &[u8]) -> u64 {
+pub(crate) fn sum(name: &[u8], bytes: &[u8]) -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let mut add = |word: u64| {
         state = (state ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -9,7 +9,7 @@ use std::{
 use crate::BackendError;
 
 /// Held by the process that has the directory open; its pid stands in it.
-const LOCK_FILE: &str = "store.lock";
+pub(crate) const LOCK_FILE: &str = "store.lock";
 
 /// A data directory that this process holds until it is dropped.
 pub(crate) struct DataDir {
@@ -41,6 +41,11 @@ impl DataDir {
     /// Gives a finished file its name, so that after a crash it is there as a whole or not at all.
     pub(crate) fn put_in_place(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path.join(from), self.path.join(to))?;
+        self.sync()
+    }
+
+    /// Makes the names in it durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 }

@@ -15,7 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    Backend, BackendStats, Commit, Compare, Loaded, LoadedServer, Op, OpenError, Options, Store, StoreError, TxnResult,
+    Backend, BackendStats, Commit, Compare, Loaded, LoadedServer, Op, OpenError, Options, Snapshot, Store, StoreError,
+    TxnResult,
+    backup::ServerState,
     group::{Committer, Item, Queue},
     limits,
     overlay::{Outcome, Overlay},
@@ -108,6 +110,26 @@ impl Engine {
         let mut names: Vec<_> = servers.open.keys().chain(servers.loaded.keys()).cloned().collect();
         names.sort();
         names
+    }
+
+    /// All servers at one moment between two groups: whatever was acknowledged before this call is in it, and nothing is in
+    /// it by half. Waits while a group is committed; values are shared, not copied.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = &self.0.shared;
+        // Only who holds it publishes.
+        let _committer = shared.committer.lock();
+        let servers = shared.servers.lock();
+        let open = servers.open.iter().map(|(name, server)| {
+            let space = server.space.read();
+            ServerState { name: name.clone(), revision: space.revision(), entries: space.entries() }
+        });
+        let loaded = servers.loaded.iter().map(|(name, server)| ServerState {
+            name: name.clone(),
+            revision: server.revision,
+            entries: server.head.clone(),
+        });
+        Snapshot::new(open.chain(loaded).collect())
     }
 
     /// Figures for metrics and benches. Waits while a group is committed.

@@ -100,6 +100,18 @@ pub enum BackendError {
         #[source]
         source: io::Error,
     },
+    /// A restore into it was cut short.
+    #[error("data directory {path} is half restored: start again with `--restore FILE`, or choose another directory")]
+    HalfRestored {
+        /// The data directory.
+        path: String,
+    },
+    /// There is nothing to back up.
+    #[error("data directory {path} holds no store: name the directory that `ironclad up` was started with")]
+    NoStore {
+        /// The data directory.
+        path: String,
+    },
     /// The disk is full.
     #[error("no space is left for data directory {path}: free some on its file system, then start the process again")]
     NoSpace {

@@ -10,6 +10,7 @@
 //! filtered above it (reference/apiserver.md 29).
 
 mod backend;
+mod backup;
 mod codec;
 mod data_dir;
 mod engine;
@@ -28,6 +29,7 @@ mod types;
 mod watch;
 
 pub use backend::{Backend, BackendStats, Loaded, LoadedServer, Record};
+pub use backup::{BackupError, RestoreError, Snapshot, Summary, inspect, restore};
 pub use engine::{Engine, EngineStats};
 pub use error::{BackendError, OpenError, RevisionError, StoreError};
 pub use memory::MemoryBackend;

@@ -6,19 +6,20 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs, io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use redb::{
-    Builder, CommitError, Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError, TableDefinition,
-    TableError, TransactionError, backends::FileBackend,
+    Builder, CommitError, Database, DatabaseError, ReadableDatabase, StorageBackend, StorageError, Table,
+    TableDefinition, TableError, TransactionError, backends::FileBackend,
 };
 
 use crate::{
     Backend, BackendError, BackendStats, Entry, Key, Loaded, LoadedServer, Record, Revision, Transaction,
+    backup::MARKER,
     codec::{self, ENTRY_HEADER},
     data_dir::{DataDir, classify, private_file},
     error::text_of,
@@ -68,6 +69,9 @@ impl RedbBackend {
         let dir = DataDir::hold(path)?;
         let file = path.join(FILE);
         let io = |error| classify(&name, error);
+        if path.join(MARKER).try_exists().map_err(io)? {
+            return Err(BackendError::HalfRestored { path: name });
+        }
         let found = file.try_exists().map_err(io)?;
         let mut options = private_file();
         let opened =
@@ -80,6 +84,73 @@ impl RedbBackend {
         backend.file = Some(file);
         backend._dir = Some(dir);
         Ok(backend)
+    }
+
+    /// Opens a data directory that has a store in it already.
+    ///
+    /// # Errors
+    /// As [`RedbBackend::open`], and where there is none: then nothing is made.
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, BackendError> {
+        let name = path.display().to_string();
+        if !path.join(FILE).try_exists().map_err(|error| classify(&name, error))? {
+            return Err(BackendError::NoStore { path: name });
+        }
+        Self::open(path)
+    }
+
+    /// An empty store in a data directory that the caller holds, not yet in its place.
+    pub(crate) fn create(path: &Path) -> Result<Self, BackendError> {
+        let name = path.display().to_string();
+        let opened = private_file().create(true).truncate(true).open(path.join(NEW_FILE));
+        let storage = FileBackend::new(opened.map_err(|e| classify(&name, e))?).map_err(|e| of_database(&name, e))?;
+        Self::on(storage, &name)
+    }
+
+    /// Removes what there is of a store, in a data directory that the caller holds.
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        for file in [FILE, NEW_FILE] {
+            match fs::remove_file(path.join(file)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what [`RedbBackend::create`] made, and is closed, where it is looked for.
+    pub(crate) fn put_in_place(dir: &DataDir) -> io::Result<()> {
+        dir.put_in_place(NEW_FILE, FILE)
+    }
+
+    /// Notes a server without a past; answers its number.
+    pub(crate) fn put_server(&mut self, name: &str, revision: Revision) -> Result<u32, BackendError> {
+        let next = u32::try_from(self.servers.len()).unwrap_or(u32::MAX);
+        let id = *self.servers.entry(name.into()).or_insert(next);
+        let write = || {
+            let write = self.database.get()?.begin_write()?;
+            put_server_row(&mut write.open_table(META)?, name, id, revision)?;
+            write.commit()?;
+            Ok(())
+        };
+        write().map_err(|error: Failure| error.of(&self.path))?;
+        Ok(id)
+    }
+
+    /// Writes entries of a server as they are.
+    pub(crate) fn put_entries(&mut self, id: u32, entries: &[(Key, Entry)]) -> Result<(), BackendError> {
+        let write = || {
+            let write = self.database.get()?.begin_write()?;
+            {
+                let mut head = write.open_table(HEAD)?;
+                for (key, entry) in entries {
+                    let mut place = head.insert_reserve((id, key.as_str()), ENTRY_HEADER + entry.value.len())?;
+                    codec::encode_entry(key, entry, place.as_mut());
+                }
+            }
+            write.commit()?;
+            Ok(())
+        };
+        write().map_err(|error: Failure| error.of(&self.path))
     }
 
     /// Opens, or initialises, any storage; `path` stands in errors.
@@ -271,10 +342,7 @@ impl RedbBackend {
                 }
             }
             for (server, (id, revision)) in newest {
-                let mut row = [0; 12];
-                row[..4].copy_from_slice(&id.to_le_bytes());
-                row[4..].copy_from_slice(&revision.get().to_le_bytes());
-                meta.insert(format!("{SERVER_KEY}{server}").as_str(), row.as_slice())?;
+                put_server_row(&mut meta, server, id, revision)?;
             }
         }
         write.commit()?;
@@ -287,6 +355,19 @@ impl RedbBackend {
         write.commit()?;
         Ok(())
     }
+}
+
+fn put_server_row(
+    meta: &mut Table<'_, &'static str, &'static [u8]>,
+    name: &str,
+    id: u32,
+    revision: Revision,
+) -> Result<(), StorageError> {
+    let mut row = [0; 12];
+    row[..4].copy_from_slice(&id.to_le_bytes());
+    row[4..].copy_from_slice(&revision.get().to_le_bytes());
+    meta.insert(format!("{SERVER_KEY}{name}").as_str(), row.as_slice())?;
+    Ok(())
 }
 
 impl Backend for RedbBackend {

@@ -107,6 +107,11 @@ impl Space {
         self.expiries.first().map(|(at, _)| *at)
     }
 
+    /// All keys with their newest entries.
+    pub(crate) fn entries(&self) -> Vec<(Key, Entry)> {
+        self.head.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
+    }
+
     /// Up to `limit` entries that expired at this time or before, with the revision of their last write.
     pub(crate) fn expired(&self, now: u64, limit: usize) -> Vec<(Key, Revision)> {
         self.expiries

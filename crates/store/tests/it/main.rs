@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at what it did not expect")]
 
+mod backup;
 mod crash;
 mod data_dir;
 mod durability;

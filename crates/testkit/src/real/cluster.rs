@@ -77,7 +77,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    async fn start_api_server_anywhere(
+    /// An API server alone, ready, with nobody who makes anything of what it holds.
+    pub(super) async fn start_api_server_anywhere(
         binaries: &Binaries,
         name: String,
         etcd: &str,

@@ -17,6 +17,15 @@ use super::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Whether what is written is on the disk before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syncs {
+    /// As etcd is run by everybody.
+    Always,
+    /// What a test loses in a power cut, nobody misses.
+    Never,
+}
+
 /// A running etcd.
 #[derive(Debug)]
 pub(super) struct Etcd {
@@ -25,11 +34,11 @@ pub(super) struct Etcd {
 }
 
 impl Etcd {
-    pub(super) async fn start(binaries: &Binaries, directory: &Path) -> anyhow::Result<Self> {
+    pub(super) async fn start(binaries: &Binaries, directory: &Path, syncs: Syncs) -> anyhow::Result<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut etcd = Self::start_once(binaries, &directory.join(format!("etcd-{tries}")))?;
+            let mut etcd = Self::start_once(binaries, &directory.join(format!("etcd-{tries}")), syncs)?;
             let port = etcd.port;
             let process = &mut etcd.process;
             let ready = wait::poll("etcd is healthy", DEADLINE, async || {
@@ -47,7 +56,7 @@ impl Etcd {
         }
     }
 
-    fn start_once(binaries: &Binaries, directory: &Path) -> anyhow::Result<Self> {
+    fn start_once(binaries: &Binaries, directory: &Path, syncs: Syncs) -> anyhow::Result<Self> {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let port = port::free()?;
         let (client, peer) = (url(port), url(port::free()?));
@@ -63,8 +72,9 @@ impl Etcd {
         ] {
             arguments.extend([flag.into(), value.into()]);
         }
-        // What a test loses in a power cut, nobody misses.
-        arguments.push("--unsafe-no-fsync".into());
+        if syncs == Syncs::Never {
+            arguments.push("--unsafe-no-fsync".into());
+        }
         let program = binaries.program("etcd");
         let spec = Spec { name: "etcd".into(), program, arguments, directory: directory.to_owned() };
         Ok(Self { process: Process::start(&spec)?, port })

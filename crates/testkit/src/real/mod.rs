@@ -21,14 +21,20 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tempfile::TempDir;
 
 pub use self::{
+    bare::Bare,
     binaries::{Binaries, Missing, QUICK_VARIABLE, SKIPPED_VARIABLE},
     cluster::Cluster,
     kubectl::{Kubectl, Output, Running},
     nodes::NodeShape,
     wait::until,
 };
-use self::{cluster::Role, etcd::Etcd, process::Sweeper};
+use self::{
+    cluster::Role,
+    etcd::{Etcd, Syncs},
+    process::Sweeper,
+};
 
+mod bare;
 mod binaries;
 mod cluster;
 mod etcd;
@@ -96,7 +102,7 @@ impl RealEnv {
     async fn start_with(binaries: Binaries, config: Config) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new().prefix("ironclad-real-").tempdir().context("a temporary directory")?;
         let sweeper = Sweeper::start(directory.path())?;
-        let etcd = Etcd::start(&binaries, directory.path()).await?;
+        let etcd = Etcd::start(&binaries, directory.path(), Syncs::Never).await?;
         let url = etcd.url();
         let plane = config.plane.then(|| ("plane".to_owned(), Role::Plane));
         let members =

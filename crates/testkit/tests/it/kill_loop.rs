@@ -1,4 +1,6 @@
 //! `kill -9` of `ironclad up` at random moments under concurrent writes: whatever was acknowledged is there afterwards.
+//!
+//! `IRONCLAD_KILLS=100` for more of them.
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +24,8 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
+/// Says how often it is killed; without it, as often as every run of the tests can afford.
+const KILLS_VARIABLE: &str = "IRONCLAD_KILLS";
 const KILLS: u32 = 20;
 const WRITERS: usize = 4;
 const NAMES_EACH: u64 = 12;
@@ -36,7 +40,8 @@ struct Expected {
 type Model = Arc<Mutex<BTreeMap<String, Expected>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_by_twenty_kills_under_load() -> anyhow::Result<()> {
+async fn nothing_acknowledged_is_lost_by_kills_under_load() -> anyhow::Result<()> {
+    let kills = std::env::var(KILLS_VARIABLE).ok().map_or(Ok(KILLS), |number| number.parse())?;
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
     let arguments = ["up", "--data-dir", &data, "--listen", &listen, "--clusters", "1", "--metrics-bind-address", "0"];
@@ -44,7 +49,7 @@ async fn nothing_acknowledged_is_lost_by_twenty_kills_under_load() -> anyhow::Re
     println!("kill loop with seed {}", rng.seed());
     let model = Model::default();
     let mut newest = 0u64;
-    for round in 1..=KILLS {
+    for round in 1..=kills {
         let product = Product::start(arguments).await.with_context(|| format!("start number {round}"))?;
         let client = client(&dir.path().join("data/kubeconfig")).await?;
         newest = check(&client, &model, newest).await.with_context(|| format!("after kill number {}", round - 1))?;

@@ -1,6 +1,7 @@
 //! What is proved with the whole product: in virtual time, as a process, and on real Kubernetes.
 
 mod admission_real;
+mod backup_up;
 mod bad_input;
 mod capacity_sim;
 mod clients;

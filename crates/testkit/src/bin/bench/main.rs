@@ -1,5 +1,7 @@
 //! Whole-system benches, run as `cargo xtask bench NAME`: figures to quote as ratios of one run, machines are noisy.
 
+mod apiserver;
+mod compaction;
 mod evictions;
 mod members;
 mod process;
@@ -22,6 +24,10 @@ struct Args {
 enum Bench {
     /// From the create of Deployments to their settled status, through `up` or on real kube-apiservers
     Propagate(propagate::Args),
+    /// The embedded API server beside kube-apiserver and etcd, both with fsync
+    Apiserver(apiserver::Args),
+    /// Many updates of few objects through `up`: what its file and its process grow to
+    Compaction(compaction::Args),
     /// Bindings off a tainted member, until they are present in their replacements, through `up` or on real kube-apiservers
     Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
@@ -42,6 +48,8 @@ async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     match Args::parse().bench {
         Bench::Propagate(args) => propagate::run(args).await,
+        Bench::Apiserver(args) => apiserver::run(args).await,
+        Bench::Compaction(args) => compaction::run(args).await,
         Bench::Evictions(args) => evictions::run(args).await,
         Bench::Queue(args) => queue::run(&args),
         Bench::Schedule(args) => schedule::run(&args),

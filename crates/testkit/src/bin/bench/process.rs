@@ -26,6 +26,8 @@ pub(crate) struct Used {
     pub peak_mib: f64,
     /// The resident size now, MiB.
     pub resident_mib: f64,
+    /// What of it is no page of a file, MiB.
+    pub own_mib: f64,
 }
 
 /// The binary to measure.
@@ -59,26 +61,37 @@ impl Product {
 
     /// What it used so far.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
-        let proc = PathBuf::from(format!("/proc/{}", self.child.id()));
-        let stat = std::fs::read_to_string(proc.join("stat"))?;
-        let after_name = stat.rsplit_once(')').context("stat without a name")?.1;
-        let fields: Vec<&str> = after_name.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-        let status = std::fs::read_to_string(proc.join("status"))?;
-        let mib = |name: &str| {
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix(name))
-                .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
-                .unwrap_or(0.0)
-                / 1024.0
-        };
-        Ok(Used {
-            cpu_seconds: (ticks(11) + ticks(12)) / TICKS_PER_SECOND,
-            peak_mib: mib("VmHWM:"),
-            resident_mib: mib("VmRSS:"),
-        })
+        used(self.id())
     }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// What a process used so far.
+pub(crate) fn used(id: u32) -> anyhow::Result<Used> {
+    let proc = PathBuf::from(format!("/proc/{id}"));
+    let stat = std::fs::read_to_string(proc.join("stat"))?;
+    let after_name = stat.rsplit_once(')').context("stat without a name")?.1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    let status = std::fs::read_to_string(proc.join("status"))?;
+    let mib = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok())
+            .unwrap_or(0.0)
+            / 1024.0
+    };
+    Ok(Used {
+        cpu_seconds: (ticks(11) + ticks(12)) / TICKS_PER_SECOND,
+        peak_mib: mib("VmHWM:"),
+        resident_mib: mib("VmRSS:"),
+        own_mib: mib("RssAnon:"),
+    })
 }
 
 /// Keeps reading, so that the child never waits for a full pipe.

@@ -1,0 +1,77 @@
+//! `GET /ironclad/backup`: everything that this process keeps, as one stream. Who may get that path has every secret.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
+use ironclad_store::Engine;
+use tokio::sync::Semaphore;
+
+/// Where it is served.
+pub(crate) const PATH: &str = "/ironclad/backup";
+/// The folder of the data directory with keys and certificates.
+pub(crate) const KEYS: &str = "pki";
+
+/// Serves backups of an engine and of the keys beside it, one at a time: each holds on to all that it has yet to send.
+pub(crate) struct Backup {
+    engine: Engine,
+    data_dir: PathBuf,
+    one: Arc<Semaphore>,
+}
+
+impl Backup {
+    /// Of what this process has open.
+    pub(crate) fn new(engine: Engine, data_dir: PathBuf) -> Self {
+        Self { engine, data_dir, one: Arc::new(Semaphore::new(1)) }
+    }
+
+    fn answer(&self, method: &Method) -> Response<ResponseBody> {
+        if method != Method::GET {
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "a backup can only be got");
+        }
+        let Ok(turn) = self.one.clone().try_acquire_owned() else {
+            return refusal(StatusCode::TOO_MANY_REQUESTS, "another backup is under way: try again when it is done");
+        };
+        let mut snapshot = self.engine.snapshot();
+        if let Err(error) = snapshot.add_folder(&self.data_dir, KEYS) {
+            tracing::error!(%error, "a backup was asked for, and the keys can't be read");
+            let what = format!("reading the keys beside the store: {error}");
+            return refusal(StatusCode::INTERNAL_SERVER_ERROR, &what);
+        }
+        let chunks = snapshot.chunks().map(move |chunk| {
+            let _under_way = &turn;
+            Ok::<_, std::io::Error>(Frame::data(chunk))
+        });
+        let mut response = Response::new(ResponseBody::boxed(StreamBody::new(stream::iter(chunks))));
+        let kind = header::HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+impl Route for Backup {
+    fn takes(&self, path: &str) -> bool {
+        path == PATH
+    }
+
+    fn call(&self, request: Request<Bytes>, _identity: Identity) -> RouteFuture {
+        let response = self.answer(request.method());
+        Box::pin(async move { response })
+    }
+}
+
+/// A refusal that clients print as they print those of the server itself.
+fn refusal(code: StatusCode, message: &str) -> Response<ResponseBody> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "code": code.as_u16(),
+    });
+    let mut response = Response::new(ResponseBody::full(status.to_string()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}

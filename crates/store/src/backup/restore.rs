@@ -1,0 +1,132 @@
+//! A data directory out of a backup.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use super::{
+    BackupError, Summary,
+    format::{Piece, Reader, inspect},
+};
+use crate::{
+    BackendError, Entry, Key, RedbBackend,
+    data_dir::{DataDir, LOCK_FILE, classify, private_file},
+};
+
+/// Stands in a data directory from before the first file of a restore is written until all of them are on the disk.
+pub(crate) const MARKER: &str = "restoring";
+/// A file system of its own has this at its top.
+const LOST_AND_FOUND: &str = "lost+found";
+/// Entries are written in transactions of about so many bytes.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// A backup that was not restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// There is something already.
+    #[error("data directory {path} is not empty, and a backup is restored only into an empty one: nothing was changed")]
+    NotEmpty {
+        /// The data directory.
+        path: String,
+    },
+    /// The backup can't be used; the data directory is as it was.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// The data directory can't be written.
+    #[error(transparent)]
+    Directory(#[from] BackendError),
+}
+
+/// Makes a data directory out of a backup, which is read to its end before anything is written.
+///
+/// A restore that is cut short leaves a directory that nothing but another restore accepts.
+///
+/// # Errors
+/// A directory with something in it, or in use, or not writable; a backup that is none, or damaged.
+pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> {
+    let summary = inspect(backup)?;
+    let shown = data_dir.display().to_string();
+    let failed = |error: io::Error| RestoreError::Directory(classify(&shown, error));
+    let again = data_dir.join(MARKER).try_exists().map_err(failed)?;
+    if !again && !is_empty(data_dir).map_err(failed)? {
+        return Err(RestoreError::NotEmpty { path: shown });
+    }
+    let dir = DataDir::hold(data_dir)?;
+    private_file().create(true).truncate(false).open(data_dir.join(MARKER)).map_err(failed)?;
+    dir.sync().map_err(failed)?;
+    RedbBackend::remove(data_dir).map_err(failed)?;
+    let mut filling = Filling { backend: RedbBackend::create(data_dir)?, server: 0, entries: Vec::new(), bytes: 0 };
+    let mut reader = Reader::open(backup)?;
+    while let Some(piece) = reader.next()? {
+        match piece {
+            Piece::Server { name, revision } => {
+                filling.flush()?;
+                filling.server = filling.backend.put_server(&name, revision)?;
+            }
+            Piece::Entry { key, entry } => filling.put(key, entry)?,
+            Piece::File { path, bytes } => write_file(data_dir, &path, &bytes).map_err(failed)?,
+        }
+    }
+    filling.flush()?;
+    drop(filling);
+    RedbBackend::put_in_place(&dir).map_err(failed)?;
+    fs::remove_file(data_dir.join(MARKER)).map_err(failed)?;
+    dir.sync().map_err(failed)?;
+    Ok(summary)
+}
+
+/// Whether there is nothing of anybody's; a directory that isn't there is empty.
+fn is_empty(data_dir: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(data_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if name != LOCK_FILE && name != LOST_AND_FOUND {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Entries on their way into the store.
+struct Filling {
+    backend: RedbBackend,
+    server: u32,
+    entries: Vec<(Key, Entry)>,
+    bytes: usize,
+}
+
+impl Filling {
+    fn put(&mut self, key: Key, entry: Entry) -> Result<(), BackendError> {
+        self.bytes += key.len() + entry.value.len();
+        self.entries.push((key, entry));
+        if self.bytes >= GROUP_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), BackendError> {
+        self.backend.put_entries(self.server, &self.entries)?;
+        self.entries.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+/// Writes a file that only its owner reads, in folders that only their owner enters.
+fn write_file(data_dir: &Path, path: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = data_dir.join(path);
+    let parent = path.parent().unwrap_or(data_dir);
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(parent)?;
+    let mut file = private_file().create(true).truncate(true).open(&path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    File::open(parent)?.sync_all()
+}

@@ -1,0 +1,209 @@
+//! Backups under load, and what restores them or does not.
+
+use std::{fs, path::Path};
+
+use ironclad_seam::Tasks;
+use ironclad_store::{
+    BackendError, Engine, Op, Query, RedbBackend, RestoreError, Snapshot, Store, Summary, inspect, restore,
+};
+
+use crate::support::{delete, inline, put, rev, threaded, told, txn, words};
+
+/// Writes a backup to a file.
+fn write(snapshot: Snapshot, path: &Path) {
+    fs::write(path, snapshot.chunks().flatten().collect::<Vec<u8>>()).unwrap();
+}
+
+/// Everything of a server, with revisions, versions and expiries.
+fn state(store: &Store) -> String {
+    format!("{} {:?} {}", store.revision(), store.range(&Query::prefix("")).unwrap(), words(store, &Query::prefix("")))
+}
+
+fn open(path: &Path) -> Engine {
+    inline(RedbBackend::open(path).unwrap())
+}
+
+#[test]
+fn what_is_restored_goes_on_where_the_backup_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, backup, other) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("a/b"));
+    fs::create_dir_all(data.join("pki/members")).unwrap();
+    fs::write(data.join("pki/ca.key"), "secret").unwrap();
+    fs::write(data.join("pki/members/m.crt"), "certificate").unwrap();
+    let engine = open(&data);
+    let (plane, member) = (engine.store("plane"), engine.store("members/one"));
+    put(&plane, "/a", "1");
+    put(&plane, "/a", "2");
+    put(&plane, "/gone", "x");
+    delete(&plane, "/gone");
+    let expiring = Op::Put {
+        key: "/b".into(),
+        value: "kept".into(),
+        expires: ironclad_store::Expiry::at_unix_seconds(4_000_000_000),
+    };
+    txn(&plane, vec![], vec![expiring]).unwrap();
+    put(&member, "/node", "n");
+    let want = (state(&plane), state(&member));
+    let mut snapshot = engine.snapshot();
+    snapshot.add_folder(&data, "pki").unwrap();
+    // What comes later is not in it.
+    put(&plane, "/later", "x");
+    write(snapshot, &backup);
+
+    let summary = Summary { servers: vec![("members/one".into(), rev(2), 1), ("plane".into(), rev(6), 2)], files: 2 };
+    assert_eq!(inspect(&backup).unwrap(), summary);
+    assert_eq!(restore(&backup, &other).unwrap(), summary);
+    assert_eq!(fs::read_to_string(other.join("pki/ca.key")).unwrap(), "secret");
+    assert_eq!(fs::read_to_string(other.join("pki/members/m.crt")).unwrap(), "certificate");
+    for _ in 0..2 {
+        let restored = open(&other);
+        assert_eq!((state(&restored.store("plane")), state(&restored.store("members/one"))), want);
+        // The past is not restored, the next revision is the one after.
+        assert!(restored.store("plane").watch("", rev(5)).is_err());
+    }
+    assert_eq!(put(&open(&other).store("plane"), "/a", "3"), rev(7));
+    assert_eq!(open(&other).store("plane").get("/a").unwrap().version, 3);
+
+    engine.close();
+    drop((plane, member, engine));
+    let mut stopped = Snapshot::of_directory(&data).unwrap();
+    stopped.add_folder(&data, "pki").unwrap();
+    write(stopped, &backup);
+    let (_, _, keys) = inspect(&backup).unwrap().servers.pop().unwrap();
+    assert_eq!(keys, 3, "a stopped directory has what was written last");
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_what_is_restored() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let (data, backup, other) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("other"));
+    fs::create_dir_all(data.join("pki")).unwrap();
+    fs::write(data.join("pki/ca.key"), "secret").unwrap();
+    let mut snapshot = open(&data).snapshot();
+    snapshot.add_folder(&data, "pki").unwrap();
+    write(snapshot, &backup);
+    restore(&backup, &other).unwrap();
+    let mode = |path: &str| fs::metadata(other.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(["", "pki", "pki/ca.key", "store.redb"].map(mode), [0o700, 0o700, 0o600, 0o600]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_under_load_is_a_state_that_there_was() {
+    const WRITERS: usize = 8;
+    const BACKUPS: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = threaded(RedbBackend::open(&dir.path().join("data")).unwrap());
+    let tasks = Tasks::new("writers");
+    for writer in 0..WRITERS {
+        let store = engine.store("plane");
+        tasks.spawn("writer", async move {
+            for value in 0u64.. {
+                // Both or none.
+                let ops = ["left", "right"].map(|side| Op::put(format!("/{side}/{writer}"), value.to_string()));
+                if store.txn(vec![], ops.to_vec()).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let plane = engine.store("plane");
+    for number in 0..BACKUPS {
+        let acknowledged = plane.reached(rev(plane.revision().get() + 5)).await;
+        let (backup, other) = (dir.path().join("backup"), dir.path().join(format!("restored-{number}")));
+        write(engine.snapshot(), &backup);
+        restore(&backup, &other).unwrap();
+        let restored = open(&other).store("plane");
+        assert!(restored.revision() >= acknowledged, "it lacks what was acknowledged");
+        let side = |side: &str| words(&restored, &Query::prefix(side)).replace(side, "");
+        assert_eq!(side("/left"), side("/right"), "a transaction is in it by half");
+        let newest = restored.range(&Query::prefix("")).unwrap().entries.iter().map(|(_, e)| e.modified).max();
+        assert_eq!(newest, Some(restored.revision()), "the revision is that of the last change");
+    }
+    tasks.kill();
+    engine.close();
+}
+
+#[test]
+fn a_directory_with_something_in_it_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let backup = dir.path().join("backup");
+    write(open(&dir.path().join("data")).snapshot(), &backup);
+    let (full, mounted) = (dir.path().join("full"), dir.path().join("mounted"));
+    fs::create_dir_all(&full).unwrap();
+    fs::write(full.join("thesis.txt"), "years").unwrap();
+    let error = restore(&backup, &full).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "data directory {} is not empty, and a backup is restored only into an empty one: nothing was changed",
+            full.display()
+        )
+    );
+    assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
+    fs::create_dir_all(mounted.join("lost+found")).unwrap();
+    restore(&backup, &mounted).unwrap();
+    assert!(
+        matches!(restore(&backup, &mounted), Err(RestoreError::NotEmpty { .. })),
+        "it is not restored over another"
+    );
+}
+
+#[test]
+fn a_backup_that_is_none_touches_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (backup, other) = (dir.path().join("backup"), dir.path().join("other"));
+    let engine = open(&dir.path().join("data"));
+    put(&engine.store("plane"), "/a", "value");
+    write(engine.snapshot(), &backup);
+    let whole = fs::read(&backup).unwrap();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    for (name, bytes, says) in [
+        ("cut short", whole[..whole.len() - 1].to_vec(), "was cut off"),
+        ("damaged", with(40, 0xff), "is damaged"),
+        ("of a later version", with(16, 9), "format 9.0"),
+        ("something else", b"apiVersion: v1\nkind: List\n".to_vec(), "is not a backup"),
+        ("empty", Vec::new(), "is not a backup"),
+    ] {
+        fs::write(&backup, bytes).unwrap();
+        let error = told(&restore(&backup, &other).unwrap_err());
+        assert!(error.contains(says) && error.contains(&backup.display().to_string()), "{name}: {error}");
+        assert!(!other.exists(), "{name}: the directory was made");
+    }
+    let error = told(&restore(&dir.path().join("missing"), &other).unwrap_err());
+    assert!(error.contains("can't be read"), "{error}");
+}
+
+#[test]
+fn a_restore_that_was_cut_short_is_noticed_and_can_be_done_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (backup, other) = (dir.path().join("backup"), dir.path().join("other"));
+    let engine = open(&dir.path().join("data"));
+    put(&engine.store("plane"), "/a", "value");
+    write(engine.snapshot(), &backup);
+    restore(&backup, &other).unwrap();
+    // As a power cut would have left it, at the worst moment.
+    fs::write(other.join("restoring"), "").unwrap();
+    let error = RedbBackend::open(&other).err().unwrap();
+    assert!(matches!(error, BackendError::HalfRestored { .. }));
+    assert!(error.to_string().contains("start again with `--restore FILE`"), "{error}");
+    restore(&backup, &other).unwrap();
+    assert_eq!(words(&open(&other).store("plane"), &Query::prefix("")), "/a=value");
+}
+
+#[test]
+fn a_directory_without_a_store_has_no_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing");
+    let error = Snapshot::of_directory(&missing).unwrap_err();
+    assert!(error.to_string().contains("holds no store"), "{error}");
+    assert!(!missing.exists(), "looking made it");
+    let _held = open(dir.path());
+    let error = Snapshot::of_directory(dir.path()).unwrap_err();
+    assert!(matches!(error, BackendError::InUse { .. }), "{error}");
+}

@@ -1,0 +1,63 @@
+//! One kube-apiserver over an etcd of its own that syncs, and nothing else: to be measured against.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ironclad_seam::Clock;
+use tempfile::TempDir;
+
+use super::{
+    Binaries, Cluster,
+    etcd::{Etcd, Syncs},
+    pki::Authority,
+    process::Sweeper,
+};
+
+/// A running pair. Dropping it kills both and removes every file.
+#[derive(Debug)]
+pub struct Bare {
+    // The server before its etcd, programs before the files that they write.
+    cluster: Cluster,
+    etcd: Etcd,
+    _directory: TempDir,
+    _sweeper: Sweeper,
+    ready_after: Duration,
+}
+
+impl Bare {
+    /// Starts both and waits until the API server says that it is ready. Certificates are made before the clock starts.
+    ///
+    /// # Errors
+    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of its log.
+    pub async fn start(clock: &Clock) -> anyhow::Result<Self> {
+        let binaries = Binaries::find()?;
+        let directory = tempfile::Builder::new().prefix("ironclad-bare-").tempdir().context("a temporary directory")?;
+        let sweeper = Sweeper::start(directory.path())?;
+        let authority = Authority::make(directory.path()).context("certificates")?;
+        let began = clock.mono();
+        let etcd = Etcd::start(&binaries, directory.path(), Syncs::Always).await?;
+        let (name, url, place) = ("plane".to_owned(), etcd.url(), directory.path().to_owned());
+        let cluster = Cluster::start_api_server_anywhere(&binaries, name, &url, place, &authority).await?;
+        let ready_after = clock.mono() - began;
+        Ok(Self { cluster, etcd, _directory: directory, _sweeper: sweeper, ready_after })
+    }
+
+    /// The API server.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// From the start of etcd until the API server was ready.
+    #[must_use]
+    pub fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// The process ids of both.
+    #[must_use]
+    pub fn process_ids(&self) -> Vec<u32> {
+        let server = self.cluster.processes().into_iter().map(|(_, id)| id);
+        std::iter::once(self.etcd.process.id()).chain(server).collect()
+    }
+}

@@ -199,6 +199,7 @@ mod tests {
         let fourth = connections.admit().await;
         assert!(is_ready(pin!(third.told_to_close())), "the third was idle the longest");
         assert!(!is_ready(pin!(second.told_to_close())), "one goes for one that comes");
+        clock.sleep(Duration::from_secs(1)).await;
         drop(watch);
         let fifth = connections.admit().await;
         assert!(is_ready(pin!(second.told_to_close())), "the first was busy until just now");

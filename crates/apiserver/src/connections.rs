@@ -79,6 +79,11 @@ impl Connections {
         }
     }
 
+    /// Waits for the end of one; one that ended since somebody last waited counts.
+    pub(crate) async fn one_ended(&self) {
+        self.ended.notified().await;
+    }
+
     fn open_one(self: &Arc<Self>) -> Option<Connection> {
         let mut open = self.open.lock();
         if open.all.len() >= self.most {

@@ -1,6 +1,10 @@
 //! Health and version (apiserver.md 3).
 
+use std::error::Error;
+
+use bytes::Bytes;
 use http::{HeaderValue, header};
+use ironclad_store::StoreError;
 use serde_json::json;
 
 use crate::{
@@ -29,30 +33,54 @@ pub(crate) fn version() -> Reply {
     )
 }
 
-/// `GET /healthz`, `/livez`, `/readyz`.
-pub(crate) fn check(name: &str, query: &Query) -> Reply {
-    if query.get("verbose").is_none() {
-        return ok();
-    }
+/// `GET /healthz`, `/livez`, `/readyz`; `refusal` is why the store takes no writes, if it takes none.
+pub(crate) fn check(name: &str, query: &Query, refusal: Option<&StoreError>) -> Reply {
     let excluded = query.all("exclude");
-    let lines = CHECKS.iter().map(|check| {
-        if excluded.iter().any(|e| e == check) {
+    let mut failed = false;
+    let mut lines = String::new();
+    for check in CHECKS {
+        let line = if excluded.iter().any(|e| e == check) {
             format!("[+]{check} excluded: ok\n")
+        } else if fails(check, refusal).is_some() {
+            failed = true;
+            format!("[-]{check} failed: reason withheld\n")
         } else {
             format!("[+]{check} ok\n")
-        }
-    });
-    respond::text(200, format!("{}{name} check passed\n", lines.collect::<String>()))
-}
-
-fn ok() -> Reply {
-    let mut reply = respond::text(200, "ok");
-    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    reply
+        };
+        lines.push_str(&line);
+    }
+    if failed {
+        return text(500, format!("{lines}{name} check failed\n"));
+    }
+    if query.get("verbose").is_none() {
+        return text(200, "ok");
+    }
+    respond::text(200, format!("{lines}{name} check passed\n"))
 }
 
 /// One check, such as `/livez/etcd`.
-pub(crate) fn single(path: &str) -> Reply {
+pub(crate) fn single(path: &str, refusal: Option<&StoreError>) -> Reply {
     let name = path.rsplit('/').next().unwrap_or_default();
-    if CHECKS.contains(&name) { respond::text(200, "ok") } else { respond::page_not_found() }
+    match fails(name, refusal) {
+        _ if !CHECKS.contains(&name) => respond::page_not_found(),
+        Some(refusal) => text(500, format!("internal server error: {}\n", chain(refusal))),
+        None => respond::text(200, "ok"),
+    }
+}
+
+/// Why a check fails. The store is where a kube-apiserver has its etcd; clients know the check by that name.
+fn fails<'a>(check: &str, refusal: Option<&'a StoreError>) -> Option<&'a StoreError> {
+    refusal.filter(|_| check == "etcd")
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn text(code: u16, text: impl Into<Bytes>) -> Reply {
+    let mut reply = respond::text(code, text);
+    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
 }

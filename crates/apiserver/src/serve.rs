@@ -59,8 +59,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
 /// A connection that is closed for another gets so long.
 const LEAVE: Duration = Duration::from_secs(1);
-/// After a failed accept (no file descriptors), so long until the next.
+/// After a failed accept (no file descriptors), so long until the next, unless a connection ends before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Failed accepts are told of no more often.
+const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 impl Server {
     /// Serves connections until the server's tasks are asked to stop; then requests in flight are finished.
@@ -88,6 +90,7 @@ impl Server {
         let open = Connections::new(self.options.bounds.connections, self.seam.clock.clone());
         let requests = Arc::new(Semaphore::new(self.options.bounds.requests));
         let connections = tasks.child("connections");
+        let mut told = None;
         loop {
             // First somebody comes, then a place is made: with nobody waiting, nobody has to go.
             let stream = tokio::select! {
@@ -96,10 +99,14 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "accepting a connection");
-                        // No file descriptors, most likely.
+                        let now = self.seam.clock.mono();
+                        if told.is_none_or(|at| now - at >= ACCEPT_TOLD_EVERY) {
+                            tracing::warn!(%error, "accepting a connection");
+                            told = Some(now);
+                        }
+                        // No file descriptors, most likely: whoever leaves gives one back.
                         open.close_idlest();
-                        self.seam.clock.sleep(ACCEPT_PAUSE).await;
+                        let _ = timeout(ACCEPT_PAUSE, open.one_ended()).await;
                         continue;
                     }
                 },

@@ -248,6 +248,7 @@ impl Server {
         self.store.txn(compares, ops).await.map_err(|e| match e {
             StoreError::ValueTooLarge { .. } => ApiError::unclassified("etcdserver: request is too large"),
             StoreError::Closed => ApiError::new(503, "ServiceUnavailable", e.to_string()),
+            StoreError::ReadOnly { .. } => ApiError::internal(health::chain(&e)),
             other => ApiError::internal(other),
         })
     }
@@ -445,9 +446,11 @@ impl Server {
         let get = parts.method == Method::GET;
         match path.trim_end_matches('/') {
             "/version" if get => health::version(),
-            "/healthz" | "/livez" | "/readyz" => health::check(path.trim_matches('/'), query),
+            "/healthz" | "/livez" | "/readyz" => {
+                health::check(path.trim_matches('/'), query, self.store.refuses_writes().as_ref())
+            }
             p if p.starts_with("/healthz/") || p.starts_with("/livez/") || p.starts_with("/readyz/") => {
-                health::single(p)
+                health::single(p, self.store.refuses_writes().as_ref())
             }
             "/.well-known/openid-configuration" | "/openid/v1/jwks" if get => auth::openid(self, parts),
             "/openapi/v2" if get => openapi::swagger(&parts.headers),

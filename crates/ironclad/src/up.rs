@@ -101,7 +101,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 
     if let Some(file) = &args.restore {
         let restored = restore(file, &data_dir)
-            .context("nothing was started\n  try: --restore FILE with an empty --data-dir DIR")?;
+            .context("nothing was started\n  try: --restore with a file that `ironclad backup` completed, and an empty --data-dir")?;
         println!("restored {} from {}", crate::backup::counted(&restored), file.display());
     }
     let backend = RedbBackend::open(&data_dir).context("opening the data directory\n  try: another --data-dir DIR")?;

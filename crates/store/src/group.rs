@@ -224,7 +224,8 @@ impl Shared {
 
     /// Refuses all writes from now on: memory must not run ahead of what the backend may or may not have.
     fn fail(&self, items: Vec<Item>, error: BackendError) {
-        tracing::error!(%error, "the store takes no more writes until the process starts again");
+        let of = &error as &dyn std::error::Error;
+        tracing::error!(error = of, "the store takes no more writes until the process starts again");
         let error = StoreError::ReadOnly { cause: Arc::new(error) };
         let queued = self.queue.fail(&error);
         for item in items.into_iter().chain(queued) {

@@ -41,6 +41,12 @@ impl Store {
         &self.server.name
     }
 
+    /// Why it refuses writes, if it does; reads go on.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<StoreError> {
+        self.engine.refuses_writes()
+    }
+
     /// The newest revision. Whatever was acknowledged before this call is in it.
     #[must_use]
     pub fn revision(&self) -> Revision {

@@ -2,6 +2,10 @@
 
 use http::Method;
 use ironclad_apiserver::{Identity, Options};
+use ironclad_store::{
+    RedbBackend,
+    testing::{Disk, DiskFault},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
@@ -188,6 +192,43 @@ async fn health_and_version_are_public_and_nothing_else() {
         let answer = world.send_as(Identity::anonymous(), Method::GET, path, &[], "").await;
         assert_eq!(answer.code, want, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_writes_with_the_cause_and_is_told_to_whoever_asks_for_health() {
+    let disk = Disk::new();
+    let on = || Box::new(RedbBackend::on(disk.storage(), "/data").unwrap());
+    let world = World::over(on(), 1, Options::default()).await;
+    world.post(MAPS, config_map("kept", json!({}))).await.expect(201);
+    disk.fail_at(disk.calls(), DiskFault::NoSpace);
+    for name in ["first", "second"] {
+        let refused = world.post(MAPS, config_map(name, json!({}))).await;
+        let says = refused.message();
+        assert_eq!((refused.code, refused.body["reason"].as_str()), (500, Some("InternalError")));
+        assert!(says.contains("reads go on") && says.contains("no space is left for data directory /data"), "{says}");
+    }
+    world.get(&format!("{MAPS}/kept")).await.expect(200);
+    world.get(&format!("{MAPS}/first")).await.expect(404);
+    let checks = "[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\n";
+    for (path, code, want) in [
+        ("/livez", 500, format!("{checks}livez check failed\n")),
+        ("/readyz?verbose", 500, format!("{checks}readyz check failed\n")),
+        ("/healthz?exclude=etcd", 200, "ok".to_owned()),
+        ("/livez/ping", 200, "ok".to_owned()),
+        ("/livez/none", 404, "404 page not found\n".to_owned()),
+    ] {
+        let answer = world.get(path).await;
+        assert_eq!((answer.code, String::from_utf8_lossy(&answer.bytes).into_owned()), (code, want), "{path}");
+    }
+    let why = world.get("/livez/etcd").await;
+    let text = String::from_utf8_lossy(&why.bytes);
+    assert!(why.code == 500 && text.contains("no space is left"), "{text}");
+    drop(world);
+    disk.restart();
+    let again = World::over(on(), 2, Options::default()).await;
+    again.get(&format!("{MAPS}/kept")).await.expect(200);
+    again.get(&format!("{MAPS}/first")).await.expect(404);
+    again.get("/livez").await.expect(200);
 }
 
 #[tokio::test(start_paused = true)]

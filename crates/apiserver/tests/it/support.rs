@@ -7,7 +7,7 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use ironclad_apiserver::{Identity, Options, Server};
 use ironclad_seam::{Clock, Rng, Seam, Tasks};
-use ironclad_store::{Commit, Engine, MemoryBackend};
+use ironclad_store::{Backend, Commit, Engine, MemoryBackend};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -35,9 +35,13 @@ impl World {
     }
 
     pub(crate) async fn seeded(seed: u64, options: Options) -> Self {
+        Self::over(Box::new(MemoryBackend::default()), seed, options).await
+    }
+
+    pub(crate) async fn over(backend: Box<dyn Backend>, seed: u64, options: Options) -> Self {
         let clock = Clock::simulated(Timestamp::from_second(EPOCH).unwrap());
         let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(seed), tasks: Tasks::new("test") };
-        let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock).unwrap();
+        let engine = Engine::open(backend, Commit::Inline, clock).unwrap();
         let server = Server::open(options, engine.store("test"), seam.clone()).await.unwrap();
         Self { server, seam }
     }

@@ -69,13 +69,13 @@ pub enum BackupError {
         found: String,
     },
     /// Its end is missing.
-    #[error("backup {path} was cut off: it ends in the middle; take another backup")]
+    #[error("backup {path} was cut off: it ends in the middle; use another backup")]
     Torn {
         /// The file.
         path: String,
     },
     /// It is not what was written.
-    #[error("backup {path} is damaged ({detail}): take another backup")]
+    #[error("backup {path} is damaged ({detail}): use another backup")]
     Damaged {
         /// The file.
         path: String,

@@ -125,6 +125,13 @@ impl Disk {
         }
     }
 
+    /// Cuts off what is stored beyond so many bytes.
+    pub fn cut(&self, bytes: usize) {
+        let mut state = self.0.lock();
+        state.synced.truncate(bytes);
+        state.live.truncate(bytes);
+    }
+
     /// The size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -235,6 +235,30 @@ fn an_empty_disk_needs_few_syncs() {
 }
 
 #[test]
+fn a_file_that_was_cut_is_refused_or_harmless_and_never_served() {
+    let disk = prepared();
+    assert_eq!(work(&disk, 1, WRITES), WRITES);
+    let size = disk.size();
+    let mut refused = 0;
+    let near_the_ends = (0..1_024).step_by(97).chain(size - 1_024..size);
+    for bytes in (0..size).step_by(3_001).chain(near_the_ends.step_by(51)) {
+        let cut = disk.copy();
+        cut.cut(bytes);
+        match open(&cut, Commit::Inline) {
+            // An empty file is a new one: a real file gets its name when it is finished, so nothing was lost in it.
+            Ok(engine) if bytes == 0 => assert!(plane(&engine).is_empty()),
+            Ok(engine) => assert_eq!(read(&plane(&engine)), state(WRITES), "cut at {bytes}"),
+            Err(error) => {
+                let text = told(&error);
+                assert!(text.contains("(disk)") && !text.contains("check its disk"), "cut at {bytes}: {text}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50, "{refused} refused");
+}
+
+#[test]
 fn a_flipped_bit_is_refused_or_harmless_and_never_served() {
     let disk = prepared();
     assert_eq!(work(&disk, 1, WRITES), WRITES);

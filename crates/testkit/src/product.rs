@@ -73,13 +73,24 @@ impl Product {
         args: I,
         start_of_line: &str,
     ) -> anyhow::Result<(Self, Vec<String>)> {
-        let mut child = Command::new(binary()?)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut command = Command::new(binary()?);
+        command.args(args);
+        Self::start_command(command, start_of_line).await
+    }
+
+    /// Starts it under limits of the system, said in the words of a shell, such as `ulimit -n 64`.
+    ///
+    /// # Errors
+    /// If it ends before it is ready, with what it said.
+    pub async fn start_limited<I: IntoIterator<Item: AsRef<OsStr>>>(limits: &str, args: I) -> anyhow::Result<Self> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{limits}; exec \"$0\" \"$@\"")).arg(binary()?).args(args);
+        Ok(Self::start_command(command, "ready").await?.0)
+    }
+
+    async fn start_command(mut command: Command, start_of_line: &str) -> anyhow::Result<(Self, Vec<String>)> {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().context("piped")?).lines();
         let mut errors = BufReader::new(child.stderr.take().context("piped")?).lines();
         // Keeps the pipe empty, and the logs where a failing test shows them.

@@ -25,6 +25,7 @@ mod failover_walk;
 mod flows;
 mod flows_up;
 mod kill_loop;
+mod limits_up;
 mod members_sim;
 mod real_env;
 mod road;

@@ -36,3 +36,7 @@ mod road_sim;
 mod road_up;
 mod sim_up;
 mod taints_sim;
+
+/// As in the product: whole worlds are made and dropped by the thousand.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

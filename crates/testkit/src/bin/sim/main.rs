@@ -13,6 +13,10 @@ use ironclad_testkit::sim::{
 };
 use tracing_subscriber::EnvFilter;
 
+/// As in the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A zero among the things that have to happen is a failure from so many seeds on.
 const MANY: u64 = 300;
 

@@ -4,6 +4,8 @@
 //! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored: after a
 //! restart the lines of the aggregated status tell since when a copy is unhealthy (IR-15).
 
+mod turn;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -25,6 +27,7 @@ use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+pub use self::turn::{Asking, Parts, Turn, turn};
 use crate::{
     Bound, Clusters, Now,
     depart::{self, Why},

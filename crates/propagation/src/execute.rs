@@ -5,6 +5,7 @@
 //! [`failed`] instead. Status of the object is not looked at (see [`crate::work_status`]), nor is namespace sync.
 
 mod apply;
+mod awaited;
 pub mod compare;
 mod drifted;
 mod held;
@@ -28,6 +29,7 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::awaited::{NAMESPACE_WAIT_MAX, Space};
 pub use self::drifted::drifted;
 pub use self::held::{Found, content_hash, found};
 use crate::{
@@ -91,8 +93,8 @@ pub struct Seen<'a> {
     pub served: Served,
     /// Whether the binding wants the copy after all, though the Work is being deleted ([`is_wanted_again`]).
     pub wanted_again: bool,
-    /// The Work by which namespace sync brings the object's namespace to this member, if there is one.
-    pub namespace: Option<&'a Work>,
+    /// How the object's namespace comes to this member.
+    pub namespace: Space<'a>,
     /// `specReplicasPath` (`.spec.replicas`) where the kind has a scale subresource, for the label `retain-replicas`.
     pub replicas_path: Option<&'a str>,
     /// Answers about kinds.

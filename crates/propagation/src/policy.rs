@@ -206,10 +206,13 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     }
 }
 
-/// What is told on a template whose claim this policy could not take over (6.3); `None` if nobody else holds it, so that the write was
-/// no preemption.
+/// What is told on a template whose claim this policy could not take over (6.3), by the class of the failed write; `None` if nobody
+/// else holds it, so that the write was no preemption, or if it met a newer template or none, so that it is decided again.
 #[must_use]
-pub fn not_preempted(policy: Policy<'_>, template: &Value, error: &str) -> Option<Event> {
+pub fn not_preempted(policy: Policy<'_>, template: &Value, class: &str, error: &str) -> Option<Event> {
+    if matches!(class, "Conflict" | "NotFound") {
+        return None;
+    }
     let from = Claim::of_template(template)?.policy();
     let because = Reason::Preempts { policy: policy.key(), from: from.clone() };
     let event = || {

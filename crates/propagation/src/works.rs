@@ -104,12 +104,14 @@ pub enum Effect {
     Event(Event),
 }
 
-/// What is told on the binding when a Work that nobody wants any more could not be deleted (9.1 step 2).
+/// What is told on the binding when a Work that nobody wants any more could not be deleted (9.1 step 2), by the class of the failure.
+/// `None` for a conflict, which is no failure: it is decided again.
 #[must_use]
-pub fn not_cleaned_up(binding: Binding<'_>, work: &WorkKey, error: &str) -> Event {
-    let message =
-        format!("Work {} of cluster {} is not wanted any more and was not deleted: {error}", work.name, work.cluster);
-    Event::warning(binding.reference(), events::CLEANUP_WORK_FAILED, message)
+pub fn not_cleaned_up(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
+    let message = || {
+        format!("Work {} of cluster {} is not wanted any more and was not deleted: {error}", work.name, work.cluster)
+    };
+    (class != "Conflict").then(|| Event::warning(binding.reference(), events::CLEANUP_WORK_FAILED, message()))
 }
 
 /// The names under which the binding's Works would stand if nobody else had them: what [`Seen::named`] looks up.

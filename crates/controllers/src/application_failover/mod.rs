@@ -6,12 +6,10 @@ mod observe;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_api::work::{
-    AggregatedStatusItem, ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
-};
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_failover::{
     Now,
-    application::{self, Memory},
+    application::{self, Asking, Memory, Parts},
 };
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use ironclad_seam::Clock;
@@ -59,6 +57,15 @@ impl Memories {
         self.asked.lock().get(key).copied()
     }
 
+    fn asks(&self, key: &Key, asking: Asking, clock: &Clock) {
+        let mut asked = self.asked.lock();
+        match asking {
+            Asking::Begins => drop(asked.insert(key.clone(), self.now(clock).mono)),
+            Asking::Not => drop(asked.remove(key)),
+            Asking::Goes => {}
+        }
+    }
+
     fn knows(&self, key: &Key) -> bool {
         self.unhealthy.lock().contains_key(key)
     }
@@ -101,30 +108,14 @@ pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResou
     changed(cx, change, |b| (&b.spec, b.status.as_ref()));
 }
 
-type Parts<'a> = (&'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>);
-
-/// Only what concerns a binding that asks for it, or that is remembered: its spec, and what is told of its copies.
+/// Only what concerns a binding that asks for it, or that is remembered.
 fn changed<K: Resource>(cx: &Context, change: &Change<K>, parts: impl Fn(&K) -> Parts<'_>) {
     let Some(any) = change.new.as_deref().or(change.old.as_deref()) else { return };
     let key = Key::of(any);
-    let asks = |spec: &ResourceBindingSpec| spec.failover.as_ref().is_some_and(|f| f.application.is_some());
-    fn told(status: Option<&ResourceBindingStatus>) -> &[AggregatedStatusItem] {
-        status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default()
-    }
-    let mut asked = cx.unhealthy.asked.lock();
-    match (change.old.as_deref().map(|old| asks(parts(old).0)), change.new.as_deref().map(|new| asks(parts(new).0))) {
-        (Some(false), Some(true)) => drop(asked.insert(key.clone(), cx.unhealthy.now(&cx.seam.clock).mono)),
-        (_, None | Some(false)) => drop(asked.remove(&key)),
-        (_, Some(true)) => {}
-    }
-    drop(asked);
-    let moved = match (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts)) {
-        (_, None) => cx.unhealthy.knows(&key),
-        (_, Some((new, _))) if !asks(new) => cx.unhealthy.knows(&key),
-        (None, Some(_)) => true,
-        (Some((old, before)), Some((new, after))) => old != new || told(before) != told(after),
-    };
-    if moved {
+    let (old, new) = (change.old.as_deref().map(&parts), change.new.as_deref().map(&parts));
+    let turn = application::turn(old, new, cx.unhealthy.knows(&key));
+    cx.unhealthy.asks(&key, turn.asking, &cx.seam.clock);
+    if turn.look {
         cx.queues.application_failover.add(key);
     }
 }

@@ -42,11 +42,10 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                 Some(work) if work.metadata.uid.as_deref() == Some(&uid) => {
                     let api = api_of(cx, &key);
                     let gone = writer.delete(&api, Some(&cx.works), &**work, PropagationPolicy::Background).await;
-                    // A conflict is no failure: it is decided again.
-                    if let Err(failure) = gone.as_ref()
-                        && !failure.is_conflict()
-                    {
-                        cx.emit(&works::not_cleaned_up(seen.binding.view(), &key, &failure.to_string()));
+                    if let Err(failure) = gone.as_ref() {
+                        let (class, message) = (failure.class(), failure.to_string());
+                        let told = works::not_cleaned_up(seen.binding.view(), &key, class, &message);
+                        told.iter().for_each(|event| cx.emit(event));
                     }
                     gone
                 }

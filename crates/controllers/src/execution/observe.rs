@@ -6,7 +6,8 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    execute::{self, Effect, Found, Seen, Served},
+    detect::Skipped,
+    execute::{self, Effect, Found, Seen, Served, Space},
     namespace,
 };
 use ironclad_runtime::{Failure, Informer};
@@ -15,7 +16,7 @@ use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Context, Member, MemberObject, binding_status::binding_of};
+use crate::{Context, Member, MemberObject, Settings, binding_status::binding_of};
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
@@ -30,10 +31,42 @@ pub(super) struct Observed {
     pub(super) object: Known,
     seen_work: Arc<Work>,
     wanted_again: bool,
-    namespace: Option<Arc<Work>>,
+    space: KnownSpace,
     cluster: Option<Arc<Cluster>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
+}
+
+/// What is known of the object's namespace.
+#[derive(Default)]
+struct KnownSpace {
+    work: Option<Arc<Work>>,
+    namespace: Option<Value>,
+    /// What namespace sync skips, if it runs.
+    synced: Option<Arc<Settings>>,
+}
+
+impl KnownSpace {
+    fn of(cx: &Context, member: &Member, name: &str) -> Result<Self, Failure> {
+        let [work, _] = namespace::work_names(name);
+        let work = cx.works.get(&names::execution_namespace(&member.name.0), &work);
+        let work = work.map(|work| cx.work_as_written(&work));
+        // As a rule there is one, and nothing else has to be known.
+        let namespace = if work.is_none() { cx.namespaces.get("", name) } else { None };
+        Ok(Self {
+            work,
+            namespace: namespace
+                .map(|namespace| serde_json::to_value(&*namespace))
+                .transpose()
+                .map_err(|error| Failure::Invalid(error.to_string()))?,
+            synced: cx.settings.controllers.enabled("namespace").then(|| cx.settings.clone()),
+        })
+    }
+
+    fn seen(&self) -> Space<'_> {
+        let synced: Option<&Skipped> = self.synced.as_ref().map(|settings| &settings.propagation.skipped);
+        Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced }
+    }
 }
 
 /// What is known of an object in a member.
@@ -90,7 +123,7 @@ impl Observed {
             object,
             served: if self.place.is_some() { Served::Yes } else { Served::No },
             wanted_again: self.wanted_again,
-            namespace: self.namespace.as_deref(),
+            namespace: self.space.seen(),
             replicas_path: None,
             interpreter: &self.interpreter,
         };
@@ -104,7 +137,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         seen_work: cx.work_as_written(&work),
         cluster: cx.clusters.get("", &member.name.0),
         wanted_again: work.metadata.deletion_timestamp.is_some() && is_wanted_again(cx, &work),
-        namespace: None,
+        space: KnownSpace::default(),
         place: None,
         object: Known::Unknown,
         interpreter: cx.interpreter(),
@@ -112,9 +145,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
     };
     let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };
     if !key.namespace.is_empty() {
-        let space = names::execution_namespace(&member.name.0);
-        let [work, _] = namespace::work_names(&key.namespace);
-        observed.namespace = cx.works.get(&space, &work).map(|work| cx.work_as_written(&work));
+        observed.space = KnownSpace::of(cx, member, &key.namespace)?;
     }
     if let Some(cache) = member.objects.informer(&key.gvk).await? {
         if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {

@@ -24,10 +24,9 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 let Some((served, cache)) = cx.templates.watched(&key.gvk) else { continue };
                 let api = served.api(&cx.plane, &key.namespace);
                 if let Err(failure) = writer.patch(&api, Some(&cache), &*held.object, patch).await {
-                    if !failure.is_conflict() && !failure.is_not_found() {
-                        let told = policy::not_preempted(seen.policy.view(), &held.json, &failure.to_string());
-                        told.iter().for_each(|event| cx.emit(event));
-                    }
+                    let (class, message) = (failure.class(), failure.to_string());
+                    let told = policy::not_preempted(seen.policy.view(), &held.json, class, &message);
+                    told.iter().for_each(|event| cx.emit(event));
                     return Err(failure);
                 }
             }

@@ -1,18 +1,12 @@
 //! The object in the member is created or replaced (propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
 
-use ironclad_api::{
-    annotations,
-    cluster::ApiEnablement,
-    conditions::{self, work::APPLIED},
-    labels,
-    reasons::work as reasons,
-    work::Work,
-};
+use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
 use super::{
-    Effect, Found, Observed, Road, Served, compare, finished, object_key, owner, owner::Owner, report, retention,
+    Effect, Found, Observed, Road, Served, awaited, compare, finished, object_key, owner, owner::Owner, report,
+    retention,
 };
 use crate::template::{self, Identity};
 
@@ -65,7 +59,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         Observed::Unknown => look(plan, key),
         // What the last create met stands there still, as far as is known.
         Observed::Uncached if report::met_another(road) => look(plan, key),
-        Observed::Uncached | Observed::Absent if namespace_is_coming(seen.namespace) => {
+        Observed::Uncached | Observed::Absent if awaited::is_coming(road) => {
             // A create would be refused, and people told of a failure that is none.
             let namespace = identity.namespace.to_owned();
             plan.push(Effect::Retry, Reason::AwaitsNamespace { namespace }.into());
@@ -109,16 +103,6 @@ fn keep(
     } else {
         look(plan, key);
     }
-}
-
-/// Whether the namespace was sent for and nothing came of it yet, good or bad.
-fn namespace_is_coming(work: Option<&Work>) -> bool {
-    work.is_some_and(|work| {
-        let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        work.metadata.deletion_timestamp.is_none()
-            && work.spec.suspend_dispatching != Some(true)
-            && conditions::get(conditions, APPLIED).is_none()
-    })
 }
 
 fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {

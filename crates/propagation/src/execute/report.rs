@@ -131,8 +131,9 @@ fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
     if StatusPart::patch(&json!({"conditions": standing(road)}), &[&part]).is_some() {
         plan.effects.push(Effect::WorkStatus(part));
     }
+    // Not on the template: it has as many Works as members, and its policy says that it is held.
     if let Some(text) = turned {
-        tell(plan, road, |about| Event::normal(about, events::WORK_DISPATCHING, text.clone()));
+        plan.effects.push(Effect::Event(Event::normal(reference(road.seen.work), events::WORK_DISPATCHING, text)));
     }
 }
 

@@ -153,7 +153,7 @@ impl Scene {
             },
             served: self.served,
             wanted_again: self.wanted_again,
-            namespace: None,
+            namespace: Space::default(),
             replicas_path: None,
             interpreter,
         }
@@ -235,7 +235,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
 }
 
 /// That dispatching is held, or not any more.
-const DISPATCHING: [&str; 2] = ["Normal WorkDispatching Work", "Normal WorkDispatching Deployment"];
+const DISPATCHING: &str = "Normal WorkDispatching Work";
 const WELL: &str = "Dispatching=True/Dispatching Applied=True/AppliedSuccessful";
 const FAILED: &str = "Dispatching=True/Dispatching Applied=False/AppliedFailed";
 const WARN: [&str; 2] = ["Warning SyncFailed Work", "Warning SyncFailed Deployment"];

@@ -226,11 +226,20 @@ fn preemption() {
 fn a_preemption_that_fails_is_told_on_the_template() {
     let (low, high) = (policy("low", json!({"name": "web"})), policy("high", json!({"name": "web"})));
     let held = claimed_template(Policy::Namespaced(&low));
-    let event = not_preempted(Policy::Namespaced(&high), &held, "no").unwrap();
+    let event = not_preempted(Policy::Namespaced(&high), &held, "Denied", "no").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "PreemptPolicyFailed"));
     assert!(event.message.ends_with(": no") && event.message.contains("shop/low"), "{}", event.message);
-    assert_eq!(not_preempted(Policy::Namespaced(&low), &held, "no"), None, "its own");
-    assert_eq!(not_preempted(Policy::Namespaced(&low), &deployment(), "no"), None, "nobody's");
+    for (name, policy, template, class, told) in [
+        ("refused", &high, &held, "Denied", true),
+        ("invalid", &high, &held, "Invalid", true),
+        ("not answered", &high, &held, "Unavailable", true),
+        ("it changed meanwhile: the next look decides", &high, &held, "Conflict", false),
+        ("it is gone", &high, &held, "NotFound", false),
+        ("its own", &low, &held, "Denied", false),
+        ("nobody's", &low, &deployment(), "Denied", false),
+    ] {
+        assert_eq!(not_preempted(Policy::Namespaced(policy), template, class, "no").is_some(), told, "{name}");
+    }
 }
 
 #[test]

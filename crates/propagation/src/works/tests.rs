@@ -617,7 +617,10 @@ fn works_wait_for_the_scheduler_but_not_for_long() {
 fn a_work_that_does_not_go_is_told_on_the_binding() {
     let binding = testkit::binding(&[("m1", 1)]);
     let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
-    let event = not_cleaned_up(Binding::from(&binding), &work, "forbidden");
+    let told = |class| not_cleaned_up(Binding::from(&binding), &work, class, "forbidden");
+    assert_eq!(told("Conflict"), None, "it changed meanwhile: the next look decides");
+    assert!(told("Unavailable").is_some(), "not answered");
+    let event = told("Denied").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
     assert_eq!(event.message, "Work web-x of cluster m2 is not wanted any more and was not deleted: forbidden");
 }

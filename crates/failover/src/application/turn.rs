@@ -1,0 +1,86 @@
+//! Which changes of a binding concern application failover: its spec, and what is told of its copies.
+
+use ironclad_api::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus};
+
+/// Spec and status of a binding.
+pub type Parts<'a> = (&'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>);
+
+/// What a change of a binding means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Whether it asks for application failover now, and did before.
+    pub asking: Asking,
+    /// Whether it has to be looked at.
+    pub look: bool,
+}
+
+/// Whether a binding asks for application failover, compared to before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// It did not before: what happened until now makes nobody leave.
+    Begins,
+    /// It does, as before; or it was so when it was seen first.
+    Goes,
+    /// It does not, or is gone.
+    Not,
+}
+
+/// What became of a binding from `old` to `new`; `remembered`: something is known of its copies, so that there is something to forget.
+#[must_use]
+pub fn turn(old: Option<Parts<'_>>, new: Option<Parts<'_>>, remembered: bool) -> Turn {
+    let asks = |(spec, _): Parts<'_>| spec.failover.as_ref().is_some_and(|failover| failover.application.is_some());
+    let Some(new) = new.filter(|new| asks(*new)) else { return Turn { asking: Asking::Not, look: remembered } };
+    match old {
+        None => Turn { asking: Asking::Goes, look: true },
+        Some(old) if !asks(old) => Turn { asking: Asking::Begins, look: true },
+        Some(old) => Turn { asking: Asking::Goes, look: old.0 != new.0 || told(old) != told(new) },
+    }
+}
+
+fn told<'a>((_, status): Parts<'a>) -> &'a [AggregatedStatusItem] {
+    status.map(|status| status.aggregated_status.as_slice()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::{
+        policy::{ApplicationFailoverBehavior, FailoverBehavior},
+        work::ResourceHealth,
+    };
+
+    use super::*;
+    use crate::testkit::{line, spec};
+
+    #[test]
+    fn what_a_change_means() {
+        use Asking::{Begins, Goes, Not};
+        let plain = spec(&[("m1", 2)], vec![]);
+        let mut asks = plain.clone();
+        asks.failover =
+            Some(FailoverBehavior { application: Some(ApplicationFailoverBehavior::default()), cluster: None });
+        let mut moved = asks.clone();
+        moved.clusters.clear();
+        let lines = |health| ResourceBindingStatus {
+            aggregated_status: vec![line("m1", health, 1)],
+            ..ResourceBindingStatus::default()
+        };
+        let (well, ill) = (lines(ResourceHealth::Healthy), lines(ResourceHealth::Unhealthy));
+        let scheduled = ResourceBindingStatus { scheduler_observed_generation: 2, ..well.clone() };
+        for (name, old, new, remembered, asking, look) in [
+            ("it never asked", Some((&plain, Some(&well))), Some((&plain, Some(&ill))), false, Not, false),
+            ("a new one that does not ask", None, Some((&plain, None)), false, Not, false),
+            ("a new one that asks: since when is not known", None, Some((&asks, Some(&ill))), false, Goes, true),
+            ("it begins to ask", Some((&plain, Some(&ill))), Some((&asks, Some(&ill))), false, Begins, true),
+            ("nothing that counts", Some((&asks, Some(&well))), Some((&asks, Some(&scheduled))), true, Goes, false),
+            ("a copy fell ill", Some((&asks, Some(&well))), Some((&asks, Some(&ill))), false, Goes, true),
+            ("what is told is gone", Some((&asks, Some(&ill))), Some((&asks, None)), true, Goes, true),
+            ("its spec changed", Some((&asks, Some(&ill))), Some((&moved, Some(&ill))), true, Goes, true),
+            ("it asks no more", Some((&asks, Some(&ill))), Some((&plain, Some(&ill))), true, Not, true),
+            ("it asks no more, and nothing was known", Some((&asks, None)), Some((&plain, None)), false, Not, false),
+            ("it is gone", Some((&asks, Some(&ill))), None, true, Not, true),
+            ("it is gone, and nothing was known", Some((&asks, Some(&well))), None, false, Not, false),
+        ] {
+            assert_eq!(turn(old, new, remembered), Turn { asking, look }, "{name}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What goes into a namespace waits for it, if somebody brings it (propagation.md 22; 13.2).
+
+use ironclad_api::{ObjectMeta, conditions, work::Work};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::Road;
+use crate::{detect::Skipped, namespace::is_synced, template};
+
+/// How long an object waits at most for its namespace, from the moment in which the last of both could set out. After that it is
+/// tried: what the member says of it is told.
+pub const NAMESPACE_WAIT_MAX: SignedDuration = SignedDuration::from_secs(120);
+
+/// What is known of how the object's namespace comes to the member. Nothing, for objects without one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Space<'a> {
+    /// The Work that brings the namespace to this member: of namespace sync, or of a binding.
+    pub work: Option<&'a Work>,
+    /// The Namespace in the control plane. It need not be looked up where there is a Work.
+    pub namespace: Option<&'a Value>,
+    /// What namespace sync does not send; `None` if it does not run.
+    pub synced: Option<&'a Skipped>,
+}
+
+/// Whether the namespace was sent for, or is about to be, and nothing came of it yet, good or bad.
+pub(super) fn is_coming(road: &Road<'_>) -> bool {
+    let Space { work, namespace, synced } = road.seen.namespace;
+    let cluster = road.seen.cluster;
+    let sets_out = match (work, namespace, synced) {
+        (Some(work), _, _) => is_on_its_way(work).then(|| created(&work.metadata)),
+        // Namespace sync is slower than the road: its Work follows.
+        (None, Some(namespace), Some(skipped)) => {
+            let stays = cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
+            let since = || template::text(namespace, "/metadata/creationTimestamp").parse().ok();
+            (stays && is_synced(namespace, skipped)).then(since)
+        }
+        (None, ..) => None,
+    };
+    let Some(sets_out) = sets_out else { return false };
+    let own = created(&road.seen.work.metadata);
+    let came_back = cluster.and_then(|cluster| {
+        let conditions = &cluster.status.as_ref()?.conditions;
+        conditions::get(conditions, conditions::cluster::READY).map(|ready| ready.last_transition_time.0)
+    });
+    let since = [sets_out, own, came_back].into_iter().flatten().max();
+    since.is_some_and(|since| road.now.duration_since(since) < NAMESPACE_WAIT_MAX)
+}
+
+fn is_on_its_way(work: &Work) -> bool {
+    let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    work.metadata.deletion_timestamp.is_none()
+        && work.spec.suspend_dispatching != Some(true)
+        && conditions::get(conditions, conditions::work::APPLIED).is_none()
+}
+
+fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.creation_timestamp.as_ref().map(|time| time.0)
+}

@@ -1,10 +1,11 @@
 //! `ironclad logs`: what pods in the members say (operations.md 2.9).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail};
 use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, future::join_all, stream};
 use ironclad_seam::Clock;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -20,8 +21,10 @@ use crate::{
     resource::Resources,
 };
 
-/// Lines of each container that are shown of several pods.
+/// Lines of each container that are shown of several pods, or of those that labels select.
 const TAIL_OF_SEVERAL: i64 = 10;
+/// By this a pod names the container that is meant if none is named.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// What pods in the members say.
 ///
@@ -31,6 +34,7 @@ const TAIL_OF_SEVERAL: i64 = 10;
   ironclad logs web-7db6d54f7d-fbmhf -n shop
   ironclad logs deploy/web -C member1 --tail 20
   ironclad logs -l app=web --since 5m --timestamps
+  ironclad logs deploy/web --all-containers --since-time 2026-01-31T08:00:00Z --limit-bytes 100000
   ironclad logs deploy/web -f")]
 pub struct Command {
     /// POD or TYPE/NAME
@@ -48,7 +52,7 @@ pub struct Command {
     /// The container
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_containers")]
     pub container: Option<String>,
-    /// All containers
+    /// All containers, those that ran before the others and those of debugging too
     #[arg(long)]
     pub all_containers: bool,
     /// Go on
@@ -60,12 +64,24 @@ pub struct Command {
     /// With the time of each line
     #[arg(long)]
     pub timestamps: bool,
-    /// Lines from the end; -1 for all [default: all of one pod, 10 of several]
+    /// Lines from the end; -1 for all [default: all of one pod, 10 of several or with -l]
     #[arg(long, value_name = "LINES", allow_negative_numbers = true)]
     pub tail: Option<i64>,
     /// Only what is younger
-    #[arg(long, value_name = "DURATION", value_parser = crate::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration, conflicts_with = "since_time")]
     pub since: Option<Duration>,
+    /// Only what was said after this moment, as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since_time: Option<Timestamp>,
+    /// Bytes of each container at most
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(1..))]
+    pub limit_bytes: Option<i64>,
+    /// Containers that are followed at once at most
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    pub max_log_requests: usize,
+    /// Go on if a container does not answer
+    #[arg(long)]
+    pub ignore_errors: bool,
     /// Say before each line where it comes from
     #[arg(long)]
     pub prefix: bool,
@@ -98,13 +114,17 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         (name, client, found.and_then(|found| found.map_err(|error| format!("{error:#}"))))
     }))
     .await;
-    let mut sources = Vec::new();
+    let (mut sources, mut told) = (Vec::new(), false);
     for (cluster, client, pods) in answers {
         match pods {
             Ok(pods) => {
+                if !told && !pods.is_empty() {
+                    tell_default(&pods, command);
+                    told = true;
+                }
                 for pod in pods {
                     let api = Api::namespaced(client.clone(), &namespace);
-                    for container in containers(&pod, command)? {
+                    for container in containers(&pod, command) {
                         sources.push(Source {
                             cluster: cluster.clone(),
                             pod: pod.name_any(),
@@ -164,34 +184,66 @@ fn labels_of(object: &Value) -> Option<String> {
 }
 
 /// The containers of a pod whose lines are shown.
-fn containers(pod: &Pod, command: &Command) -> Result<Vec<String>, Misused> {
-    let all: Vec<String> = pod.spec.iter().flat_map(|s| &s.containers).map(|c| c.name.clone()).collect();
-    match &command.container {
-        Some(name) => Ok(vec![name.clone()]),
-        None if command.all_containers || all.len() == 1 => Ok(all),
-        None => Err(Misused(format!(
-            "a container name must be specified for pod {}, choose one of: [{}]\n  try: -c NAME, or --all-containers",
-            pod.name_any(),
-            all.join(" ")
-        ))),
+fn containers(pod: &Pod, command: &Command) -> Vec<String> {
+    let spec = pod.spec.as_ref();
+    let plain = || spec.into_iter().flat_map(|spec| &spec.containers).map(|c| c.name.clone());
+    if let Some(name) = &command.container {
+        return vec![name.clone()];
+    }
+    if command.all_containers {
+        let before = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten()).map(|c| c.name.clone());
+        let debugging =
+            spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten()).map(|c| c.name.clone());
+        return before.chain(plain()).chain(debugging).collect();
+    }
+    if let Some(name) = pod.annotations().get(DEFAULT_CONTAINER).filter(|name| plain().any(|c| c == **name)) {
+        return vec![name.clone()];
+    }
+    plain().take(1).collect()
+}
+
+/// Says which container was taken of a pod that has several, as kubectl does.
+fn tell_default(pods: &[Pod], command: &Command) {
+    let Some(pod) = pods.iter().find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1)) else {
+        return;
+    };
+    if let ([taken], None, false) = (containers(pod, command).as_slice(), &command.container, command.all_containers) {
+        let all: Vec<&str> = pod.spec.iter().flat_map(|spec| &spec.containers).map(|c| c.name.as_str()).collect();
+        eprintln!("Defaulted container {taken:?} out of: {}", all.join(", "));
     }
 }
 
-async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
-    let several = sources.len() > 1;
+/// What is asked of a container; `pods` is how many say something.
+fn parameters(command: &Command, container: &str, pods: usize) -> LogParams {
     let tail = match command.tail {
         Some(lines) => Some(lines).filter(|lines| *lines >= 0),
-        None => several.then_some(TAIL_OF_SEVERAL),
+        None => (pods > 1 || command.selector.is_some()).then_some(TAIL_OF_SEVERAL),
     };
-    let parameters = |source: &Source| LogParams {
-        container: Some(source.container.clone()),
+    LogParams {
+        container: Some(container.to_owned()),
         follow: command.follow,
         previous: command.previous,
         timestamps: command.timestamps,
         tail_lines: tail,
         since_seconds: command.since.map(|since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
+        since_time: command.since_time,
+        limit_bytes: command.limit_bytes,
         ..LogParams::default()
-    };
+    }
+}
+
+async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
+    if command.follow && sources.len() > command.max_log_requests {
+        return Err(Misused(format!(
+            "you are attempting to follow {} log streams, but maximum allowed concurrency is {}\n  try: --max-log-requests {}",
+            sources.len(),
+            command.max_log_requests,
+            sources.len(),
+        ))
+        .into());
+    }
+    let pods: BTreeSet<(&str, &str)> = sources.iter().map(|s| (s.cluster.as_str(), s.pod.as_str())).collect();
+    let several = sources.len() > 1;
     let mut streams = Vec::new();
     for source in sources {
         let before = if command.prefix || several {
@@ -199,10 +251,21 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
         } else {
             String::new()
         };
-        let lines = source.api.log_stream(&source.pod, &parameters(source)).await;
-        let lines = lines
-            .map_err(|e| anyhow::anyhow!(answer(&e)))
-            .with_context(|| format!("pod {} in member {} says nothing", source.pod, source.cluster))?;
+        let asked = parameters(command, &source.container, pods.len());
+        let lines = match source.api.log_stream(&source.pod, &asked).await {
+            Ok(lines) => lines,
+            Err(error) => {
+                let what = format!(
+                    "container {} of pod {} in member {} says nothing",
+                    source.container, source.pod, source.cluster
+                );
+                if !command.ignore_errors {
+                    return Err(anyhow::anyhow!(answer(&error)).context(what));
+                }
+                eprintln!("{what}: {}", answer(&error));
+                continue;
+            }
+        };
         streams.push(Box::pin(lines.lines().map_ok(move |line| format!("{before}{line}\n"))));
     }
     if command.follow {
@@ -223,9 +286,83 @@ async fn say(sources: &[Source], command: &Command) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use serde_json::json;
 
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: Command,
+    }
+
+    fn command(words: &str) -> Result<Command, String> {
+        let line = Line::try_parse_from(std::iter::once("logs").chain(words.split(' ')));
+        line.map(|line| line.command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_asked_of_a_container() {
+        let of = |words: &str, pods| {
+            let asked = parameters(&command(words).unwrap(), "c", pods);
+            let mut query = Vec::new();
+            query.extend(asked.follow.then(|| "follow".to_owned()));
+            query.extend(asked.previous.then(|| "previous".to_owned()));
+            query.extend(asked.timestamps.then(|| "timestamps".to_owned()));
+            query.extend(asked.tail_lines.map(|lines| format!("tail {lines}")));
+            query.extend(asked.since_seconds.map(|seconds| format!("since {seconds} s")));
+            query.extend(asked.since_time.map(|time| format!("since {time}")));
+            query.extend(asked.limit_bytes.map(|bytes| format!("{bytes} bytes")));
+            query.join(", ")
+        };
+        for (words, pods, want) in [
+            ("web", 1, ""),
+            ("deploy/web", 3, "tail 10"),
+            ("deploy/web --tail -1", 3, ""),
+            ("deploy/web --tail 0", 3, "tail 0"),
+            ("-l app=web", 1, "tail 10"),
+            ("-l app=web --tail 3", 2, "tail 3"),
+            ("web -f -p --timestamps", 1, "follow, previous, timestamps"),
+            ("web --since 5m", 1, "since 300 s"),
+            ("web --since-time 2026-01-31T08:00:00Z", 1, "since 2026-01-31T08:00:00Z"),
+            ("web --since-time 2026-01-31T09:00:00+01:00", 1, "since 2026-01-31T08:00:00Z"),
+            ("web --limit-bytes 100", 1, "100 bytes"),
+        ] {
+            assert_eq!(of(words, pods), want, "{words}");
+        }
+        for bad in [
+            "web --since 5m --since-time 2026-01-31T08:00:00Z",
+            "web --since-time yesterday",
+            "web --limit-bytes 0",
+            "web -c a --all-containers",
+            "web -l app=web",
+        ] {
+            assert!(command(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn whose_lines_are_shown() {
+        let pod = |metadata: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": metadata, "spec": {
+                "initContainers": [{"name": "init"}], "containers": [{"name": "app"}, {"name": "proxy"}],
+                "ephemeralContainers": [{"name": "debug"}],
+            }}))
+            .unwrap()
+        };
+        let (plain, named) = (pod(json!({})), pod(json!({"annotations": {DEFAULT_CONTAINER: "proxy"}})));
+        let wrong = pod(json!({"annotations": {DEFAULT_CONTAINER: "gone"}}));
+        for (name, words, pod, want) in [
+            ("the first", "web", &plain, vec!["app"]),
+            ("the one that the pod means", "web", &named, vec!["proxy"]),
+            ("not one that it has not", "web", &wrong, vec!["app"]),
+            ("the one that is named", "web -c debug", &named, vec!["debug"]),
+            ("all", "web --all-containers", &named, vec!["init", "app", "proxy", "debug"]),
+        ] {
+            assert_eq!(containers(pod, &command(words).unwrap()), want, "{name}");
+        }
+    }
 
     #[test]
     fn whom_a_workload_selects() {

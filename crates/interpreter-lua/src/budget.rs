@@ -1,6 +1,7 @@
 //! What one call of a script may use, and what it used.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -54,6 +55,8 @@ pub(crate) struct Budget {
     line: AtomicU32,
     ends: Mutex<Duration>,
     printed: Mutex<Vec<String>>,
+    /// How often each line ran, while somebody looks.
+    lines: Mutex<BTreeMap<u32, u64>>,
 }
 
 /// What a call ran out of.
@@ -73,6 +76,7 @@ impl Budget {
             line: AtomicU32::new(0),
             ends: Mutex::default(),
             printed: Mutex::default(),
+            lines: Mutex::default(),
         }
     }
 
@@ -115,6 +119,18 @@ impl Budget {
     /// The line in which it was spent.
     pub(crate) fn line(&self) -> Option<u32> {
         Some(self.line.load(Relaxed)).filter(|line| *line > 0)
+    }
+
+    /// A line of the script begins to run.
+    pub(crate) fn ran(&self, line: Option<usize>) {
+        if let Some(line) = line.and_then(|line| u32::try_from(line).ok()) {
+            *self.lines.lock().unwrap_or_else(PoisonError::into_inner).entry(line).or_default() += 1;
+        }
+    }
+
+    /// How often each line ran since this was last asked.
+    pub(crate) fn lines(&self) -> BTreeMap<u32, u64> {
+        std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Steps that are left.

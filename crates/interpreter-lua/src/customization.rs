@@ -28,6 +28,10 @@ pub struct Trace {
     pub steps: u64,
     /// What it printed, a line each.
     pub printed: Vec<String>,
+    /// How often each line of the script ran, from 1.
+    pub lines: BTreeMap<u32, u64>,
+    /// The line at which it failed, if it did and that is known.
+    pub failed: Option<u32>,
 }
 
 /// The scripts of one customization, compiled. A script that doesn't compile keeps its place: whoever asks it is told why.
@@ -120,8 +124,13 @@ impl Customization {
     /// # Errors
     /// As [`Self::answer`].
     pub fn trace(&self, question: &Question<'_>) -> (Result<Reply, InterpretError>, Trace) {
-        let answer = self.answer(question);
-        let trace = self.vm.as_ref().map(|vm| Trace { steps: vm.used(), printed: vm.printed() }).unwrap_or_default();
+        let Ok(vm) = &self.vm else { return (self.answer(question), Trace::default()) };
+        let (answer, lines) = vm.traced(|| self.answer(question));
+        let failed = match &answer {
+            Err(InterpretError::Script { error, .. }) => error.line,
+            _ => None,
+        };
+        let trace = Trace { steps: vm.used(), printed: vm.printed(), lines, failed };
         (answer, trace)
     }
 

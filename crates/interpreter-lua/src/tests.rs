@@ -403,6 +403,23 @@ fn a_run_tells_what_it_took() {
 }
 
 #[test]
+fn a_run_tells_which_lines_it_took() {
+    let text = "local n = 0\nfunction InterpretHealth(o)\n  for i = 1, 3 do\n    n = n + i\n  end\n  if n > 100 then\n    return false\n  end\n  return n + o.nope\nend";
+    let customization = customization("a", rule(Operation::InterpretHealth, text));
+    let object = farm();
+    for _ in 0..2 {
+        let (answer, trace) = customization.trace(&Question::Health { object: &object });
+        assert!(answer.is_err());
+        assert_eq!(trace.failed, Some(9));
+        let ran = |line| trace.lines.get(&line).copied();
+        assert_eq!((ran(1), ran(4), ran(6), ran(7), ran(9)), (Some(1), Some(3), Some(1), None, Some(1)), "{trace:?}");
+    }
+    assert!(customization.answer(&Question::Health { object: &object }).is_err());
+    let (_, trace) = customization.trace(&Question::Health { object: &object });
+    assert_eq!(trace.lines.get(&4), Some(&3), "what is not traced is not counted: {trace:?}");
+}
+
+#[test]
 fn the_hosts_clock_bounds_what_steps_do_not() {
     let calls = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let ticks = calls.clone();

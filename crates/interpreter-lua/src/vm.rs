@@ -1,9 +1,15 @@
 //! A state with its scripts: compiled once, run in a fresh environment each time, within a budget.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use ironclad_interpreter::{Operation, ScriptError};
-use mlua::{Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, VmState, chunk::ChunkMode};
+use mlua::{
+    Error, Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, VmState, chunk::ChunkMode,
+    debug::DebugEvent,
+};
 
 use crate::{
     budget::{Budget, Host, MEMORY_BYTES_MAX, STEPS_BETWEEN_LOOKS},
@@ -57,22 +63,46 @@ impl Vm {
         let table = library::host(&lua, &budget)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").set_mode(ChunkMode::Text);
         let environment: Function = prelude.call(table)?;
-        let counted = budget.clone();
-        lua.set_hook(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS), move |_, debug| {
+        let this = Self { lua, environment, budget, turn: Mutex::default() };
+        this.look_on(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS))?;
+        this.lua.gc_collect()?;
+        this.lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
+        Ok(this)
+    }
+
+    /// Counts steps at these moments, and lines if they are among them.
+    fn look_on(&self, moments: HookTriggers) -> Result<(), Error> {
+        let counted = self.budget.clone();
+        self.lua.set_hook(moments, move |_, debug| {
+            let of_script = || debug.source().short_src.as_deref() == Some(CHUNK);
+            if debug.event() == DebugEvent::Line {
+                if of_script() {
+                    counted.ran(debug.current_line());
+                }
+                return Ok(VmState::Continue);
+            }
             match counted.step(STEPS_BETWEEN_LOOKS.into()) {
                 Ok(()) => Ok(VmState::Continue),
                 Err(spent) => {
                     // Its error carries no trace.
-                    if debug.source().short_src.as_deref() == Some(CHUNK) {
+                    if of_script() {
                         counted.ended_at(debug.current_line());
                     }
                     Err(library::fail(counted.message(spent)))
                 }
             }
-        })?;
-        lua.gc_collect()?;
-        lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
-        Ok(Self { lua, environment, budget, turn: Mutex::default() })
+        })
+    }
+
+    /// Runs something that calls a script, and counts how often each of its lines runs meanwhile.
+    pub(crate) fn traced<T>(&self, call: impl FnOnce() -> T) -> (T, BTreeMap<u32, u64>) {
+        let usual = HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS);
+        self.budget.lines();
+        // What can't be set leaves nothing to be seen.
+        let _ = self.look_on(usual.every_line());
+        let said = call();
+        let _ = self.look_on(usual);
+        (said, self.budget.lines())
     }
 
     /// Reads a script without running it.

@@ -19,14 +19,15 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of ours, its side, and the crates of ours that it stands on.
-const CRATES: [(&str, Side, &[&str]); 23] = [
+const CRATES: [(&str, Side, &[&str]); 24] = [
     ("ironclad-api", Core, &[]),
     ("ironclad-patch", Core, &[]),
+    ("ironclad-jsonpath", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
-    ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-patch"]),
+    ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-jsonpath", "ironclad-patch"]),
     ("ironclad-planning", Core, &["ironclad-failover", "ironclad-scheduling", "ironclad-patch"]),
     ("ironclad-autoscaling", Core, &["ironclad-fleet"]),
     (

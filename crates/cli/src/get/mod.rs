@@ -1,17 +1,21 @@
 //! `ironclad get`: objects of the control plane and of its members, as tables or whole (operations.md 2.7).
 
 mod columns;
+mod format;
+mod order;
 mod table;
+mod watch;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use futures::{StreamExt as _, future::join_all, stream::select_all};
+use futures::future::join_all;
 use ironclad_api::cluster::Cluster;
+use ironclad_jsonpath::Path;
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, Resource as _, ResourceExt as _,
-    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    api::{DynamicObject, ListParams},
     core::Request,
 };
 use serde_json::Value;
@@ -24,7 +28,8 @@ use crate::{
     report::{Misused, answer},
     resource::{Resource, Resources, arguments},
 };
-use table::{Row, Table};
+use format::Format;
+use table::Table;
 
 /// Where it is looked.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +53,9 @@ pub enum Scope {
   ironclad get deploy web -s all
   ironclad get pods -A -C member1,member2
   ironclad get works -A -w
+  ironclad get deploy -s all -o custom-columns=NAME:.metadata.name,READY:.status.readyReplicas
+  ironclad get rb -A -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}'
+  ironclad get pods -C member1 -L app --sort-by .spec.nodeName
   ironclad get evictions -w")]
 pub struct Command {
     /// TYPE [NAME…], TYPE,TYPE or TYPE/NAME…
@@ -65,9 +73,10 @@ pub struct Command {
     /// Only objects with these fields
     #[arg(long, value_name = "SELECTOR")]
     pub field_selector: Option<String>,
-    /// How they are printed
-    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
-    pub output: Output,
+    /// How they are printed: table, wide, json, yaml, name, jsonpath=TEMPLATE, jsonpath-file=FILE, jsonpath-as-json=TEMPLATE,
+    /// custom-columns=HEADING:PATH,…, custom-columns-file=FILE
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub output: String,
     /// Where they are looked for [default: karmada, with -C members]
     #[arg(short = 's', long, value_enum, value_name = "SCOPE")]
     pub operation_scope: Option<Scope>,
@@ -77,12 +86,27 @@ pub struct Command {
     /// Go on showing them as they change
     #[arg(short, long)]
     pub watch: bool,
+    /// Only the changes, without what is there already
+    #[arg(long)]
+    pub watch_only: bool,
+    /// Say of each line whether the object was added, modified or deleted
+    #[arg(long)]
+    pub output_watch_events: bool,
+    /// In the order of this field, as `.metadata.creationTimestamp`
+    #[arg(long, value_name = "PATH")]
+    pub sort_by: Option<String>,
     /// Without the heading
     #[arg(long)]
     pub no_headers: bool,
     /// With their labels
     #[arg(long)]
     pub show_labels: bool,
+    /// With a column for each of these labels
+    #[arg(short = 'L', long, value_delimiter = ',', value_name = "LABELS")]
+    pub label_columns: Vec<String>,
+    /// With the type before each name
+    #[arg(long)]
+    pub show_kind: bool,
     /// Exit with 0 if a named object does not exist
     #[arg(long)]
     pub ignore_not_found: bool,
@@ -109,6 +133,9 @@ struct Query<'a> {
     names: &'a [String],
     namespace: Option<String>,
     command: &'a Command,
+    format: &'a Format,
+    /// The type stands before each name.
+    kinds: bool,
 }
 
 /// Runs the verb.
@@ -116,17 +143,32 @@ struct Query<'a> {
 /// # Errors
 /// If a type or a named object does not exist, or the control plane does not answer.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
+    let format = Format::read(&command.output)?;
+    let order = command.sort_by.as_deref().map(|text| {
+        Path::relaxed(text).map(|path| (path, text)).map_err(|error| Misused(format!("--sort-by {text}: {error}")))
+    });
+    let order = order.transpose()?;
+    let watches = command.watch || command.watch_only;
+    let wanted = arguments(&command.resources)?;
+    if command.output_watch_events && !watches {
+        return Err(Misused("--output-watch-events says what a watch sees\n  try: -w".into()).into());
+    }
+    if watches && wanted.len() > 1 {
+        return Err(Misused("a watch looks at one type\n  try: one command for each".into()).into());
+    }
     let client = command.plane.client().await?;
     if command.resources == ["evictions"] {
+        let output = format.plain().ok_or_else(|| {
+            Misused("evictions are printed as table, wide, json, yaml or name\n  try: -o json".to_owned())
+        })?;
         let query = evictions::Query {
             namespace: command.namespace.as_deref().filter(|_| !command.all_namespaces),
             clusters: &command.clusters,
-            output: command.output,
-            watch: command.watch,
+            output,
+            watch: watches,
         };
         return evictions::get(&client, &query, clock).await;
     }
-    let wanted = arguments(&command.resources)?;
     let scope = command.operation_scope.unwrap_or(match command.clusters.is_empty() {
         true => Scope::Karmada,
         false => Scope::Members,
@@ -145,7 +187,11 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         let resource = known.find(word)?;
         let namespace = command.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let namespace = (resource.namespaced && !command.all_namespaces).then_some(namespace);
-        let query = Query { resource: &resource, names, namespace, command };
+        let kinds = several || command.show_kind;
+        let query = Query { resource: &resource, names, namespace, command, format: &format, kinds };
+        if command.watch_only {
+            return watch::run(&servers, Vec::new(), &query, scope, clock).await;
+        }
         let answers = join_all(servers.iter().map(async |server| {
             let answer = match server.name {
                 None => list(&server.client, &query).await.map_err(|error| format!("{error:#}")),
@@ -157,33 +203,41 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         }))
         .await;
         let mut table = Table::default();
+        let mut stands = Vec::new();
         for (server, answer) in answers {
             match (answer, &server.name) {
-                (Ok(found), _) => table.join(found, server.name.as_deref(), scope != Scope::Karmada),
+                (Ok(found), _) => {
+                    stands.push((server.name.clone(), watch::Stand::of(&found)));
+                    table.join(found, server.name.as_deref(), scope != Scope::Karmada);
+                }
                 (Err(why), None) => bail!("{why}"),
                 (Err(why), Some(name)) => unanswered.push((name.clone(), why)),
             }
         }
         missing(&query, &table)?;
+        if let Some((path, text)) = &order {
+            order::sort(&mut table.rows, path, text, |row| &row.object)?;
+        }
+        if watches {
+            watch::begin(&table, &query)?;
+            tell_unanswered(&unanswered, servers.len(), command.strict)?;
+            return watch::run(&servers, stands, &query, scope, clock).await;
+        }
         printed += table.rows.len();
-        if command.output == Output::Name {
-            table.rows.iter().for_each(|row| objects.push(row.object.clone()));
-        } else if command.output.is_objects() {
+        if format.plain() == Some(Output::Name) || format.is_objects() {
             objects.extend(table.rows.into_iter().map(|row| row.object));
         } else if !table.rows.is_empty() {
-            print::out(&shown(&table, &query, several))?;
-        }
-        if command.watch {
-            watch(&servers, &query, scope).await?;
+            // As kubectl parts the tables of several types.
+            let before = if several && printed > table.rows.len() { "\n" } else { "" };
+            print::out(&format!("{before}{}", table.render(&options(&query), &resource.api.kind)))?;
         }
     }
-    if command.output.is_objects() {
+    if format.is_objects() {
         let single = wanted.len() == 1 && wanted[0].1.len() == 1 && servers.len() == 1;
-        let all = if single { objects } else { vec![print::list(objects)] };
-        print::out(&print::objects(command.output, &all)?)?;
-    } else if command.output == Output::Name {
+        print::out(&format.text(objects, single, !command.no_headers)?)?;
+    } else if format.plain() == Some(Output::Name) {
         print::out(&objects.iter().map(|object| print::name(object) + "\n").collect::<String>())?;
-    } else if printed == 0 && !command.watch {
+    } else if printed == 0 {
         let place = match (&command.namespace, command.all_namespaces) {
             (_, true) => String::new(),
             (Some(namespace), _) => format!(" in namespace {namespace}"),
@@ -286,68 +340,21 @@ fn missing(query: &Query<'_>, table: &Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn shown(table: &Table, query: &Query<'_>, several: bool) -> String {
-    let command = query.command;
-    let options = table::Options {
-        wide: command.output == Output::Wide,
+fn options(query: &Query<'_>) -> table::Options {
+    let (command, api) = (query.command, &query.resource.api);
+    let kind = || match api.group.as_str() {
+        "" => api.kind.to_lowercase(),
+        group => format!("{}.{group}", api.kind.to_lowercase()),
+    };
+    table::Options {
+        wide: query.format.plain() == Some(Output::Wide),
         namespaces: command.all_namespaces && query.resource.namespaced,
         labels: command.show_labels,
+        label_columns: command.label_columns.clone(),
         headings: !command.no_headers,
-        kind: several.then(|| query.resource.api.plural.clone()),
-    };
-    table.render(&options, &query.resource.api.kind)
-}
-
-/// Prints rows as they change, until somebody ends it. A watch that the server ends is begun again where it stood.
-async fn watch(servers: &[Server], query: &Query<'_>, scope: Scope) -> anyhow::Result<()> {
-    let path = DynamicObject::url_path(&query.resource.api, query.namespace.as_deref());
-    loop {
-        let mut streams = Vec::new();
-        for server in servers {
-            let mut parameters = WatchParams::default();
-            parameters.label_selector.clone_from(&query.command.selector);
-            parameters.field_selector.clone_from(&query.command.field_selector);
-            let version = version(server, &path).await?;
-            let request = as_table(Request::new(&path).watch(&parameters, &version)?, "Object")?;
-            let events = server.client.request_events::<Value>(request).await.map_err(said)?;
-            streams.push(Box::pin(events.map(move |event| (server, event))));
-        }
-        let mut events = select_all(streams);
-        while let Some((server, event)) = events.next().await {
-            let page = match event {
-                Ok(WatchEvent::Added(page) | WatchEvent::Modified(page) | WatchEvent::Deleted(page)) => page,
-                Ok(WatchEvent::Bookmark(_)) => continue,
-                Ok(WatchEvent::Error(_)) | Err(_) => break,
-            };
-            let mut table = Table::default();
-            table.join(Table::read(page, query.resource), server.name.as_deref(), scope != Scope::Karmada);
-            let wanted = |row: &Row| {
-                let name = row.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-                query.names.is_empty() || query.names.iter().any(|n| n == name)
-            };
-            table.rows.retain(wanted);
-            if query.command.output.is_objects() {
-                let objects: Vec<Value> = table.rows.into_iter().map(|row| row.object).collect();
-                print::out(&print::objects(query.command.output, &objects)?)?;
-            } else if !table.rows.is_empty() {
-                let options = table::Options {
-                    wide: query.command.output == Output::Wide,
-                    namespaces: query.command.all_namespaces && query.resource.namespaced,
-                    labels: query.command.show_labels,
-                    headings: false,
-                    kind: None,
-                };
-                print::out(&table.render(&options, &query.resource.api.kind))?;
-            }
-        }
+        kind: query.kinds.then(kind),
+        event: None,
     }
-}
-
-/// From where a watch goes on: what the list stands at now.
-async fn version(server: &Server, path: &str) -> anyhow::Result<String> {
-    let request = Request::new(path).list(&ListParams { limit: Some(1), ..ListParams::default() })?;
-    let page: Value = server.client.request(request).await.map_err(said)?;
-    Ok(page.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or("0").to_owned())
 }
 
 fn tell_unanswered(unanswered: &[(String, String)], asked: usize, strict: bool) -> anyhow::Result<()> {

@@ -29,6 +29,8 @@ pub(super) struct Table {
     columns: Vec<Column>,
     /// The objects.
     pub(super) rows: Vec<Row>,
+    /// The resourceVersion at which the server answered; empty if it did not say.
+    pub(super) version: String,
     joined: bool,
 }
 
@@ -40,10 +42,14 @@ pub(super) struct Options {
     pub(super) namespaces: bool,
     /// With the labels.
     pub(super) labels: bool,
+    /// Labels that have a column of their own.
+    pub(super) label_columns: Vec<String>,
     /// With the heading.
     pub(super) headings: bool,
-    /// Before each name, if several types are shown.
+    /// Before each name, as `deployment.apps`.
     pub(super) kind: Option<String>,
+    /// What happened to the objects, as a column before all others.
+    pub(super) event: Option<&'static str>,
 }
 
 impl Table {
@@ -54,6 +60,7 @@ impl Table {
             object["kind"] = resource.api.kind.clone().into();
             object
         };
+        let version = text(&answer, "/metadata/resourceVersion");
         if answer["kind"] != "Table" {
             let items = match answer.get("items").and_then(Value::as_array) {
                 Some(items) => items.clone(),
@@ -67,6 +74,7 @@ impl Table {
             return Self {
                 columns: vec![Column { name: "NAME".into(), wide: false }],
                 rows: rows.collect(),
+                version,
                 joined: false,
             };
         }
@@ -80,13 +88,23 @@ impl Table {
             place: None,
             object: typed(row["object"].take()),
         });
-        Self { columns: columns.collect(), rows: rows.collect(), joined: false }
+        Self { columns: columns.collect(), rows: rows.collect(), version, joined: false }
     }
 
-    /// Appends a further page.
+    /// The columns of another table of the same kind, for an answer that left them out, as further events of a watch do.
+    pub(super) fn learn(&mut self, from: &Self) {
+        if self.columns.is_empty() {
+            self.columns.clone_from(&from.columns);
+        }
+    }
+
+    /// Appends a further page. It stands at the version of the first.
     pub(super) fn extend(&mut self, page: Self) {
         if self.columns.is_empty() {
             self.columns = page.columns;
+        }
+        if self.version.is_empty() {
+            self.version = page.version;
         }
         self.rows.extend(page.rows);
     }
@@ -105,6 +123,9 @@ impl Table {
         let shown: Vec<usize> =
             (0..self.columns.len()).filter(|i| options.wide || self.columns.get(*i).is_some_and(|c| !c.wide)).collect();
         let mut heading: Vec<String> = Vec::new();
+        if options.event.is_some() {
+            heading.push("EVENT".into());
+        }
         if options.namespaces {
             heading.push("NAMESPACE".into());
         }
@@ -118,6 +139,12 @@ impl Table {
         if self.joined {
             heading.push("ADOPTION".into());
         }
+        heading.extend(
+            options
+                .label_columns
+                .iter()
+                .map(|label| label.rsplit_once('/').map_or(label.as_str(), |(_, name)| name).to_uppercase()),
+        );
         if options.labels {
             heading.push("LABELS".into());
         }
@@ -137,6 +164,7 @@ impl Table {
         kind: &str,
     ) -> Vec<String> {
         let mut cells = Vec::new();
+        cells.extend(options.event.map(str::to_owned));
         if options.namespaces {
             cells.push(text(&row.object, "/metadata/namespace"));
         }
@@ -154,8 +182,11 @@ impl Table {
         if self.joined {
             cells.push(columns::adoption(kind, row.place.as_deref() == Some("Karmada"), &row.object));
         }
+        let labels = row.object.pointer("/metadata/labels").and_then(Value::as_object);
+        cells.extend(options.label_columns.iter().map(|label| {
+            labels.and_then(|labels| labels.get(label)).and_then(Value::as_str).unwrap_or_default().to_owned()
+        }));
         if options.labels {
-            let labels = row.object.pointer("/metadata/labels").and_then(Value::as_object);
             let all: Vec<String> =
                 labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
             cells.push(if all.is_empty() { "<none>".into() } else { all.join(",") });
@@ -202,7 +233,15 @@ mod tests {
     }
 
     fn options() -> Options {
-        Options { wide: false, namespaces: false, labels: false, headings: true, kind: None }
+        Options {
+            wide: false,
+            namespaces: false,
+            labels: false,
+            label_columns: Vec::new(),
+            headings: true,
+            kind: None,
+            event: None,
+        }
     }
 
     #[test]
@@ -212,8 +251,8 @@ mod tests {
         let wide = Options { wide: true, namespaces: true, labels: true, ..options() };
         let expected = "NAMESPACE   NAME   READY   IMAGES   LABELS\nshop        web    1/1     nginx    <none>\n";
         assert_eq!(table.render(&wide, "Deployment"), expected);
-        let bare = Options { headings: false, kind: Some("deployments".into()), ..options() };
-        assert_eq!(table.render(&bare, "Deployment"), "deployments/web   1/1\n");
+        let bare = Options { headings: false, kind: Some("deployment.apps".into()), ..options() };
+        assert_eq!(table.render(&bare, "Deployment"), "deployment.apps/web   1/1\n");
         assert_eq!(table.rows[0].object["kind"], "Deployment");
     }
 
@@ -230,6 +269,25 @@ web    m1        1/1     Y
 web    m2        1/1     N
 ";
         assert_eq!(table.render(&options(), "Deployment"), expected);
+    }
+
+    #[test]
+    fn labels_and_events_have_columns() {
+        let mut table = Table::read(answer(true), &deployments());
+        let label_columns = vec!["karmada.io/managed".to_owned(), "nope".to_owned()];
+        let all = Options { label_columns, labels: true, event: Some("ADDED"), ..options() };
+        let want = "\
+EVENT   NAME   READY   MANAGED   NOPE   LABELS
+ADDED   web    1/1     true             karmada.io/managed=true
+";
+        assert_eq!(table.render(&all, "Deployment"), want);
+        let mut event = answer(false);
+        event.as_object_mut().unwrap().remove("columnDefinitions");
+        let mut next = Table::read(event, &deployments());
+        next.learn(&table);
+        assert_eq!(next.render(&options(), "Deployment"), "NAME   READY\nweb    1/1\n", "events name columns once");
+        table.rows.clear();
+        assert_eq!(table.render(&all, "Deployment"), "EVENT   NAME   READY   MANAGED   NOPE   LABELS\n");
     }
 
     #[test]

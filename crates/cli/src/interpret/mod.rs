@@ -25,6 +25,7 @@ use crate::{
   ironclad interpret -f customization.yaml --check
   ironclad interpret -f customization.yaml --edit --show-doc
   ironclad interpret -f customization.yaml --operation InterpretReplica --desired-file template.yaml
+  ironclad interpret -f customization.yaml --operation InterpretReplica --desired-file template.yaml --trace
   ironclad interpret -f customization.yaml --operation Retain --desired-file template.yaml --observed-file member.yaml
   ironclad interpret -f customization.yaml --operation AggregateStatus --desired-file template.yaml --status-file reports.yaml
   ironclad interpret --operation InterpretHealth --observed-file deployment.yaml      (what is built in)")]
@@ -61,7 +62,7 @@ pub struct Command {
     /// The replicas to write into the object
     #[arg(long, value_name = "N")]
     pub desired_replica: Option<i32>,
-    /// Say on stderr what the scripts printed, and what the call took of its budget
+    /// Say on stderr what the scripts printed, how often each line ran, where one failed, and what the call took of its budget
     #[arg(long)]
     pub trace: bool,
     /// How to print the results [default: a YAML document each]
@@ -109,21 +110,33 @@ pub fn answer(command: &Command, clock: &Clock) -> anyhow::Result<String> {
         elapsed: Arc::new(move || mono.mono() - start),
     };
     let now = clock.wall_seconds().to_string();
-    let (results, trace) = execute(command, operation, &customizations, &host, &now)?;
-    if let Some(trace) = trace.filter(|_| command.trace) {
-        for line in &trace.printed {
-            eprintln!("{line}");
-        }
+    let mut traced = None;
+    let results = execute(command, operation, &customizations, &host, &now, &mut traced);
+    // Above all of one that failed.
+    if let Some((text, trace)) = traced {
+        eprint!("{}", listing(&text, &trace));
         let max = ironclad_interpreter_lua::STEPS_MAX;
         eprintln!("{} of {max} steps, {} ms", trace.steps, (clock.mono() - start).as_millis());
     }
-    rendered(command.output, &results)
+    rendered(command.output, &results?)
+}
+
+/// What a script printed, and its text with how often each line ran; the line at which it failed is marked.
+fn listing(text: &str, trace: &Trace) -> String {
+    let mut all: String = trace.printed.iter().map(|line| format!("{line}\n")).collect();
+    for (number, line) in (1..).zip(text.lines()) {
+        let ran = trace.lines.get(&number).map(|times| format!("{times} x")).unwrap_or_default();
+        let mark = if trace.failed == Some(number) { ">" } else { " " };
+        all += format!("{mark}{ran:>8} {number:>4}  {line}").trim_end();
+        all.push('\n');
+    }
+    all
 }
 
 /// Results by their names, in order.
 type Results = Vec<(&'static str, Value)>;
 
-/// Asks the question of the command.
+/// Asks the question of the command. What a script did is left in `traced`, with its text, whether or not it came to an answer.
 ///
 /// # Errors
 /// If a file is missing, or the question has no answer.
@@ -133,7 +146,8 @@ fn execute(
     customizations: &[ResourceInterpreterCustomization],
     host: &Host,
     now: &str,
-) -> anyhow::Result<(Results, Option<Trace>)> {
+    traced: &mut Option<(String, Trace)>,
+) -> anyhow::Result<Results> {
     let compiled: Vec<(String, Arc<Customization>)> = customizations
         .iter()
         .map(|c| (c.name_any(), Arc::new(Customization::compile(&c.name_any(), &c.spec, host))))
@@ -146,11 +160,14 @@ fn execute(
     };
     let desired = || object(&command.desired_file, "desired-file");
     let observed = || object(&command.observed_file, "observed-file");
-    let mut trace = None;
     let mut note = |question: Question<'_>| {
         let (api_version, kind) = question.kind();
-        let asked = compiled.iter().find(|(_, c)| c.target() == (api_version, kind) && c.has(operation));
-        trace = command.trace.then(|| asked.map(|(_, customization)| customization.trace(&question).1)).flatten();
+        let asked = compiled.iter().filter(|_| command.trace);
+        let mut asked = asked.filter(|(_, c)| c.target() == (api_version, kind) && c.has(operation));
+        let Some((name, customization)) = asked.next() else { return };
+        let spec = customizations.iter().find(|c| c.name_any() == *name).map(|c| &c.spec.customizations);
+        let text = spec.and_then(|spec| operation.script(spec)).unwrap_or_default();
+        *traced = Some((text.to_owned(), customization.trace(&question).1));
     };
     let results: Results = match operation {
         Operation::InterpretReplica => {
@@ -207,7 +224,7 @@ fn execute(
             vec![("dependencies", json!(interpreter.dependencies(&template)?))]
         }
     };
-    Ok((results, trace))
+    Ok(results)
 }
 
 /// The results as documents of one YAML stream, each under its name; or as one object.
@@ -223,4 +240,32 @@ fn rendered(output: Option<Output>, results: &Results) -> anyhow::Result<String>
         text += &format!("---\n# [{}/{}] {name}:\n{document}", i + 1, results.len());
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_the_script_with_what_ran() {
+        let text =
+            "function InterpretHealth(o)\n  for i = 1, 3 do\n    print(i)\n  end\n  return o.status.ready\nend\n";
+        let trace = Trace {
+            steps: 40,
+            printed: vec!["1".into(), "2".into()],
+            lines: [(1, 1), (2, 4), (3, 3), (5, 1)].into(),
+            failed: Some(5),
+        };
+        let want = "\
+1
+2
+      1 x    1  function InterpretHealth(o)
+      4 x    2    for i = 1, 3 do
+      3 x    3      print(i)
+             4    end
+>     1 x    5    return o.status.ready
+             6  end
+";
+        assert_eq!(listing(text, &trace), want);
+    }
 }

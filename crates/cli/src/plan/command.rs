@@ -10,14 +10,14 @@ use ironclad_fleet::{ClusterName, World};
 use ironclad_planning::{Options, Script, foresee};
 use ironclad_seam::Clock;
 
-use super::{print::table, read};
+use super::{apply, print::table, read};
 use crate::{
     connect::Plane,
     print,
     report::{Exit, Misused, WOULD_MOVE},
 };
 
-/// Show what would happen if clusters were lost or tainted, or evictions went at another rate.
+/// Show what would happen if a manifest were applied, if clusters were lost or tainted, or evictions went at another rate.
 ///
 /// The real decisions are taken over a copy of the fleet in virtual time: when it is noticed, who leaves in which order and how
 /// fast, who stays and why, and where everything ends. Nothing is written.
@@ -25,6 +25,7 @@ use crate::{
 #[command(
     arg_required_else_help = true,
     after_help = "Examples:
+  ironclad plan apply -f policy.yaml
   ironclad plan cluster-loss member1 --for 30m
   ironclad plan cluster-loss member1 member2 --rate 5 -o json
   ironclad plan taint member1 maintenance:NoExecute
@@ -36,7 +37,29 @@ Exit codes: 0 nothing would move, 3 something would, 1 failed, 2 misused."
 pub struct Command {
     /// What happens
     #[command(subcommand)]
-    pub what: What,
+    pub plan: Plan,
+}
+
+/// What is planned for.
+#[derive(clap::Subcommand, Debug)]
+pub enum Plan {
+    /// Objects are applied: policies, overrides, templates.
+    ///
+    /// Each goes through the control plane's admission as a dry run of a server-side apply. Then the decisions of the detector, of
+    /// the scheduler and of the overrides are taken over the fleet with these objects in it: which policy has each template, where
+    /// its copies would be and why, what is preempted, and which copies change. Dependencies, and templates that compete for the
+    /// same room, are not followed.
+    #[command(after_help = "Examples:
+  ironclad plan apply -f policy.yaml
+  ironclad plan apply -f override.yaml -n shop -o json
+  kustomize build . | ironclad plan apply -f -
+  ironclad plan apply -f policy.yaml --dump dump.yaml     without a control plane
+
+Exit codes: 0 no copy would change, 3 some would, 1 failed or an object would be refused, 2 misused.")]
+    Apply(Box<apply::How>),
+    /// Something happens to the clusters.
+    #[command(flatten)]
+    Fleet(Box<What>),
 }
 
 /// What happens.
@@ -135,13 +158,17 @@ pub enum Format {
 /// # Errors
 /// If the fleet can't be read or a cluster is not in it; and [`Exit`] with 3 if something would move.
 pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
-    let how = how(&command.what);
+    let what = match &command.plan {
+        Plan::Apply(how) => return apply::run(how, clock).await,
+        Plan::Fleet(what) => what,
+    };
+    let how = how(what);
     let options = options(&how)?;
     let world = match &how.filename {
         Some(file) => read::dump(file)?,
         None => read::lists(&how.plane.client().await?).await?,
     };
-    let script = script(&command.what, &world)?;
+    let script = script(what, &world)?;
     let found = foresee(&world, &script, &options, clock.wall_seconds());
     let text = match how.output {
         Format::Table => table(&found, how.timeline),

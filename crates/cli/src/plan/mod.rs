@@ -3,6 +3,7 @@
 //! The fleet is read from the control plane by one list per kind, or from a dump; what follows is decided by crate
 //! `planning`. Nothing is written.
 
+pub mod apply;
 pub mod command;
 mod print;
 pub(crate) mod read;

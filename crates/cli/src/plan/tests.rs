@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use clap::Parser as _;
 
 use super::{
-    command::{Command, how, options, parse_taint, script},
+    command::{Command, Plan, What, how, options, parse_taint, script},
     print::time,
     read::parse,
     table,
@@ -41,6 +41,13 @@ items:
   spec: {replicas: 1, replicaRequirements: {}, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: pinned, uid: x}, clusters: [{name: m1, replicas: 1}], placement: {clusterAffinity: {clusterNames: [m1]}}}
   status: {schedulerObservedGeneration: 2, conditions: [{type: Scheduled, status: "True", reason: Success, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}
 "#;
+
+fn what_of(command: &Command) -> &What {
+    match &command.plan {
+        Plan::Fleet(what) => what,
+        Plan::Apply(_) => panic!("nothing is applied here"),
+    }
+}
 
 #[test]
 fn a_dump_is_read_whatever_lists_it_is_made_of() {
@@ -108,13 +115,13 @@ fn another_rate_for_what_is_under_way() {
     let start = Timestamp::from_second(1_790_000_000).unwrap();
     for (line, moves, seconds) in [("rate 0.5", 5, 8.0), ("rate 5", 5, 0.8), ("rate 0", 0, 0.0)] {
         let line = Line::try_parse_from(std::iter::once("plan").chain(line.split(' '))).unwrap().plan;
-        let options = options(&how(&line.what)).unwrap();
-        let found = foresee(&world, &script(&line.what, &world).unwrap(), &options, start);
+        let options = options(&how(what_of(&line))).unwrap();
+        let found = foresee(&world, &script(what_of(&line), &world).unwrap(), &options, start);
         let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();
         assert_eq!((found.moves.len(), last.as_secs_f64()), (moves, seconds), "{:?}", found.moves);
     }
     let line = Line::try_parse_from(["plan", "rate", "NaN"]).unwrap().plan;
-    assert!(options(&how(&line.what)).is_err(), "a rate is a number");
+    assert!(options(&how(what_of(&line))).is_err(), "a rate is a number");
 }
 
 #[test]

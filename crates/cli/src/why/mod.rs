@@ -13,6 +13,7 @@ use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_seam::Clock;
 
 use self::placement::{Observed, Placed, explain};
+pub(crate) use self::print::table as rendered_pass;
 pub use self::{
     not::{Answer, answer},
     print::{not as rendered_not, placement as rendered},

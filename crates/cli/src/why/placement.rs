@@ -138,13 +138,13 @@ pub fn explain(seen: &Observed, template: &ObjectKey, now: Timestamp) -> Option<
 }
 
 /// A binding of either kind that is there, or would be.
-enum Binding {
+pub(crate) enum Binding {
     Namespaced(Arc<ResourceBinding>),
     Cluster(Arc<ClusterResourceBinding>),
 }
 
 impl Binding {
-    fn view(&self) -> binding::Binding<'_> {
+    pub(crate) fn view(&self) -> binding::Binding<'_> {
         match self {
             Self::Namespaced(binding) => binding::Binding::Namespaced(binding),
             Self::Cluster(binding) => binding::Binding::Cluster(binding),
@@ -160,7 +160,7 @@ impl Binding {
 }
 
 /// The binding that is there for the template, whatever its name.
-fn standing(world: &World, template: &ObjectKey) -> Option<Binding> {
+pub(crate) fn standing(world: &World, template: &ObjectKey) -> Option<Binding> {
     let is_of = |spec: &ResourceBindingSpec| {
         let resource = &spec.resource;
         let group = resource.api_version.rsplit_once('/').map_or("", |(group, _)| group);
@@ -235,7 +235,8 @@ fn claims(
     None
 }
 
-fn patched<P: Serialize + serde::de::DeserializeOwned>(policy: Option<&mut Arc<P>>, patch: &Value) {
+/// A merge patch of an object, as a server takes it.
+pub(crate) fn patched<P: Serialize + serde::de::DeserializeOwned>(policy: Option<&mut Arc<P>>, patch: &Value) {
     let Some(policy) = policy else { return };
     let Ok(mut object) = serde_json::to_value(&**policy) else { return };
     merge_patch(&mut object, patch);
@@ -279,6 +280,11 @@ fn bound(binding: &Binding, made: bool) -> Bound {
 
 /// The scheduler's decision: the pass of the next turn where one runs, and else the pass that somebody could ask for.
 fn schedule(binding: &Binding, world: &World, now: Timestamp) -> Scheduling {
+    scheduled(binding, world, now).0
+}
+
+/// The same, and where the binding's copies are after that turn.
+pub(crate) fn scheduled(binding: &Binding, world: &World, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
     let (view, options, available) = (binding.for_scheduler(), Options::default(), Available::new());
     let capacity = Capacity::of(&world.clusters, Modelling::On);
     let seen = Seen {
@@ -290,6 +296,7 @@ fn schedule(binding: &Binding, world: &World, now: Timestamp) -> Scheduling {
     };
     let decision = scheduling::decide(&seen, now);
     let turn = decision.plan.because.first().cloned();
+    let clusters = decision.result().unwrap_or(&view.spec.clusters).to_vec();
     let (group, failure, trace) = if decision.schedule_type.is_some() {
         let told = decision.plan.effects.iter().find_map(|effect| match effect {
             scheduling::Effect::Status(part) => part.fields.get("schedulerObservingAffinityName")?.as_str(),
@@ -314,7 +321,7 @@ fn schedule(binding: &Binding, world: &World, now: Timestamp) -> Scheduling {
             let stands = view.spec.clusters.iter().map(|target| (&*target.name, target.replicas));
             targets.collect::<BTreeMap<_, _>>() == stands.collect()
         });
-    Scheduling { turn, passes, failure: failure.map(|failure| failure.to_string()), agrees }
+    (Scheduling { turn, passes, failure: failure.map(|failure| failure.to_string()), agrees }, clusters)
 }
 
 /// The trace of a search, cut where an affinity group did not do. A later reason of a cluster replaces an earlier one,

@@ -64,7 +64,8 @@ pub fn placement(placed: &Placed) -> String {
     text
 }
 
-fn table(pass: &Pass) -> String {
+/// What became of every cluster in a pass.
+pub(crate) fn table(pass: &Pass) -> String {
     let row = |(cluster, outcome): (&ClusterName, &Outcome)| {
         let figure = |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
         let (verdict, replicas) = match &outcome.because {

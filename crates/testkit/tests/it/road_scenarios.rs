@@ -44,4 +44,5 @@ scenarios! {
     road_26_rebalancer
     road_29_cluster_status
     road_90_samples
+    road_91_failures
 }

@@ -486,6 +486,9 @@ fn namespaces_are_shared() {
     assert_eq!(words(&leaving.plan()), ["delete uid-new", r#"release ["other"]"#], "one that we made goes");
 }
 
+/// A Work, the Work and the Namespace that bring its namespace, what is synced, and whether it waits.
+type Waits<'a> = (&'static str, Scene, Option<Work>, Option<Value>, Option<&'a Skipped>, bool);
+
 #[test]
 fn what_comes_into_a_namespace_waits_for_it() {
     let at = |second: i64| Timestamp::from_second(now().as_second() + second).unwrap().to_string();
@@ -513,7 +516,7 @@ fn what_comes_into_a_namespace_waits_for_it() {
         {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": at(-119)},
     ]}});
     let old = -3600;
-    let rows: Vec<(&str, Scene, Option<Work>, Option<Value>, Option<&Skipped>, bool)> = vec![
+    let rows: Vec<Waits<'_>> = vec![
         ("nobody knows it", scene(-1), None, None, Some(&skipped), false),
         // Its Work is there.
         ("on its way", scene(-1), Some(sent(json!({}), json!({}))), None, Some(&skipped), true),

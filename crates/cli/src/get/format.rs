@@ -1,0 +1,270 @@
+//! What `-o` of `get` says beyond tables and objects: templates and columns of one's own.
+
+use std::fs;
+
+use anyhow::Context as _;
+use ironclad_jsonpath::{Missing, Path, Rules, Template};
+use serde_json::Value;
+
+use crate::{
+    print::{self, Output},
+    report::Misused,
+};
+
+/// As kubectl has them; an answer of a server is bounded already.
+pub(super) const RULES: Rules = Rules { missing: Missing::Nothing, found_max: 10_000_000 };
+
+/// The ways to print that have no argument.
+const PLAIN: [(&str, Output); 5] = [
+    ("table", Output::Table),
+    ("wide", Output::Wide),
+    ("json", Output::Json),
+    ("yaml", Output::Yaml),
+    ("name", Output::Name),
+];
+
+/// How objects are printed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Format {
+    /// As every verb prints them.
+    As(Output),
+    /// A template that is filled with the object, or with a List of several.
+    Template(Template),
+    /// What the paths of a template select, as a JSON array.
+    Selected(Template),
+    /// A row for each object.
+    Columns(Vec<Column>),
+}
+
+/// A column of the user's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Column {
+    heading: String,
+    path: Path,
+}
+
+impl Format {
+    /// Reads the value of `-o`; the file that it names, too.
+    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+        if let Some((_, output)) = PLAIN.into_iter().find(|(name, _)| *name == text) {
+            return Ok(Self::As(output));
+        }
+        let (kind, argument) = text.split_once('=').unwrap_or((text, ""));
+        let file = || fs::read_to_string(argument).with_context(|| format!("reading {argument}"));
+        let template = |text: &str| {
+            Template::parse(text).map_err(|error| {
+                misused(format!("the template can't be read: {error}\n  try: -o {kind}='{{.metadata.name}}'"))
+            })
+        };
+        if argument.is_empty() && WITH_ARGUMENT.contains(&kind) {
+            return Err(misused(format!("-o {kind} needs what is printed\n  try: {}", example(kind))));
+        }
+        match kind {
+            "jsonpath" => template(argument).map(Self::Template),
+            "jsonpath-file" => template(&file()?).map(Self::Template),
+            "jsonpath-as-json" => template(argument).map(Self::Selected),
+            "custom-columns" => columns(argument).map(Self::Columns),
+            "custom-columns-file" => columns_of(&file()?).map(Self::Columns),
+            "go-template" | "go-template-file" => Err(misused(
+                "templates of Go are not read here\n  try: -o jsonpath='{range .items[*]}{.metadata.name}{\"\\n\"}{end}', or kubectl"
+                    .to_owned(),
+            )),
+            _ => Err(misused(format!(
+                "there is no output format {text:?}\n  try: table, wide, json, yaml, name, jsonpath=…, custom-columns=…"
+            ))),
+        }
+    }
+
+    /// What other verbs call it; `None` for templates and columns.
+    pub(super) fn plain(&self) -> Option<Output> {
+        if let Self::As(output) = self { Some(*output) } else { None }
+    }
+
+    /// Whether whole objects are printed, and no table that a server made.
+    pub(super) fn is_objects(&self) -> bool {
+        self.plain().is_none_or(Output::is_objects)
+    }
+
+    /// The text for these objects: the only one by itself, several as a List.
+    pub(super) fn text(&self, objects: Vec<Value>, single: bool, headings: bool) -> anyhow::Result<String> {
+        if let Self::Columns(columns) = self {
+            return Ok(rows(columns, &objects, headings));
+        }
+        let whole = if single && objects.len() == 1 { objects } else { vec![print::list(objects)] };
+        let filled = |template: &Template| {
+            let value = whole.first().unwrap_or(&Value::Null);
+            template.render(value, RULES).context("filling the template")
+        };
+        match self {
+            Self::Template(template) => filled(template),
+            Self::Selected(template) => {
+                let values = template.values(whole.first().unwrap_or(&Value::Null), RULES)?;
+                Ok(serde_json::to_string_pretty(&values).context("writing JSON")? + "\n")
+            }
+            Self::As(output) => print::objects(*output, &whole),
+            Self::Columns(_) => Ok(String::new()),
+        }
+    }
+}
+
+const WITH_ARGUMENT: [&str; 5] =
+    ["jsonpath", "jsonpath-file", "jsonpath-as-json", "custom-columns", "custom-columns-file"];
+
+fn example(kind: &str) -> &'static str {
+    match kind {
+        "custom-columns" => "-o custom-columns=NAME:.metadata.name,PHASE:.status.phase",
+        "jsonpath-file" | "custom-columns-file" => "a file that holds the template",
+        _ => "-o jsonpath='{.metadata.name}'",
+    }
+}
+
+fn misused(text: String) -> anyhow::Error {
+    Misused(text).into()
+}
+
+/// `HEADING:path,HEADING:path`.
+fn columns(text: &str) -> anyhow::Result<Vec<Column>> {
+    text.split(',')
+        .map(|part| match part.split_once(':') {
+            Some((heading, path)) if !heading.is_empty() && !path.is_empty() => column(heading, path),
+            _ => {
+                Err(misused(format!("{part:?} is no column: it is HEADING:PATH\n  try: {}", example("custom-columns"))))
+            }
+        })
+        .collect()
+}
+
+/// A line of headings and a line of paths.
+fn columns_of(text: &str) -> anyhow::Result<Vec<Column>> {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let (headings, paths) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let (headings, paths): (Vec<&str>, Vec<&str>) =
+        (headings.split_whitespace().collect(), paths.split_whitespace().collect());
+    if headings.is_empty() || headings.len() != paths.len() {
+        return Err(misused(format!(
+            "the file has {} headings in its first line and {} paths in its second",
+            headings.len(),
+            paths.len()
+        )));
+    }
+    headings.into_iter().zip(paths).map(|(heading, path)| column(heading, path)).collect()
+}
+
+fn column(heading: &str, path: &str) -> anyhow::Result<Column> {
+    let path = Path::relaxed(path).map_err(|error| misused(format!("the path of column {heading}: {error}")))?;
+    Ok(Column { heading: heading.to_owned(), path })
+}
+
+fn rows(columns: &[Column], objects: &[Value], headings: bool) -> String {
+    let cell = |column: &Column, object: &Value| {
+        let found = column.path.select(object, RULES).unwrap_or_default();
+        let texts: Vec<String> = found.into_iter().map(as_go).collect();
+        if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
+    };
+    let names: Vec<&str> = columns.iter().map(|column| column.heading.as_str()).collect();
+    let rows: Vec<Vec<String>> =
+        objects.iter().map(|object| columns.iter().map(|column| cell(column, object)).collect()).collect();
+    let text = print::table(&names, &rows);
+    if headings { text } else { text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default() }
+}
+
+/// A value in a cell, as Go prints it and so kubectl.
+fn as_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => format!("[{}]", list.iter().map(as_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let mut all: Vec<(&String, &Value)> = map.iter().collect();
+            all.sort_unstable_by_key(|(name, _)| *name);
+            let all: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}:{}", as_go(value))).collect();
+            format!("map[{}]", all.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::exit_code;
+
+    fn objects() -> Vec<Value> {
+        vec![
+            json!({"metadata": {"name": "web", "labels": {"b": "2", "a": "1"}}, "spec": {"args": ["x", "y"], "n": 3}}),
+            json!({"metadata": {"name": "db"}}),
+        ]
+    }
+
+    fn said(format: &str, objects: Vec<Value>, single: bool) -> String {
+        Format::read(format).and_then(|format| format.text(objects, single, true)).unwrap()
+    }
+
+    #[test]
+    fn templates_see_one_object_or_a_list() {
+        let names = "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}";
+        assert_eq!(said(names, objects(), false), "web\ndb\n");
+        assert_eq!(said("jsonpath={.metadata.name}", objects()[..1].to_vec(), true), "web");
+        assert_eq!(said("jsonpath={.items[0].metadata.name}", objects()[..1].to_vec(), false), "web");
+        assert_eq!(said("jsonpath={.kind}={.items[*].metadata.name}", objects(), false), "List=web db");
+        let json: Value = serde_json::from_str(&said("jsonpath-as-json={..args}", objects(), false)).unwrap();
+        assert_eq!(json, json!([["x", "y"]]));
+        let error = Format::read("jsonpath={.items[5]}").unwrap().text(objects(), false, true).unwrap_err();
+        assert_eq!(format!("{error:#}"), "filling the template: [5] is not found");
+    }
+
+    #[test]
+    fn columns_of_ones_own() {
+        let text = "custom-columns=NAME:.metadata.name,L:metadata.labels,ARGS:{.spec.args},ALL:.spec.args[*],N:.spec.n";
+        let want = "\
+NAME   L              ARGS     ALL      N
+web    map[a:1 b:2]   [x y]    x,y      3
+db     <none>         <none>   <none>   <none>
+";
+        assert_eq!(said(text, objects(), false), want);
+        let bare = Format::read("custom-columns=N:.metadata.name").unwrap().text(objects(), false, false).unwrap();
+        assert_eq!(bare, "web\ndb\n");
+    }
+
+    #[test]
+    fn files_hold_templates_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let path = file("t", "{.items[1].metadata.name}!");
+        assert_eq!(said(&format!("jsonpath-file={path}"), objects(), false), "db!");
+        let path = file("c", "NAME   N\nmetadata.name   .spec.n\n");
+        assert_eq!(
+            said(&format!("custom-columns-file={path}"), objects(), false),
+            "NAME   N\nweb    3\ndb     <none>\n"
+        );
+        let uneven = file("u", "NAME N\nmetadata.name\n");
+        let error = Format::read(&format!("custom-columns-file={uneven}")).unwrap_err();
+        assert_eq!(error.to_string(), "the file has 2 headings in its first line and 1 paths in its second");
+        assert!(Format::read("jsonpath-file=none/there").unwrap_err().to_string().starts_with("reading none/there"));
+    }
+
+    #[test]
+    fn what_is_no_format() {
+        for (text, want) in [
+            ("tabel", "there is no output format \"tabel\""),
+            ("jsonpath", "-o jsonpath needs what is printed"),
+            ("jsonpath=", "-o jsonpath needs what is printed"),
+            ("jsonpath={.a", "the template can't be read: unclosed action"),
+            ("custom-columns=NAME", "\"NAME\" is no column: it is HEADING:PATH"),
+            ("custom-columns=A:.a,:b", "\":b\" is no column: it is HEADING:PATH"),
+            ("custom-columns=A:.a[", "the path of column A: unclosed action"),
+            ("go-template={{.kind}}", "templates of Go are not read here"),
+        ] {
+            let error = Format::read(text).unwrap_err();
+            assert_eq!(error.to_string().lines().next().unwrap_or_default(), want, "{text}");
+            assert_eq!(exit_code(&error), 2, "{text}");
+        }
+        assert_eq!(Format::read("wide").unwrap().plain(), Some(Output::Wide));
+    }
+}

@@ -1,0 +1,78 @@
+//! The answer as people read it.
+
+use std::fmt::Write as _;
+
+use ironclad_fleet::Because;
+
+use super::{Copy, Fate, Foreseen, read::Object};
+use crate::{print, why};
+
+/// What becomes of each object, and then of each template.
+pub(super) fn table(objects: &[Object], found: &Foreseen) -> String {
+    let rows: Vec<Vec<String>> =
+        objects.iter().map(|object| vec![object.name.clone(), object.change.as_str().to_owned()]).collect();
+    let mut text = print::table(&["APPLIED", "CHANGE"], &rows);
+    for fate in &found.templates {
+        text.push('\n');
+        template(fate, &mut text);
+    }
+    text.push('\n');
+    let moving = found.templates.iter().filter(|fate| fate.copies.values().any(|copy| copy.change() != "stays"));
+    // Writing into a String can't fail.
+    let _ = match moving.count() {
+        0 => writeln!(text, "no copy would change"),
+        1 => writeln!(text, "the copies of 1 template would change"),
+        many => writeln!(text, "the copies of {many} templates would change"),
+    };
+    if found.unchanged > 0 {
+        let _ = writeln!(text, "{} other templates were looked at and stay as they are", found.unchanged);
+    }
+    text
+}
+
+fn template(fate: &Fate, text: &mut String) {
+    let _ = writeln!(text, "{}", fate.template);
+    let mut lines = |name: &str, values: &[String]| {
+        for (i, value) in values.iter().enumerate() {
+            let _ = writeln!(text, "  {:<11}{value}", if i == 0 { name } else { "" });
+        }
+    };
+    let because: Vec<String> = fate.because.iter().map(Because::to_string).collect();
+    lines("policy", &because);
+    match &fate.binding {
+        None => lines("binding", &["none: nobody would have it".to_owned()]),
+        Some(binding) => {
+            let made = if fate.made { "" } else { " (would be made)" };
+            lines("binding", &[format!("{binding}, replicas {}{made}", fate.replicas)]);
+        }
+    }
+    let Some(scheduling) = &fate.scheduling else { return };
+    let turn: Vec<String> = scheduling.turn.iter().map(Because::to_string).collect();
+    lines("scheduler", &turn);
+    lines("no place", &scheduling.failure.iter().cloned().collect::<Vec<_>>());
+    if !fate.copies.is_empty() {
+        let rows: Vec<Vec<String>> = fate.copies.iter().map(|(cluster, copy)| row(&cluster.0, copy)).collect();
+        let _ = write!(text, "\n{}", print::table(&["COPY IN", "CHANGE", "NOW", "THEN", "OVERRIDES"], &rows));
+    }
+    for pass in &scheduling.passes {
+        let group = pass.group.as_ref().map(|group| format!("affinity group {group}\n")).unwrap_or_default();
+        let _ = write!(text, "\n{group}{}", why::rendered_pass(pass));
+        if let Some(failed) = &pass.failed {
+            let _ = writeln!(text, "{failed}");
+        }
+    }
+}
+
+fn row(cluster: &str, copy: &Copy) -> Vec<String> {
+    let replicas = |replicas: Option<i32>| match replicas {
+        None => "-".to_owned(),
+        Some(0) => "present".to_owned(),
+        Some(replicas) => replicas.to_string(),
+    };
+    let overrides = match (&copy.error, copy.overrides.is_empty()) {
+        (Some(error), _) => error.clone(),
+        (None, true) => "-".to_owned(),
+        (None, false) => copy.overrides.join(", "),
+    };
+    vec![cluster.to_owned(), copy.change().to_owned(), replicas(copy.before), replicas(copy.after), overrides]
+}

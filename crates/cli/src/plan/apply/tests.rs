@@ -1,0 +1,222 @@
+//! What applied objects lead to, by fleets of four clusters.
+
+use std::fmt::Write as _;
+
+use ironclad_interpreter::webhook::Webhooks;
+use ironclad_seam::Clock;
+use jiff::Timestamp;
+
+use super::{Question, foresee, print, read};
+use crate::{plan::read::objects, why};
+
+/// m2 is cordoned, m3 does not serve Deployments; `web` and `db` wait for a policy.
+const FLEET: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m1}, spec: {syncMode: Push}, status: &ready {apiEnablements: [{groupVersion: apps/v1, resources: [{name: deployments, kind: Deployment}]}], conditions: [{type: Ready, status: "True", reason: ClusterReady, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}, {type: CompleteAPIEnablements, status: "True", reason: Complete, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m2}, spec: {syncMode: Push, taints: [{key: cluster.karmada.io/unschedulable, effect: NoSchedule}]}, status: *ready}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m3}, spec: {syncMode: Push}, status: {conditions: [{type: CompleteAPIEnablements, status: "True", reason: Complete, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}
+- {apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: m4}, spec: {syncMode: Push}, status: *ready}
+"#;
+
+/// A Deployment of namespace `shop`; `claim` is metadata besides.
+fn deployment(name: &str, replicas: u32, claim: &str) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop, uid: u-{name}{claim}}}\n\
+         spec: {{replicas: {replicas}, template: {{spec: {{containers: [{{name: c, image: \"{name}:1\"}}]}}}}}}\n"
+    )
+}
+
+fn policy(name: &str, selector: &str, clusters: &str, more: &str) -> String {
+    format!(
+        "---\napiVersion: policy.karmada.io/v1alpha1\nkind: PropagationPolicy\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec: {{resourceSelectors: [{{apiVersion: apps/v1, kind: Deployment{selector}}}], \
+         placement: {{clusterAffinity: {{clusterNames: {clusters}}}}}{more}}}\n"
+    )
+}
+
+/// `web`, placed by policy `low` in m1 alone.
+fn placed() -> String {
+    let claim = ", labels: {propagationpolicy.karmada.io/permanent-id: low-id}, annotations: {propagationpolicy.karmada.io/name: low, propagationpolicy.karmada.io/namespace: shop}";
+    let low = policy("low", ", name: web", "[m1]", ", priority: 1").replace(
+        "name: low, namespace: shop}",
+        "name: low, namespace: shop, labels: {propagationpolicy.karmada.io/permanent-id: low-id}, finalizers: [karmada.io/propagation-policy-controller]}",
+    );
+    let binding = "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+        metadata: {name: web-deployment, namespace: shop, uid: b, generation: 2, labels: {propagationpolicy.karmada.io/permanent-id: low-id, resourcebinding.karmada.io/permanent-id: rb}, \
+        finalizers: [karmada.io/binding-controller], annotations: {propagationpolicy.karmada.io/name: low, propagationpolicy.karmada.io/namespace: shop, \
+        policy.karmada.io/applied-placement: '{\"clusterAffinity\":{\"clusterNames\":[\"m1\"]}}'}}\n\
+        spec: {replicas: 2, resource: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web, uid: u-web}, \
+        clusters: [{name: m1, replicas: 2}], placement: {clusterAffinity: {clusterNames: [m1]}}}\n\
+        status: {schedulerObservedGeneration: 2, conditions: [{type: Scheduled, status: \"True\", reason: Success, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n";
+    format!("{FLEET}{}{low}{binding}", deployment("web", 2, claim))
+}
+
+const IMAGE: &str = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: OverridePolicy\nmetadata: {name: mirror, namespace: shop}\n\
+    spec: {resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}], overrideRules: [{targetCluster: {clusterNames: [m1]}, overriders: \
+    {plaintext: [{path: PATH, operator: replace, value: 9}]}}]}\n";
+
+/// What is applied to which fleet: each copy's change, and every reason.
+fn story(fleet: &str, file: &str, preemption: bool) -> String {
+    let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    let seen = read::dump(objects(fleet).unwrap(), objects(file).unwrap(), "shop").unwrap();
+    let found = foresee(&Question {
+        before: &seen.before,
+        after: &seen.after,
+        policies: &seen.policies,
+        templates: &seen.templates,
+        preemption,
+        interpreter: &why::read::interpreter(&clock, &seen.customizations, Webhooks::default()),
+        now: clock.wall_seconds(),
+    });
+    let mut text = String::new();
+    for fate in &found.templates {
+        let because: Vec<String> = fate.because.iter().map(ToString::to_string).collect();
+        let _ = write!(text, "{} [{}]", fate.template.name, because.join("; "));
+        for (cluster, copy) in &fate.copies {
+            let figure = |replicas: Option<i32>| replicas.map_or_else(|| "-".to_owned(), |r| r.to_string());
+            let _ = write!(text, " {cluster}:{} {}>{}", copy.change(), figure(copy.before), figure(copy.after));
+            let _ = write!(text, "{}", copy.overrides.iter().map(|name| format!(" ({name})")).collect::<String>());
+            let _ = write!(text, "{}", copy.error.iter().map(|error| format!(" ({error})")).collect::<String>());
+        }
+        let failure = fate.scheduling.as_ref().and_then(|scheduling| scheduling.failure.as_deref());
+        let _ = write!(text, "{}", failure.map(|failure| format!(" no place: {failure}")).unwrap_or_default());
+        text.push('\n');
+    }
+    let quiet = found.templates.iter().all(|fate| fate.copies.values().all(|copy| copy.change() == "stays"));
+    assert_eq!(found.is_quiet(), quiet);
+    let _ = write!(text, "{} unchanged{}", found.unchanged, if quiet { ", quiet" } else { "" });
+    text
+}
+
+#[test]
+fn what_would_happen() {
+    let waiting = format!("{FLEET}{}{}", deployment("web", 2, ""), deployment("db", 1, ""));
+    let high = |more: &str| policy("high", ", name: web", "[m4]", &format!(", priority: 5{more}"));
+    let image = |path: &str| IMAGE.replace("PATH", path);
+    for (name, fleet, file, preemption, want) in [
+        (
+            "a first policy claims what waits for it",
+            &waiting,
+            policy("web", ", name: web", "[m1, m4]", ""),
+            false,
+            "web [PropagationPolicy shop/web selects the template by name] m1:new ->2 m4:new ->2\n1 unchanged",
+        ),
+        (
+            "a template comes under a policy that is there",
+            &placed(),
+            format!("{}{}", deployment("api", 3, ""), policy("all", "", "[m4]", "")),
+            false,
+            "api [PropagationPolicy shop/all selects the template by kind] m4:new ->3\n1 unchanged",
+        ),
+        (
+            "another placement: the copy moves",
+            &placed(),
+            policy("low", ", name: web", "[m4]", ", priority: 1"),
+            false,
+            "web [STAYS] m1:goes 2>- m4:new ->2\n0 unchanged",
+        ),
+        ("nothing new", &placed(), policy("low", ", name: web", "[m1]", ", priority: 1"), false, "1 unchanged, quiet"),
+        (
+            "the template scales",
+            &placed(),
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {replicas: 5}\n"
+                .to_owned(),
+            false,
+            "web [STAYS] m1:scales 2>5\n0 unchanged",
+        ),
+        (
+            "the template changes",
+            &placed(),
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {paused: true}\n"
+                .to_owned(),
+            false,
+            "web [STAYS] m1:changes 2>2\n0 unchanged",
+        ),
+        (
+            "an override changes a copy",
+            &placed(),
+            image("/spec/minReadySeconds").replace("replace", "add"),
+            false,
+            "web [STAYS] m1:changes 2>2 (OverridePolicy mirror)\n0 unchanged",
+        ),
+        (
+            "an override that can't be applied",
+            &placed(),
+            image("/spec/nope/deeper"),
+            false,
+            "web [STAYS] m1:fails 2>2 (OverridePolicy shop/mirror: plaintext: ERROR)\n0 unchanged",
+        ),
+        ("a stronger policy does not take what is claimed", &placed(), high(""), true, "1 unchanged, quiet"),
+        (
+            "unless it preempts",
+            &placed(),
+            high(", preemption: Always"),
+            true,
+            "web [PropagationPolicy shop/high takes the template from PropagationPolicy shop/low] m1:goes 2>- m4:new ->2\n0 unchanged",
+        ),
+        ("and the gate is on", &placed(), high(", preemption: Always"), false, "1 unchanged, quiet"),
+        (
+            "the selector leaves it: its copies stay",
+            &placed(),
+            policy("low", ", name: other", "[m1]", ", priority: 1"),
+            false,
+            "web [PropagationPolicy shop/low does not select the template any more; no policy selects Deployment shop/web] m1:stays 2>2\n0 unchanged, quiet",
+        ),
+        (
+            "there is no place",
+            &waiting,
+            policy("web", ", name: web", "[m2, m3]", ""),
+            false,
+            "web [PropagationPolicy shop/web selects the template by name] no place: FAILURE\n1 unchanged, quiet",
+        ),
+    ] {
+        let got = story(fleet, &file, preemption);
+        // What the scheduler and the overrides say in full is theirs to test.
+        let short = |text: &str, from: &str, to: &str| match (text.split_once(from), want.contains(to)) {
+            (Some((before, after)), true) => {
+                let end = after.find('\n').unwrap_or(after.len());
+                format!("{before}{from}{to}{}", &after[end..])
+            }
+            _ => text.to_owned(),
+        };
+        let stays = "the template is claimed by PropagationPolicy shop/low and stays with it";
+        let got = got.replace(&format!("[{stays}]"), "[STAYS]");
+        let got = short(&short(&got, "plaintext: ", "ERROR)"), "no place: ", "FAILURE");
+        assert_eq!(got, want, "{name}");
+    }
+}
+
+#[test]
+fn what_people_read() {
+    let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    let file = format!(
+        "{}{}",
+        policy("low", ", name: web", "[m1, m2, m4]", ", priority: 1"),
+        IMAGE.replace("PATH", "/spec/minReadySeconds").replace("replace", "add")
+    );
+    let seen = read::dump(objects(&placed()).unwrap(), objects(&file).unwrap(), "shop").unwrap();
+    let found = foresee(&Question {
+        before: &seen.before,
+        after: &seen.after,
+        policies: &seen.policies,
+        templates: &seen.templates,
+        preemption: false,
+        interpreter: &why::read::interpreter(&clock, &[], Webhooks::default()),
+        now: clock.wall_seconds(),
+    });
+    insta::assert_snapshot!(print::table(&seen.objects, &found));
+}
+
+#[test]
+fn what_is_no_file_to_apply() {
+    for (text, want) in [
+        ("", "the file holds no object"),
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "an object of the file has no apiVersion, kind or metadata.name"),
+        ("apiVersion: v1\nkind: ConfigMap\n", "an object of the file has no apiVersion, kind or metadata.name"),
+    ] {
+        let error = read::dump(Vec::new(), objects(text).unwrap(), "shop").unwrap_err();
+        assert_eq!(error.to_string(), want);
+    }
+}

@@ -1,3 +1,4 @@
+mod awaited;
 mod content;
 mod messages;
 mod rows;

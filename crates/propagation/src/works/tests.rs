@@ -5,6 +5,7 @@ use super::*;
 use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
 
 mod purge;
+mod waits;
 
 /// The part of a fleet that concerns one binding; effects are applied to it as the reconciler would.
 struct Road {
@@ -557,59 +558,6 @@ proptest! {
         for (cluster, replicas) in &second {
             prop_assert_eq!(road.manifest(cluster).pointer("/spec/replicas"), Some(&json!(replicas)));
         }
-    }
-}
-
-#[test]
-fn whose_turn_it_is() {
-    let divided = json!({"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}});
-    let of = |targets: &[(&str, i32)], spec: Value, status: Value| {
-        let base = testkit::binding(targets);
-        patched(&base, &json!({"metadata": {"generation": 5}, "spec": spec, "status": status}))
-    };
-    for (name, binding, want) in [
-        ("duplicated and whole", of(&[("m1", 3), ("m2", 3)], json!({}), json!({})), false),
-        ("duplicated, and the template was scaled", of(&[("m1", 2), ("m2", 2)], json!({}), json!({})), true),
-        ("divided and all placed", of(&[("m1", 2), ("m2", 1)], divided.clone(), json!({})), false),
-        ("divided, and the template was scaled", of(&[("m1", 2)], divided.clone(), json!({})), true),
-        (
-            "the scheduler has seen it and leaves it so",
-            of(&[("m1", 2)], divided.clone(), json!({"schedulerObservedGeneration": 5})),
-            false,
-        ),
-        (
-            "the scheduler has seen an earlier one",
-            of(&[("m1", 2)], divided.clone(), json!({"schedulerObservedGeneration": 4})),
-            true,
-        ),
-        ("nothing placed yet", of(&[], json!({}), json!({})), false),
-        ("scheduling is suspended", of(&[("m1", 2)], json!({"suspension": {"scheduling": true}}), json!({})), false),
-        ("attached: no scheduler", of(&[("m1", 2)], json!({"placement": null}), json!({})), false),
-        ("no workload", of(&[("m1", 2)], json!({"replicas": 0}), json!({})), false),
-    ] {
-        assert_eq!(turn::is_schedulers(Binding::from(&binding)), want, "{name}");
-    }
-}
-
-#[test]
-fn works_wait_for_the_scheduler_but_not_for_long() {
-    let binding = patched(&testkit::binding(&[("m1", 2)]), &json!({"metadata": {"generation": 5}}));
-    let template = deployment();
-    let clusters = BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]);
-    for (held, want) in [(0, vec!["hold"]), (999, vec!["hold"]), (1000, vec!["create"])] {
-        let seen = Seen {
-            binding: Binding::from(&binding),
-            template: Some(&template),
-            works: &[],
-            named: &[],
-            clusters: &clusters,
-            cluster_overrides: &[],
-            overrides: &[],
-            interpreter: &Interpreter::default(),
-            options: &Options::default(),
-            held: Duration::from_millis(held),
-        };
-        assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{held} ms");
     }
 }
 

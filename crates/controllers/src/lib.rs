@@ -23,6 +23,7 @@ mod namespace;
 mod objects;
 mod owned;
 mod policy;
+mod queues;
 mod quota;
 mod rebalance;
 mod scheduler;
@@ -39,12 +40,13 @@ use ironclad_fleet::gates::Gate;
 
 pub use bindings::AnyBinding;
 pub use connect::NetworkConnector;
-pub use context::{Context, Queues};
+pub use context::Context;
 pub use interpreter::Interpreters;
 pub use mapper::{Mapper, Served};
 pub use member_object::MemberObject;
 pub use members::{Connector, Member, Members};
 pub use objects::Objects;
+pub use queues::Queues;
 pub use settings::{CONTROLLERS, ControllerList, Settings, UnknownController};
 
 /// Wires changes to queues, fills the caches, and starts all reconcilers as tasks of the context.

@@ -76,6 +76,12 @@ impl Shipped {
         Self { host, compiled: Mutex::default() }
     }
 
+    /// How many of them have an engine.
+    #[must_use]
+    pub fn engines(&self) -> usize {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// `apiVersion`, kind and operations of all of them.
     pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static [Operation])> {
         ENTRIES.iter().flat_map(|entry| entry.kinds.iter().map(|kind| (entry.api_version, *kind, entry.operations)))

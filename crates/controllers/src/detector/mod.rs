@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 pub(crate) use self::observe::AnyPolicy;
 
 use crate::{
-    Context, Settings, context::Queues, dependencies::Wakes, interpreter::Settled, metrics::result, objects::OnChange,
+    Context, Queues, Settings, dependencies::Wakes, interpreter::Settled, metrics::result, objects::OnChange,
     objects::object_key,
 };
 

@@ -2,6 +2,7 @@
 //! ResourceInterpreterCustomizations, webhooks, what is shipped. A change gives a turn to whatever it concerns.
 
 mod calls;
+mod counted;
 mod requeue;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -19,9 +20,9 @@ use ironclad_seam::Seam;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use parking_lot::{Mutex, RwLock};
 
-use self::calls::Callers;
 pub(crate) use self::calls::Settled;
-use crate::Context;
+use self::{calls::Callers, counted::Counted};
+use crate::{Context, metrics::InterpreterMetrics};
 
 /// Where answers come from. What is read of it is a snapshot: a decision never sees half a change.
 pub struct Interpreters {
@@ -31,6 +32,7 @@ pub struct Interpreters {
     pub webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
     shipped: Arc<Shipped>,
     host: Host,
+    metrics: InterpreterMetrics,
     sources: Mutex<Sources>,
     current: RwLock<Interpreter>,
     callers: Callers,
@@ -45,7 +47,7 @@ struct Sources {
 }
 
 impl Interpreters {
-    pub(crate) fn new(seam: &Seam) -> Self {
+    pub(crate) fn new(seam: &Seam, metrics: &InterpreterMetrics) -> Self {
         let (wall, mono, start) = (seam.clock.clone(), seam.clock.clone(), seam.clock.mono());
         let host = Host {
             wall_seconds: Arc::new(move || wall.wall().as_second()),
@@ -56,6 +58,7 @@ impl Interpreters {
             webhooks: Informer::new(&[]),
             shipped: Arc::new(Shipped::new(host.clone())),
             host,
+            metrics: metrics.clone(),
             sources: Mutex::default(),
             current: RwLock::default(),
             callers: Callers::new(start),
@@ -87,8 +90,14 @@ impl Interpreters {
     }
 
     fn publish(&self, sources: &Sources) {
-        *self.current.write() =
-            Interpreter::new(vec![sources.declarative.clone(), sources.webhooks.clone(), self.shipped.clone()]);
+        let counted = |engines| Counted { engines, elapsed: self.host.elapsed.clone(), metrics: self.metrics.clone() };
+        let customizations = sources.compiled.len();
+        self.metrics.kept(counted::CUSTOMIZATION, customizations);
+        *self.current.write() = Interpreter::new(vec![
+            Arc::new(counted(counted::Engines::Customizations(sources.declarative.clone()))),
+            sources.webhooks.clone(),
+            Arc::new(counted(counted::Engines::Shipped(self.shipped.clone()))),
+        ]);
     }
 
     /// Takes a customization in, or out; what conflicts with another's scripts.

@@ -3,6 +3,7 @@
 pub(crate) mod clusters;
 pub(crate) mod eviction;
 mod graceful;
+mod interpreter;
 #[cfg(test)]
 mod names;
 mod plain;
@@ -16,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 pub use clusters::ClusterMetrics;
 pub use eviction::EvictionMetrics;
+pub use interpreter::InterpreterMetrics;
 pub use plain::PlainCounter;
 pub use road::RoadMetrics;
 pub(crate) use road::{About, MemberWrite};
@@ -36,6 +38,8 @@ pub struct Metrics {
     pub eviction: EvictionMetrics,
     /// Of the scheduler.
     pub scheduler: SchedulerMetrics,
+    /// Of the engines that interpret kinds by scripts.
+    pub interpreter: InterpreterMetrics,
     registry: Arc<Registry>,
     pub(crate) graceful: GracefulMetrics,
 }
@@ -51,7 +55,8 @@ impl Metrics {
         let graceful = GracefulMetrics::new(&mut registry);
         let eviction = EvictionMetrics::register(&mut registry);
         let scheduler = SchedulerMetrics::register(&mut registry);
-        Self { work, road, clusters, eviction, scheduler, registry: Arc::new(registry), graceful }
+        let interpreter = InterpreterMetrics::register(&mut registry);
+        Self { work, road, clusters, eviction, scheduler, interpreter, registry: Arc::new(registry), graceful }
     }
 
     /// What `/metrics` shows.

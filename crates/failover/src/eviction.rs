@@ -13,6 +13,7 @@ mod episode;
 mod history;
 mod notice;
 mod process;
+mod rebuilt;
 mod report;
 mod rows;
 

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use ironclad_api::conditions::{self, binding::EVICTION_PENDING};
-use ironclad_failover::{Bound, eviction::Row};
+use ironclad_failover::eviction::Row;
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    observe::{Told, objects, told},
+    observe::{Line, line, told},
     show,
 };
 use crate::print::{self, Output};
 
 /// From one look to the next with `-w`.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The same where a look lists every binding of the fleet.
+const AGAIN_BY_LISTS: Duration = Duration::from_secs(10);
 
 /// What is shown, and how.
 #[derive(Debug)]
@@ -35,70 +36,135 @@ pub struct Query<'a> {
 /// # Errors
 /// If the control plane does not answer.
 pub async fn run(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<()> {
-    let mut last = String::new();
+    let mut last = None;
     loop {
-        let text = page(client, query, clock).await?;
-        if text != last {
-            print::out(&text)?;
-            last = text;
+        let page = page(client, query, clock).await?;
+        // Times go by in each answer; what is news is who waits, how, and at which rate.
+        if last.as_ref() != Some(&page.news) {
+            page.notes.iter().for_each(|note| eprintln!("{note}"));
+            print::out(&page.text)?;
         }
         if !query.watch {
             return Ok(());
         }
-        clock.sleep(AGAIN).await;
+        last = Some(page.news);
+        clock.sleep(page.again).await;
     }
 }
 
-async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<String> {
+/// One look.
+struct Page {
+    notes: Vec<String>,
+    text: String,
+    /// Differs if another page is worth printing.
+    news: String,
+    /// When a look costs so much.
+    again: Duration,
+}
+
+async fn page(client: &Client, query: &Query<'_>, clock: &Clock) -> anyhow::Result<Page> {
     let told = told(client).await?;
     let now = clock.wall_seconds();
-    let Some(report) = &told.report else { return without_leader(client, query, &told).await };
-    let wanted = |row: &&Row| {
+    let (line, listed) = line(client, &told, now).await?;
+    let again = if listed.is_some() { AGAIN_BY_LISTS } else { AGAIN };
+    let rows = wanted(&line, query);
+    let mut notes = Vec::new();
+    let mut head = String::new();
+    if let Some(report) = &told.report {
+        head = show::rate(report, told.paused);
+        notes.extend([head.clone(), show::sums(report, now)]);
+    } else if told.paused {
+        notes.push("evictions are paused".to_owned());
+    }
+    notes.extend(line.notes);
+    if rows.is_empty() {
+        notes.push("no evictions wait".to_owned());
+    }
+    let waits: Vec<_> = rows.iter().map(|(row, _)| (&row.binding, &row.cluster, row.state, row.position)).collect();
+    let news = format!("{head} {} {waits:?}", told.paused);
+    if query.output.is_objects() {
+        let items = rows.iter().map(|(row, origin)| object(row, *origin)).collect();
+        let text = print::objects(query.output, &[print::list(items)])?;
+        return Ok(Page { notes: Vec::new(), text, news, again });
+    }
+    if query.output == Output::Name {
+        let text = rows.iter().map(|(row, _)| format!("{}\n", row.binding)).collect();
+        return Ok(Page { notes: Vec::new(), text, news, again });
+    }
+    let rows: Vec<Row> = rows.into_iter().map(|(row, _)| row).collect();
+    let text = if rows.is_empty() { String::new() } else { show::rows(&rows, now, query.output == Output::Wide) };
+    Ok(Page { notes, text, news, again })
+}
+
+/// Who says that a row waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Leader,
+    Objects,
+}
+
+/// The rows that are asked for, the leader's first.
+fn wanted(line: &Line, query: &Query<'_>) -> Vec<(Row, Origin)> {
+    let is_wanted = |row: &Row| {
         query.namespace.is_none_or(|namespace| *row.binding.namespace == *namespace || row.binding.namespace.is_empty())
             && (query.clusters.is_empty() || query.clusters.iter().any(|cluster| *cluster == *row.cluster.0))
     };
-    let rows: Vec<Row> = report.rows.iter().filter(wanted).cloned().collect();
-    if query.output.is_objects() {
-        let items = rows.iter().map(|row| json!(row)).collect();
-        return print::objects(query.output, &[print::list(items)]);
-    }
-    if query.output == Output::Name {
-        return Ok(rows.iter().map(|row| format!("{}\n", row.binding)).collect());
-    }
-    eprintln!("{}", show::rate(report, told.paused));
-    eprintln!("{}", show::sums(report, now));
-    if rows.is_empty() {
-        eprintln!("no evictions wait");
-        return Ok(String::new());
-    }
-    let more = (report.ready + report.delayed + report.parked).saturating_sub(report.rows.len());
-    if more > 0 {
-        eprintln!("the leader tells of the first {}; {more} more wait", report.rows.len());
-    }
-    Ok(show::rows(&rows, now, query.output == Output::Wide))
+    let told = line.told.iter().map(|row| (row, Origin::Leader));
+    let rebuilt = line.rebuilt.iter().map(|row| (row, Origin::Objects));
+    told.chain(rebuilt).filter(|(row, _)| is_wanted(row)).map(|(row, origin)| (row.clone(), origin)).collect()
 }
 
-/// Without a report only the bindings' conditions tell.
-async fn without_leader(client: &Client, query: &Query<'_>, told: &Told) -> anyhow::Result<String> {
-    let seen = objects(client, query.namespace).await?;
-    let pending = |binding: &Bound| {
-        let conditions = &binding.status()?.conditions;
-        let condition = conditions::get(conditions, EVICTION_PENDING)?;
-        Some((binding.key(), condition.reason.clone(), condition.message.clone()))
-    };
-    let found: Vec<_> = seen.bindings.iter().filter_map(pending).collect();
-    if query.output.is_objects() {
-        let item = |(key, reason, message): &(_, String, String)| -> Value {
-            json!({ "binding": key, "state": reason, "message": message })
+/// A row as an object; one that no leader told says so.
+fn object(row: &Row, origin: Origin) -> Value {
+    let mut object = json!(row);
+    if origin == Origin::Objects {
+        object["rebuilt"] = true.into();
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_failover::eviction::Waiting;
+    use ironclad_fleet::BindingKey;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn which_rows_are_shown_and_who_told_them() {
+        let row = |namespace: &str, name: &str, cluster: &str| Row {
+            binding: BindingKey { namespace: namespace.into(), name: name.into() },
+            resource: "r".into(),
+            cluster: cluster.into(),
+            state: Waiting::Queued,
+            position: Some(1),
+            since: None,
+            due: Timestamp::UNIX_EPOCH,
+            causes: vec![],
+            purge_mode: "Gracefully".into(),
+            expected: None,
+            attempts: 0,
         };
-        return print::objects(query.output, &[print::list(found.iter().map(item).collect())]);
+        let line = Line {
+            told: vec![row("shop", "a", "m1"), row("shop", "b", "m2"), row("other", "c", "m1")],
+            rebuilt: vec![row("shop", "d", "m1"), row("", "cluster-wide", "m1")],
+            notes: vec![],
+        };
+        let (all, m1) = (&[][..], &["m1".to_owned()][..]);
+        for (namespace, clusters, want) in [
+            (None, all, "a b c d cluster-wide"),
+            (Some("shop"), all, "a b d cluster-wide"),
+            (Some("shop"), m1, "a d cluster-wide"),
+            (Some("none"), m1, "cluster-wide"),
+        ] {
+            let query = Query { namespace, clusters, output: Output::Table, watch: false };
+            let names: Vec<_> = wanted(&line, &query).iter().map(|(row, _)| row.binding.name.to_string()).collect();
+            assert_eq!(names.join(" "), want);
+        }
+        let query = Query { namespace: Some("shop"), clusters: all, output: Output::Json, watch: false };
+        let objects: Vec<Value> = wanted(&line, &query).iter().map(|(row, origin)| object(row, *origin)).collect();
+        let rebuilt: Vec<_> = objects.iter().map(|object| object.get("rebuilt").is_some()).collect();
+        assert_eq!(rebuilt, [false, false, true, true]);
     }
-    let pause = if told.paused { "evictions are paused; " } else { "" };
-    eprintln!("{pause}{}; order and times are unknown", told.silence);
-    if found.is_empty() {
-        eprintln!("no evictions wait");
-        return Ok(String::new());
-    }
-    let rows: Vec<_> = found.into_iter().map(|(key, reason, message)| vec![key.to_string(), reason, message]).collect();
-    Ok(print::table(&["BINDING", "STATE", "MESSAGE"], &rows))
 }

@@ -10,14 +10,22 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Bound, Clusters, Evictions, Flags, Now,
-    eviction::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report},
-    guards, taint_policy,
+    eviction::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
+    guards, taint_policy, taints,
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{BindingKey, ClusterName};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use serde_json::Value;
+
+use super::show::span;
+
+/// The Lease of the processes of `run`, unless they were told another name.
+const LEASE: &str = "ironclad";
+/// Who leads renews every few seconds: one that was not renewed for so much longer than it lasts has nobody, whatever
+/// clocks are apart.
+const LEASE_SLACK_SECONDS: i64 = 30;
 
 /// What the leader told, and what people asked of it.
 #[derive(Debug, Clone)]
@@ -42,7 +50,8 @@ pub(crate) enum Source {
 }
 
 /// What is said of a leader that says nothing.
-pub(super) const SILENT: &str = "no leader told of its queue: it has had no faulty cluster, or gate Failover is off";
+pub(super) const SILENT: &str =
+    "no leader told of its queue: it has had no faulty cluster for ten seconds, nobody leads, or gate Failover is off";
 
 /// Asks the leader, and where nobody passes the question on, reads what it reported.
 pub(crate) async fn told(client: &Client) -> anyhow::Result<Told> {
@@ -89,6 +98,82 @@ fn whole(mut rate: Value, evictions: &Value) -> Option<Report> {
     serde_json::from_value(rate).ok()
 }
 
+/// Everything that waits, as well as it can be known.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// As the leader told.
+    pub(super) told: Vec<Row>,
+    /// What the decisions come to over the objects, where no leader told.
+    pub(super) rebuilt: Vec<Row>,
+    /// What is to be said of it.
+    pub(super) notes: Vec<String>,
+}
+
+/// What waits: by the leader's own answer; by its report; and where that is silent or has no room for all, by the very
+/// decisions that a leader makes when it starts, over lists of all that they read.
+///
+/// Returns the objects, too, if they had to be listed whole.
+pub(super) async fn line(client: &Client, told: &Told, now: Timestamp) -> anyhow::Result<(Line, Option<Objects>)> {
+    let mut line = Line::default();
+    if let Some(report) = &told.report {
+        line.told.clone_from(&report.rows);
+        if told.source == Source::Leader {
+            return Ok((line, None));
+        }
+        line.notes.push(format!(
+            "told {} ago by the leader, which tells what is new every ten seconds",
+            span(report.at, now)
+        ));
+        if let Some(gone) = nobody_leads(client, now).await {
+            line.notes.push(gone);
+            line.told.iter_mut().for_each(|row| row.expected = None);
+        }
+        if !report.is_cut() {
+            return Ok((line, None));
+        }
+        let seen = objects(client, None).await?;
+        line.rebuilt = report.rest(seen.rows(Some(report), now));
+        line.notes.push(format!(
+            "it tells of the first {}; the {} behind them are what its decisions come to over the objects",
+            line.told.len(),
+            line.rebuilt.len()
+        ));
+        return Ok((line, Some(seen)));
+    }
+    line.notes.push(told.silence.clone());
+    line.notes.extend(nobody_leads(client, now).await);
+    let clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?;
+    if !clusters.items.iter().any(taints::is_faulty) {
+        return Ok((line, None));
+    }
+    let seen = objects(client, None).await?;
+    line.rebuilt = seen.rows(None, now);
+    if !line.rebuilt.is_empty() {
+        let note = "places and times are those of a leader that starts now, with gate Failover and flags left alone";
+        line.notes.push(note.to_owned());
+    }
+    Ok((line, Some(seen)))
+}
+
+/// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears nothing.
+async fn nobody_leads(client: &Client, now: Timestamp) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespaces::SYSTEM);
+    is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), now)
+}
+
+fn is_vacant(lease: Option<&Lease>, now: Timestamp) -> Option<String> {
+    let spec = lease?.spec.as_ref()?;
+    let holder = spec.holder_identity.as_deref().unwrap_or_default();
+    let renewed = spec.renew_time.as_ref()?.0;
+    let lasts = i64::from(spec.lease_duration_seconds.unwrap_or_default()) + LEASE_SLACK_SECONDS;
+    if !holder.is_empty() && now.duration_since(renewed).as_secs() < lasts {
+        return None;
+    }
+    let who = if holder.is_empty() { String::new() } else { format!(" by {holder}") };
+    let since = span(renewed, now);
+    Some(format!("nobody leads: the Lease was last renewed {since} ago{who}; nothing is evicted until a process leads"))
+}
+
 /// The objects that decisions on evictions read.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
@@ -117,6 +202,20 @@ pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow:
 }
 
 impl Objects {
+    /// Without the bindings of other namespaces.
+    pub(super) fn of(mut self, namespace: Option<&str>) -> Self {
+        let is_in = |b: &Bound| b.metadata().namespace.as_deref().is_none_or(|own| namespace.is_none_or(|n| n == own));
+        self.bindings.retain(is_in);
+        self
+    }
+
+    /// What waits by these objects, which must be those of all namespaces.
+    pub(super) fn rows(&self, report: Option<&Report>, wall: Timestamp) -> Vec<Row> {
+        let bindings: BTreeMap<BindingKey, Bound> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
+        let now = Now { wall, mono: std::time::Duration::ZERO };
+        self.decisions(report, wall).rows_from_objects(&bindings, &self.clusters, now)
+    }
+
     /// The decisions as a leader that starts now would come to them, with the modes that the present one reported.
     pub(super) fn decisions(&self, report: Option<&Report>, wall: Timestamp) -> Evictions {
         let mut flags = Flags::default();
@@ -151,6 +250,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn who_can_tell_that_nobody_leads() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let lease = |holder: &str, renewed: i64| -> Lease {
+            serde_json::from_value(json!({"metadata": {"name": LEASE}, "spec": {"holderIdentity": holder,
+                "leaseDurationSeconds": 15, "renewTime": format!("{}", at(renewed))}}))
+            .unwrap()
+        };
+        for (name, lease, now, vacant) in [
+            ("no Lease: an election of another name, or none", None, 1_000, false),
+            ("renewed now", Some(lease("p1", 1_000)), 1_000, false),
+            ("one second before it is sure", Some(lease("p1", 1_000)), 1_044, false),
+            ("nobody renewed it", Some(lease("p1", 1_000)), 1_045, true),
+            ("given back", Some(lease("", 1_000)), 1_001, true),
+            ("a clock that is behind", Some(lease("p1", 1_000)), 900, false),
+        ] {
+            assert_eq!(is_vacant(lease.as_ref(), at(now)).is_some(), vacant, "{name}");
+        }
+        let said = is_vacant(Some(&lease("p1", 1_000)), at(1_065)).unwrap();
+        assert!(
+            said.starts_with("nobody leads: the Lease was last renewed 1m5s ago by p1; nothing is evicted"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn a_report_out_of_its_parts() {

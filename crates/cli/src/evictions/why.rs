@@ -7,7 +7,7 @@ use anyhow::bail;
 use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
 use ironclad_failover::{
     Bound, Clusters, Evictions,
-    eviction::{Report, Row, Waiting},
+    eviction::{Row, Waiting},
     precheck,
     verdict::Verdict,
 };
@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    observe::{objects, told},
+    observe::{Line, line, objects, told},
     show,
 };
 use crate::{
@@ -52,8 +52,12 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let Evicted { names, namespace, output } = asked;
     let client = plane.client().await?;
     let told = told(&client).await?;
-    let seen = objects(&client, namespace.as_deref()).await?;
     let now = clock.wall_seconds();
+    let (line, listed) = line(&client, &told, now).await?;
+    let seen = match listed {
+        Some(all) => all.of(namespace.as_deref()),
+        None => objects(&client, namespace.as_deref()).await?,
+    };
     let evictions = seen.decisions(told.report.as_ref(), now);
     for name in names {
         if !seen.bindings.iter().any(|binding| is_named(binding, name)) {
@@ -64,7 +68,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     let wanted = |binding: &&Bound| names.is_empty() || names.iter().any(|name| is_named(binding, name));
     let mut answers = Vec::new();
     for binding in seen.bindings.iter().filter(wanted) {
-        answers.extend(explain(binding, &seen.clusters, &evictions, told.report.as_ref(), !names.is_empty()));
+        answers.extend(explain(binding, &seen.clusters, &evictions, &line, !names.is_empty()));
     }
     answers
         .sort_by(|a, b| (a.rank(), a.place, &a.binding, &a.cluster).cmp(&(b.rank(), b.place, &b.binding, &b.cluster)));
@@ -74,8 +78,10 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
     }
     match &told.report {
         Some(report) => eprintln!("{}", show::rate(report, told.paused)),
-        None => eprintln!("{}. What follows is what the decisions come to; places and times are unknown", told.silence),
+        None if told.paused => eprintln!("evictions are paused"),
+        None => {}
     }
+    line.notes.iter().for_each(|note| eprintln!("{note}"));
     if answers.is_empty() {
         eprintln!("nothing leaves a cluster because of taints");
     }
@@ -98,8 +104,11 @@ pub(super) struct Answer {
     binding: BindingKey,
     resource: String,
     cluster: ClusterName,
-    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves where only the decisions say so; Left; Stays.
+    /// Queued, Delayed, Parked, Retrying, Held, Evicting; Leaves where nobody knows how it waits; Left; Stays.
     state: String,
+    /// No leader told how it waits: it is what the decisions come to over the objects.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    rebuilt: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<usize>,
     because: String,
@@ -119,13 +128,7 @@ pub(super) struct Answer {
 
 /// What the decisions say of one binding: for each faulty cluster that it is on, and each that it has left. `all`: also
 /// where it stays.
-fn explain(
-    binding: &Bound,
-    clusters: &Clusters,
-    evictions: &Evictions,
-    report: Option<&Report>,
-    all: bool,
-) -> Vec<Answer> {
+fn explain(binding: &Bound, clusters: &Clusters, evictions: &Evictions, line: &Line, all: bool) -> Vec<Answer> {
     let spec = binding.spec();
     let resource = &spec.resource;
     let blank = |cluster: &str, state: &str, because: String| Answer {
@@ -133,6 +136,7 @@ fn explain(
         resource: format!("{} {} {}", resource.api_version, resource.kind, resource.name),
         cluster: cluster.into(),
         state: state.to_owned(),
+        rebuilt: false,
         place: None,
         because,
         since: None,
@@ -158,9 +162,10 @@ fn explain(
             Some(Ok(Verdict::Stays(reason))) if all => answers.push(blank(&target.name, "Stays", reason.to_string())),
             Some(Ok(Verdict::Stays(_))) => {}
             Some(Ok(Verdict::Goes { causes, purge_mode })) => {
-                let row = report.and_then(|report| {
-                    report.rows.iter().find(|row| row.binding == binding.key() && row.cluster == name)
-                });
+                let key = binding.key();
+                let is_it = |row: &&Row| row.binding == key && row.cluster == name;
+                let told = line.told.iter().find(is_it);
+                let row = told.or_else(|| line.rebuilt.iter().find(is_it));
                 let mut answer = blank(&target.name, "Leaves", causes.taints().join(", "));
                 answer.due = Some(causes.due());
                 answer.purge_mode = Some(format!("{purge_mode:?}"));
@@ -172,6 +177,7 @@ fn explain(
                     (answer.place, answer.since, answer.expected) = (row.position, row.since, row.expected);
                     (answer.due, answer.because) = (Some(row.due), row.causes.join(", "));
                     answer.purge_mode = Some(row.purge_mode.clone());
+                    answer.rebuilt = told.is_none();
                 }
                 answers.push(answer);
             }
@@ -233,7 +239,8 @@ impl Answer {
         if !["Left", "Stays"].contains(&self.state.as_str()) {
             let place = self.place.map_or(String::new(), |place| format!(", place {place}"));
             let since = self.since.map_or(String::new(), |since| format!(", for {}", show::span(since, now)));
-            line("state", format!("{}{place}{since}", self.state));
+            let by = if self.rebuilt { " (by the objects; no leader told)" } else { "" };
+            line("state", format!("{}{place}{since}{by}", self.state));
         }
         if let Some(due) = self.due {
             let in_words = if due <= now { "now".to_owned() } else { format!("in {}", show::span(now, due)) };
@@ -334,9 +341,9 @@ mod tests {
         }
     }
 
-    fn answers(seen: &Objects, report: Option<&Report>) -> Vec<Answer> {
-        let evictions = seen.decisions(report, at(1_010));
-        explain(&seen.bindings[0], &seen.clusters, &evictions, report, true)
+    fn answers(seen: &Objects, line: &Line) -> Vec<Answer> {
+        let evictions = seen.decisions(None, at(1_010));
+        explain(&seen.bindings[0], &seen.clusters, &evictions, line, true)
     }
 
     #[test]
@@ -346,7 +353,8 @@ mod tests {
         let now = ironclad_failover::Now { wall: at(1_010), mono: std::time::Duration::ZERO };
         let mut report = evictions.report(now);
         report.rows[0].expected = Some(at(1_052));
-        let text = answers(&seen, Some(&report))[0].text(at(1_012));
+        let told = Line { told: report.rows, ..Line::default() };
+        let text = answers(&seen, &told)[0].text(at(1_012));
         assert_eq!(
             text,
             "shop/web-deployment (apps/v1 Deployment web) leaves member1
@@ -360,22 +368,31 @@ mod tests {
   cancel   ironclad failover pause holds it
 "
         );
-        let alone = &answers(&seen, None)[0];
+        let alone = &answers(&seen, &Line::default())[0];
         assert_eq!(
             (alone.state.as_str(), alone.place, alone.expected),
             ("Leaves", None, None),
             "what only the leader knows"
         );
+        let by_objects = Line { rebuilt: seen.rows(None, at(1_010)), ..Line::default() };
+        let rebuilt = &answers(&seen, &by_objects)[0];
+        assert_eq!(
+            (rebuilt.state.as_str(), rebuilt.place, rebuilt.expected, rebuilt.rebuilt),
+            ("Queued", Some(1), Some(at(1_050)), true),
+            "a leader that started now would warm up for 40 s first"
+        );
+        let text = rebuilt.text(at(1_012));
+        assert!(text.contains("  state    Queued, place 1 (by the objects; no leader told)\n"), "{text}");
     }
 
     #[test]
     fn what_stays_and_why() {
-        let stays = answers(&world(PREFER_NO_EXECUTE, binding()), None);
+        let stays = answers(&world(PREFER_NO_EXECUTE, binding()), &Line::default());
         assert_eq!(stays[0].state, "Stays");
         assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
         let mut nowhere = binding();
         nowhere.spec.placement.as_mut().unwrap().spread_constraints.clear();
-        let answers = answers(&world(NO_EXECUTE, nowhere), None);
+        let answers = answers(&world(NO_EXECUTE, nowhere), &Line::default());
         assert_eq!(answers[0].target.as_deref(), Some("none: it is duplicated and has no spread constraint"));
     }
 
@@ -390,7 +407,7 @@ mod tests {
             producer: PRODUCER_TAINT_MANAGER.into(),
             ..GracefulEvictionTask::default()
         }];
-        let text = answers(&world(NO_EXECUTE, left), None)[0].text(at(0));
+        let text = answers(&world(NO_EXECUTE, left), &Line::default())[0].text(at(0));
         assert!(text.starts_with("shop/web-deployment (apps/v1 Deployment web) has left member1\n  because  TaintUntolerated: taints k:NoExecute\n"), "{text}");
     }
 

@@ -69,6 +69,15 @@ impl Evictions {
     /// Everything that waits: what is being written, the line, what is delayed, what is held, what is parked.
     #[must_use]
     pub fn rows(&self, now: Now) -> Vec<Row> {
+        self.rows_in(now, |_, _, state| state)
+    }
+
+    /// The same, each in the state that `state_of` gives it instead of that in the queue.
+    pub(super) fn rows_in(
+        &self,
+        now: Now,
+        state_of: impl Fn(&ClusterName, &BindingKey, Waiting) -> Waiting,
+    ) -> Vec<Row> {
         let mut all: Vec<(Waiting, &ClusterName, &BindingKey, &Element)> = self
             .queue
             .iter()
@@ -81,7 +90,7 @@ impl Evictions {
                     Place::Backoff => Waiting::Retrying,
                     Place::Parked => Waiting::Parked,
                 };
-                (state, cluster, binding, element)
+                (state_of(cluster, binding, state), cluster, binding, element)
             })
             .collect();
         let rank = |state: Waiting| match state {

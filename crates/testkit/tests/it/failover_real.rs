@@ -1,15 +1,23 @@
 //! A member's kube-apiserver is killed: its workloads move at the rate that was set, and its old copies go when it returns.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::ensure;
-use ironclad_api::taints::NO_EXECUTE;
+use ironclad_api::{
+    conditions::{binding::EVICTION_PENDING, is_true},
+    taints::NO_EXECUTE,
+    work::ResourceBinding,
+};
+use ironclad_failover::eviction::REPORT_CONFIG_MAP;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
     product::{Product, ironclad},
     real::{Config, NodeShape, RealEnv, until},
     sim::programme::TaintPolicy,
 };
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, api::DeleteParams};
+use serde_json::json;
 
 use crate::failover_walk::{DEADLINE, Fleet, LOST, client, rows};
 
@@ -25,7 +33,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     ironclad(["crds", "--install", "--kubeconfig", &kubeconfig]).await?.success()?;
     // Windows and thresholds are short, or the test would take minutes; the rate is what it is about.
     let rate = format!("--resource-eviction-rate={RATE}");
-    let product = Product::start([
+    let run = [
         "run",
         "--kubeconfig",
         &kubeconfig,
@@ -36,8 +44,8 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         "--cluster-success-threshold=2s",
         "--cluster-failure-threshold=2s",
         "--eviction-warm-up=1s",
-    ])
-    .await?;
+    ];
+    let product = Product::start(run).await?;
     let mut members = Vec::new();
     for (n, member) in env.members().iter().enumerate() {
         let (name, path): (String, PathBuf) = (format!("member{}", n + 1), member.kubeconfig());
@@ -46,7 +54,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         members.push(client(&member.kubeconfig(), None).await?);
     }
     let plane = client(&env.plane().kubeconfig(), None).await?;
-    let fleet = Fleet { plane, members, kubeconfig, rate: RATE, workloads: WORKLOADS };
+    let fleet = Fleet { plane, members, kubeconfig: kubeconfig.clone(), rate: RATE, workloads: WORKLOADS };
     fleet.settle(&TaintPolicy { effect: NO_EXECUTE, add_after: 2, remove_after: 2 }).await?;
 
     let tasks = Tasks::new("failover");
@@ -62,6 +70,23 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
+    let by = async |teller| until("everything is explained", DEADLINE, async || explained(&fleet, teller).await).await;
+    // The leader tells every ten seconds; until then the verbs know by themselves.
+    by(Teller::Leader).await?;
+    until("each binding shows since when it waits", DEADLINE, async || {
+        let shows = |b: &ResourceBinding| b.status.as_ref().is_some_and(|s| is_true(&s.conditions, EVICTION_PENDING));
+        let shown = fleet.bindings().await?.iter().filter(|binding| shows(binding)).count();
+        ensure!(shown == WORKLOADS, "{shown} of {WORKLOADS}");
+        Ok(())
+    })
+    .await?;
+    // Without a leader, and without what one told: the same queue, by the decisions over the objects.
+    product.stop().await?;
+    let reports: Api<ConfigMap> = Api::namespaced(fleet.plane.clone(), "karmada-system");
+    reports.delete(REPORT_CONFIG_MAP, &DeleteParams::default()).await?;
+    by(Teller::Objects).await?;
+    let product = Product::start(run).await?;
+    by(Teller::Leader).await?;
     let moved = fleet.bindings().await?.iter().any(|binding| binding.spec.target(LOST).is_none());
     ensure!(!moved, "paused, and yet something moved");
 
@@ -74,4 +99,42 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     fleet.back().await?;
     tasks.kill();
     product.stop().await
+}
+
+/// From where the verbs have what they say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Teller {
+    Leader,
+    Objects,
+}
+
+/// Everything waits, and users see what, since when, why, at which place, and what would cancel it.
+async fn explained(fleet: &Fleet, teller: Teller) -> anyhow::Result<()> {
+    let by_objects = json!(teller == Teller::Objects);
+    let answers = rows(&fleet.verb(&["why", "evicted", "-o", "json"]).await?)?;
+    ensure!(answers.len() == WORKLOADS, "{teller:?}: {answers:?}");
+    let mut places = BTreeSet::new();
+    for answer in &answers {
+        let rebuilt = answer.get("rebuilt").cloned().unwrap_or(json!(false));
+        ensure!(answer["cluster"] == LOST && rebuilt == by_objects, "{teller:?}: {answer}");
+        ensure!(
+            answer["state"] == "Queued" && answer["because"].as_str().is_some_and(|b| b.contains("NoExecute")),
+            "{answer}"
+        );
+        ensure!(answer["due"].is_string() && answer["since"].is_string(), "{teller:?}: since when is known: {answer}");
+        let targets = answer["target"].as_str().unwrap_or_default();
+        ensure!(targets.contains("member2") && targets.contains("member3"), "{answer}");
+        ensure!(answer["cancels"].as_array().is_some_and(|ways| ways.len() == 2), "{answer}");
+        places.extend(answer["place"].as_u64());
+    }
+    let all: BTreeSet<u64> = (1..=u64::try_from(WORKLOADS)?).collect();
+    ensure!(places == all, "{teller:?}: each has its place: {places:?}");
+    let listed = fleet.both(&["get", "evictions"]).await?;
+    let said = match teller {
+        Teller::Leader => "by the leader, which tells what is new every ten seconds",
+        Teller::Objects => "nobody leads: the Lease was last renewed",
+    };
+    ensure!(listed.stderr.contains(said), "{teller:?}: {listed:?}");
+    ensure!(listed.stdout.lines().count() == 1 + WORKLOADS, "{teller:?}: {listed:?}");
+    Ok(())
 }

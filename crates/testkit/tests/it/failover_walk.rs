@@ -20,7 +20,7 @@ use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
     pace,
-    product::ironclad,
+    product::{Output, ironclad},
     real::until,
     sim::programme::{App, POLICY_KEY, TaintPolicy},
 };
@@ -65,9 +65,14 @@ pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, Timestamp>>>);
 impl Fleet {
     /// A verb that must succeed; returns what it said.
     pub(crate) async fn verb(&self, args: &[&str]) -> anyhow::Result<String> {
+        Ok(self.both(args).await?.stdout)
+    }
+
+    /// The same, with what it said on stderr.
+    pub(crate) async fn both(&self, args: &[&str]) -> anyhow::Result<Output> {
         let output = ironclad(args.iter().copied().chain(["--kubeconfig", &self.kubeconfig])).await?;
         ensure!(output.code == Some(0), "{args:?}: {output:?}");
-        Ok(output.stdout)
+        Ok(output)
     }
 
     pub(crate) async fn cluster(&self, name: &str) -> anyhow::Result<Cluster> {

@@ -748,3 +748,60 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
     world.run(120);
     assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the gate is off");
 }
+
+/// What a leader that starts now would line up, told from objects alone.
+#[test]
+fn rows_from_objects() {
+    let pending = |mut binding: ResourceBinding, since: i64| {
+        let status = binding.status.get_or_insert_default();
+        let condition = ironclad_api::conditions::condition("EvictionPending", "True", "Queued", "");
+        ironclad_api::conditions::set(&mut status.conditions, condition, &Time(at(since)));
+        binding
+    };
+    let mut world = World::new(3);
+    world.put(pending(dup("a", &["m1"]), EPOCH + 50));
+    world.put(dup("b", &["m1"]));
+    world.put(only(dup("nowhere", &["m1"]), &["m1"]));
+    world.put(failing_over(dup("later", &["m1"]), None, Some(60)));
+    world.change("m1", |cluster| {
+        ready(cluster, "False", EPOCH + 100);
+        cluster.spec.taints.push(taint("k", NO_EXECUTE, Some(EPOCH + 100)));
+    });
+    // Decisions that nobody drives: as the CLI makes them.
+    let mut fresh = Evictions::new(Flags::default(), now(100));
+    for (name, cluster) in &world.clusters {
+        if fresh.cluster(name, Some(cluster), Recovering::No, now(100)) {
+            fresh.evaluate(world.bindings.values().map(|bound| (name.clone(), bound.clone())), now(100));
+        }
+    }
+    let rows = fresh.rows_from_objects(&world.bindings, &world.clusters, now(100));
+    let told = |row: &Row| {
+        let relative = |time: Option<Timestamp>| time.map(|t| t.as_second() - EPOCH);
+        (row.binding.name.to_string(), row.state, row.position, relative(row.since), relative(row.expected))
+    };
+    // A new leader warms up for 40 s, and evicts one in two seconds from then on.
+    let want = [
+        ("a".to_owned(), Waiting::Queued, Some(1), Some(50), Some(140)),
+        ("b".to_owned(), Waiting::Queued, Some(2), None, Some(142)),
+        ("later".to_owned(), Waiting::Queued, Some(3), None, Some(144)),
+        ("nowhere".to_owned(), Waiting::Parked, None, None, None),
+    ];
+    assert_eq!(rows.iter().map(told).collect::<Vec<_>>(), want);
+    let bare = Report { rows: Vec::new(), ..fresh.report(now(100)) };
+    assert!(!bare.is_cut());
+
+    // Behind what the leader tells: places go on, times at the leader's rate; without a rate nobody knows when.
+    let head = rows.iter().take(1).cloned().map(|row| Row { expected: Some(at(EPOCH + 110)), ..row }).collect();
+    let report = Report { rate: 0.1, rows: head, ..bare };
+    let rest = report.rest(rows.clone());
+    let want = [
+        ("b".to_owned(), Waiting::Queued, Some(2), None, Some(120)),
+        ("later".to_owned(), Waiting::Queued, Some(3), None, Some(130)),
+        ("nowhere".to_owned(), Waiting::Parked, None, None, None),
+    ];
+    assert_eq!(rest.iter().map(told).collect::<Vec<_>>(), want);
+    let halted = Report { rate: 0.0, ..report.clone() };
+    assert!(halted.rest(rows.clone()).iter().all(|row| row.expected.is_none()));
+    let many = std::iter::repeat_n(rows[0].clone(), ROWS_MAX).collect();
+    assert!(Report { rows: many, ..report }.is_cut(), "200 rows, and perhaps more");
+}

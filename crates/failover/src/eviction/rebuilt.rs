@@ -1,0 +1,73 @@
+//! What waits, for whoever can't look into a leader's memory: the queue as a leader that starts now would line it up, and
+//! the part of it that a leader's report has no room for (docs/decisions/0022). It tells; it evicts nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::conditions::{self, TRUE, binding::EVICTION_PENDING};
+use ironclad_fleet::{BindingKey, ClusterName};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
+use crate::{Bound, Clusters, Now, precheck::has_target};
+
+impl Evictions {
+    /// What waits by the objects alone: [`rows`](Self::rows) of decisions that nobody has driven yet. Who could go
+    /// nowhere is parked, as it would be when its turn came, and each waits since its condition `EvictionPending` says
+    /// so; without the condition nobody knows since when.
+    #[must_use]
+    pub fn rows_from_objects(&self, bindings: &BTreeMap<BindingKey, Bound>, clusters: &Clusters, now: Now) -> Vec<Row> {
+        let goes_nowhere = |cluster: &ClusterName, binding: &BindingKey| {
+            let left_out = BTreeSet::from([cluster.clone()]);
+            let check = self.flags.eviction.check();
+            bindings.get(binding).is_some_and(|bound| has_target(bound, &left_out, clusters, check).is_err())
+        };
+        // None goes before the warm-up of such a leader is over.
+        let warm_up = self.flags.eviction.warm_up(self.flags.health.monitor_grace_period);
+        let begins = now.mono.saturating_add(warm_up);
+        let begins = Now { wall: now.wall_at(begins), mono: begins };
+        let mut rows = self.rows_in(begins, |cluster, binding, state| match state {
+            Waiting::Queued if goes_nowhere(cluster, binding) => Waiting::Parked,
+            state => state,
+        });
+        for row in &mut rows {
+            row.since = bindings.get(&row.binding).and_then(pending_since);
+        }
+        rows
+    }
+}
+
+/// Since when a binding shows that an eviction of it waits.
+fn pending_since(bound: &Bound) -> Option<Timestamp> {
+    let pending = conditions::get(&bound.status()?.conditions, EVICTION_PENDING)?;
+    (pending.status == TRUE).then_some(pending.last_transition_time.0)
+}
+
+impl Report {
+    /// Whether more may wait than it has rows for.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.rows.len() >= ROWS_MAX
+    }
+
+    /// Of what waits by the objects, what this report does not tell: behind all that it tells, at its rate.
+    #[must_use]
+    pub fn rest(&self, rebuilt: Vec<Row>) -> Vec<Row> {
+        let told: BTreeSet<(&BindingKey, &ClusterName)> =
+            self.rows.iter().map(|row| (&row.binding, &row.cluster)).collect();
+        let mut place = self.rows.iter().filter_map(|row| row.position).max().unwrap_or(0);
+        let mut last = self.rows.iter().filter_map(|row| row.expected).max();
+        let step = (self.rate > 0.0).then(|| SignedDuration::try_from_secs_f64(1.0 / self.rate).ok()).flatten();
+        let mut rest: Vec<Row> =
+            rebuilt.into_iter().filter(|row| !told.contains(&(&row.binding, &row.cluster))).collect();
+        for row in &mut rest {
+            row.expected = None;
+            if row.position.is_some() {
+                place += 1;
+                row.position = Some(place);
+                last = last.zip(step).and_then(|(last, step)| last.checked_add(step).ok()).map(|at| at.max(row.due));
+                row.expected = last.map(|at| Timestamp::from_second(at.as_second()).unwrap_or(at));
+            }
+        }
+        rest
+    }
+}

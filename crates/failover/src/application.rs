@@ -81,6 +81,9 @@ pub struct Seen<'a> {
     /// Since when the binding asks for application failover, if this process saw it begin to: monotonic time since the origin of
     /// the memory. Nobody is made to leave for what happened before somebody asked for it.
     pub asked: Option<Duration>,
+    /// The same as whoever wrote the wish into the binding stored it, if the wish is younger than the binding: also from before this
+    /// process.
+    pub asked_at: Option<Timestamp>,
 }
 
 /// What is written.
@@ -166,13 +169,14 @@ pub fn decide(seen: &Seen<'_>, now: Now) -> Decision {
 }
 
 /// For how long a copy is unhealthy that this process has not seen unhealthy yet: as its line says, if it turned before the
-/// process began to look, else not at all. Stored times are cut to whole seconds, so the wait is never shorter than asked for.
+/// process began to look, else not at all; and not for longer than somebody asks for it. Stored times are cut to whole seconds, so the wait is never shorter than asked for.
 fn lasted_before(seen: &Seen<'_>, cluster: &ClusterName, now: Timestamp) -> SignedDuration {
     let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
     let line = status.iter().find(|line| *line.cluster_name == *cluster.0);
     let turned = line.and_then(|line| line.health_transition_time.as_ref()).map(|time| time.0);
     let Some(turned) = turned.filter(|turned| *turned < seen.began) else { return SignedDuration::ZERO };
-    now.duration_since(turned).saturating_sub(SignedDuration::from_secs(1)).max(SignedDuration::ZERO)
+    let counts = seen.asked_at.map_or(turned, |asked| asked.max(turned));
+    now.duration_since(counts).saturating_sub(SignedDuration::from_secs(1)).max(SignedDuration::ZERO)
 }
 
 /// The behaviour, if the binding asks for one and its health is told (5.2).

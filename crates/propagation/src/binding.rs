@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ironclad_api::{
     ObjectMeta, OwnerReference, annotations, finalizers, labels, names,
-    policy::{ActivationPreference, PropagationSpec, Suspension},
+    policy::{ActivationPreference, FailoverBehavior, PropagationSpec, Suspension},
     work::{
         BindingSuspension, ClusterResourceBinding, ResolvedPriority, ResourceBinding, ResourceBindingSpec,
         ResourceBindingStatus, WorkloadAffinityGroups,
@@ -15,6 +15,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, merge_patch_between};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,6 +25,10 @@ use crate::{
     defaults,
     template::{self, Identity},
 };
+
+/// Annotation of a binding: since when it asks for application failover, if it did not from its beginning. What its workload
+/// suffered before does not count (docs/decisions/0016).
+pub const APPLICATION_FAILOVER_SINCE: &str = "failover.ironclad.io/application-failover-since";
 
 /// A binding of either kind.
 #[derive(Debug, Clone, Copy)]
@@ -181,6 +186,8 @@ pub struct Seen<'a> {
     pub interpreter: &'a Interpreter,
     /// Gates.
     pub options: &'a Options,
+    /// The time of day.
+    pub now: Timestamp,
 }
 
 /// A write of the binding.
@@ -313,6 +320,7 @@ impl Draft {
 
         self.write_metadata(seen, identity, content, lazy, uid);
         self.write_resource(identity, seen.template, recorded.is_some_and(|recorded| recorded.whole == content.whole));
+        self.write_asked(&spec, seen.now);
         self.write_policy(spec, seen.schedule_priority);
         self.write_replicas(seen, identity)?;
         if self.namespaced {
@@ -372,6 +380,21 @@ impl Draft {
             template::text(template, "/metadata/resourceVersion").into()
         };
         self.spec.resource = resource;
+    }
+
+    /// Whether the binding begins to ask for application failover with this write, or ceases to.
+    fn write_asked(&mut self, policy: &PropagationSpec, now: Timestamp) {
+        let asks = |behavior: Option<&FailoverBehavior>| behavior.is_some_and(|b| b.application.is_some());
+        let created = self.metadata.creation_timestamp.is_none();
+        let annotations = self.metadata.annotations.get_or_insert_default();
+        match (asks(self.spec.failover.as_ref()), asks(policy.failover.as_ref())) {
+            (false, true) if !created => {
+                let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
+                annotations.insert(APPLICATION_FAILOVER_SINCE.into(), whole.to_string());
+            }
+            (_, false) => drop(annotations.remove(APPLICATION_FAILOVER_SINCE)),
+            (_, true) => {}
+        }
     }
 
     fn write_policy(&mut self, policy: PropagationSpec, priority: Option<&ResolvedPriority>) {

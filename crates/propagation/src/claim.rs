@@ -59,6 +59,8 @@ pub struct Seen<'a> {
     pub interpreter: &'a Interpreter,
     /// Gates of the binding.
     pub options: &'a binding::Options,
+    /// The time of day.
+    pub now: Timestamp,
 }
 
 /// One write, or a change of what is remembered.
@@ -203,6 +205,7 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
         schedule_priority: resolved.as_ref().map(|resolved| &resolved.priority),
         interpreter: seen.interpreter,
         options: seen.options,
+        now: seen.now,
     };
     match binding::decide(&binding, uid) {
         Ok(made) => {

@@ -201,6 +201,8 @@ fn claims(
                 priority_classes: None,
                 interpreter: &seen.interpreter,
                 options: &binding::Options::default(),
+                // Of a binding that would be made anew nobody asks since when.
+                now: jiff::Timestamp::UNIX_EPOCH,
             },
             || "not-given-yet".to_owned(),
         );

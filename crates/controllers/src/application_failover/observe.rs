@@ -8,7 +8,9 @@ use ironclad_failover::{
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Operation;
+use ironclad_propagation::binding::APPLICATION_FAILOVER_SINCE;
 use ironclad_runtime::Key;
+use jiff::Timestamp;
 
 use crate::{AnyBinding, Context};
 
@@ -21,6 +23,7 @@ pub(super) struct Observed {
     clusters: Arc<Clusters>,
     memory: Memory,
     asked: Option<Duration>,
+    asked_at: Option<Timestamp>,
 }
 
 impl Observed {
@@ -35,6 +38,7 @@ impl Observed {
             memory: &self.memory,
             began: cx.unhealthy.began,
             asked: self.asked,
+            asked_at: self.asked_at,
         }
     }
 }
@@ -47,5 +51,7 @@ pub(super) fn observe(cx: &Context, key: &Key, memory: Memory) -> Option<Observe
     };
     let health_is_judged = cx.interpreter().implements(&binding.template().gvk, Operation::InterpretHealth);
     let asked = cx.unhealthy.asked(key);
-    Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory, asked })
+    let annotations = bound.metadata().annotations.as_ref();
+    let asked_at = annotations.and_then(|all| all.get(APPLICATION_FAILOVER_SINCE)?.parse().ok());
+    Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory, asked, asked_at })
 }

@@ -53,7 +53,7 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
     };
     let rng = cx.seam.rng.clone();
     let began = cx.seam.clock.mono();
-    let decide = || observed.with_seen(|seen| claim::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| claim::decide(seen, || rng.uuid()));
     let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     cx.metrics.road.matched(cx.seam.clock.mono() - began);
     let writes = !plan.is_quiet();

@@ -15,6 +15,7 @@ use ironclad_propagation::{
     priority,
 };
 use ironclad_runtime::{Failure, Key, Writer};
+use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
@@ -103,7 +104,7 @@ impl Observed {
     }
 
     /// Decides over the snapshot.
-    pub(super) fn with_seen<T>(&self, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
+    pub(super) fn with_seen<T>(&self, now: Timestamp, decide: impl FnOnce(&Seen<'_>) -> T) -> T {
         let policies: Vec<Policy<'_>> = self.policies.iter().map(AnyPolicy::view).collect();
         decide(&Seen {
             template: &self.json,
@@ -116,6 +117,7 @@ impl Observed {
             priority_classes: self.priority_classes.as_deref(),
             interpreter: &self.interpreter,
             options: &self.options,
+            now,
         })
     }
 }

@@ -67,6 +67,7 @@ fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Du
         memory,
         began: at(0),
         asked: None,
+        asked_at: None,
     };
     decide(&seen, moment(now))
 }
@@ -189,6 +190,7 @@ fn what_is_remembered_and_what_is_forgotten() {
         memory: &memory,
         began: at(0),
         asked: None,
+        asked_at: None,
     };
     assert!(decide(&seen, moment(S(10))).memory.is_empty(), "nobody judges the health of its kind");
 }
@@ -253,6 +255,41 @@ fn what_happened_before_somebody_asked_does_not_count() {
             memory: &Memory::default(),
             began: at(0),
             asked: asked.map(S),
+            asked_at: None,
+        };
+        let decision = decide(&seen, moment(S(now)));
+        assert_eq!(left(&decision) == ["m1"], left_after, "{name}");
+        assert_eq!(decision.next, wait.map_or(Next::OnEvent, |wait| Next::After(S(wait) + TICK)), "{name}");
+    }
+}
+
+#[test]
+fn since_when_somebody_asked_outlives_a_restart() {
+    let two = fleet(&["m1", "m2"]);
+    let line = |turned: i64| AggregatedStatusItem {
+        health_transition_time: Some(ironclad_api::Time(at(turned))),
+        ..line("m1", Unhealthy, 0)
+    };
+    // The process began at second 0 and looks for the first time now; stored times are cut, so a second is taken off.
+    for (name, turned, asked_at, now, left_after, wait) in [
+        ("ill for long, asked for shortly before the restart", -9_000, Some(-100), 0, false, Some(201)),
+        ("to its end", -9_000, Some(-100), 201, false, Some(0)),
+        ("and then it leaves", -9_000, Some(-100), 202, true, None),
+        ("it fell ill after it was asked for: since then", -50, Some(-100), 0, false, Some(251)),
+        ("it asks since the binding is there: since it is ill (IR-15)", -9_000, None, 0, true, None),
+        ("a clock that was ahead: not before now", -9_000, Some(500), 0, false, Some(300)),
+    ] {
+        let bound = Bound::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
+        let seen = Seen {
+            binding: &bound,
+            health_is_judged: true,
+            clusters: &two,
+            check: Check::Strict,
+            state_injection: true,
+            memory: &Memory::default(),
+            began: at(0),
+            asked: None,
+            asked_at: asked_at.map(at),
         };
         let decision = decide(&seen, moment(S(now)));
         assert_eq!(left(&decision) == ["m1"], left_after, "{name}");
@@ -298,6 +335,7 @@ fn the_task_of_each_purge_mode() {
         memory: &Memory::default(),
         began: at(0),
         asked: None,
+        asked_at: None,
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert_eq!(tasks[0].producer, "cluster-resource-binding-application-failover-controller");
@@ -379,6 +417,7 @@ fn state_goes_into_the_task_or_nobody_goes() {
         memory: &Memory::default(),
         began: at(0),
         asked: None,
+        asked_at: None,
     };
     let (tasks, _) = written(&decide(&seen, moment(S(0)))).unwrap();
     assert!(tasks[0].preserved_label_state.is_empty(), "with the gate off nothing is read");

@@ -29,6 +29,7 @@ fn run(
             schedule_priority: None,
             interpreter: &Interpreter::default(),
             options,
+            now: jiff::Timestamp::from_second(1_000).unwrap(),
         },
         ids("new"),
     )
@@ -88,6 +89,7 @@ fn a_new_binding_of_a_cluster_scoped_template() {
         schedule_priority: None,
         interpreter: &Interpreter::default(),
         options: &Options::default(),
+        now: jiff::Timestamp::UNIX_EPOCH,
     };
     let plan = decide(&seen, ids("new")).unwrap();
     let [Effect::CreateCluster(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
@@ -143,6 +145,30 @@ fn every_field_comes_from_its_source() {
 }
 
 #[test]
+fn since_when_a_binding_asks_for_application_failover() {
+    let asks = json!({"failover": {"application": {"decisionConditions": {}}}});
+    let of = |spec: &Value| -> PropagationPolicy { patched(&policy("p", json!({})), &json!({"spec": spec})) };
+    let (plain, asking, cluster) = (of(&json!({})), of(&asks), of(&json!({"failover": {"cluster": {}}})));
+    let since = |binding: &ResourceBinding| {
+        binding.metadata.annotations.as_ref().and_then(|a| a.get(APPLICATION_FAILOVER_SINCE).cloned())
+    };
+    let edited = |binding: &ResourceBinding, policy: &PropagationPolicy| -> ResourceBinding {
+        update(binding, &deployment(), policy).map_or_else(|| binding.clone(), |patch| patched(binding, &patch))
+    };
+    let from_the_beginning = created(&deployment(), &asking, &Options::default());
+    assert_eq!(since(&from_the_beginning), None, "nothing was before");
+    let not_yet = created(&deployment(), &plain, &Options::default());
+    assert_eq!(since(&edited(&not_yet, &cluster)), None, "what clusters suffer is something else");
+    let begins = edited(&not_yet, &asking);
+    assert_eq!(since(&begins).as_deref(), Some("1970-01-01T00:16:40Z"), "in the write with which it begins");
+    let other = of(&json!({"failover": {"application": {"decisionConditions": {"tolerationSeconds": 9}}}}));
+    assert_eq!(since(&edited(&begins, &other)), since(&begins), "an edit of how is no new beginning");
+    let ceases = edited(&begins, &plain);
+    assert_eq!(since(&ceases), None);
+    assert!(since(&edited(&ceases, &asking)).is_some(), "and begins again");
+}
+
+#[test]
 fn a_priority_is_written_as_resolved() {
     let policy = policy("p", json!({}));
     let priority = ResolvedPriority { priority: 7, preemption_policy: None };
@@ -155,6 +181,7 @@ fn a_priority_is_written_as_resolved() {
         schedule_priority: Some(&priority),
         interpreter: &Interpreter::default(),
         options: &Options::default(),
+        now: jiff::Timestamp::UNIX_EPOCH,
     };
     let plan = decide(&seen, ids("new")).unwrap();
     let [Effect::Create(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
@@ -329,6 +356,7 @@ fn components_or_replicas() {
                 schedule_priority: None,
                 interpreter: &interpreter,
                 options: &Options { multiple_pod_templates, ..Options::default() },
+                now: jiff::Timestamp::UNIX_EPOCH,
             },
             ids("new"),
         )

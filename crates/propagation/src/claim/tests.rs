@@ -47,6 +47,7 @@ impl Road {
                 priority_classes: None,
                 interpreter: &Interpreter::default(),
                 options: &binding::Options::default(),
+                now: jiff::Timestamp::UNIX_EPOCH,
             },
             ids("new"),
         );

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use ironclad_api::{eviction::APPLICATION_FAILURE, work::ResourceHealth};
+use ironclad_api::{eviction::APPLICATION_FAILURE, policy::PropagationPolicy, work::ResourceHealth};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     programme::{App, Failover},
     stage::{Stage, setup},
+};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -80,4 +84,35 @@ async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow:
     ensure!((99.0..106.0).contains(&after), "left {after} s after it turned unhealthy");
     ensure!(stage.tasks("web")?[0].reason == APPLICATION_FAILURE);
     stage.until("it runs elsewhere", |stage| Ok(stage.placed("web")? == ["member2:1"])).await
+}
+
+/// Who asks for application failover for a workload that is ill already gives it the whole toleration, also where the control
+/// plane restarts meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_count_what_was_before_application_failover_was_asked_for() -> anyhow::Result<()> {
+    let mut stage = Stage::new(setup(3, 10.0)).await?;
+    let app = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("web") };
+    stage.add(&app, |_| {}).await?;
+    stage.settle(&[]).await?;
+    stage.without_room("member1")?;
+    let ill = |stage: &Stage| {
+        let status = stage.binding("web")?.status.clone().unwrap_or_default();
+        Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))
+    };
+    stage.until("it is unhealthy", ill).await?;
+    stage.world.pass(Duration::from_secs(300)).await?;
+    let policies: Api<PropagationPolicy> = Api::namespaced(stage.world.user(), "default");
+    let behaviour = json!({"spec": {"propagateDeps": true, "failover": {"application": {
+        "decisionConditions": {"tolerationSeconds": 100}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600,
+    }}}});
+    policies.patch("web", &PatchParams::default(), &Patch::Merge(behaviour)).await?;
+    let asked = stage.world.clock().mono();
+    stage.until("it asks", |stage| Ok(stage.binding("web")?.spec.failover.is_some())).await?;
+    stage.world.crash(0, Duration::from_secs(2));
+    stage.world.pass(Duration::from_secs(60)).await?;
+    ensure!(stage.tasks("web")?.is_empty(), "what was before somebody asked counted after the restart");
+    stage.until("it leaves", |stage| Ok(!stage.tasks("web")?.is_empty())).await?;
+    let after = (stage.world.clock().mono() - asked).as_secs_f64();
+    ensure!((99.0..106.0).contains(&after), "left {after} s after it was asked for");
+    Ok(())
 }

@@ -237,6 +237,17 @@ impl Truth {
         tell(&mut self.0.state.lock().judge, at);
     }
 
+    /// Lets the judge look at what time alone breaks.
+    pub fn look_at_time(&self) {
+        let (at, wall) = (self.0.clock.mono() - self.0.began, self.0.clock.wall().as_second());
+        let mut state = self.0.state.lock();
+        let state = &mut *state;
+        if let Some(broken) = state.judge.look(at, wall, &state.fleet) {
+            self.0.history.log(format!("BROKEN {broken}"));
+            state.broken.push(broken);
+        }
+    }
+
     /// A moment as the judge counts it.
     #[must_use]
     pub fn since_beginning(&self, at: tokio::time::Instant) -> Duration {

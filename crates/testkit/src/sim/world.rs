@@ -412,6 +412,7 @@ impl World {
 
     async fn step_for(&mut self, time: Duration) {
         self.seam.clock.sleep(time).await;
+        self.truth.look_at_time();
         let now = self.seam.clock.mono();
         for process in 0..self.slots.len() {
             if self.slots[process].is_dead() {

@@ -1,11 +1,15 @@
 //! Fleets drawn from seeds: fifty that are always the same and fifty fresh ones, whose root is printed. A failing one is
 //! shrunk and says how to run it again.
 
-use anyhow::bail;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use ironclad_cli::evictions::failover;
 use ironclad_seam::Rng;
 use ironclad_testkit::sim::{
-    programme::{self, Programme},
+    programme::{self, App, Programme},
     sometimes,
+    stage::{Stage, setup},
 };
 
 /// Runs of one test; there are two of each kind, so that they share the processors.
@@ -84,5 +88,23 @@ fn one_programme_has_one_history() -> anyhow::Result<()> {
         let programme = Programme::from_seed(seed);
         assert_eq!(programme::run(&programme)?.digest, programme::run(&programme)?.digest, "seed {seed}");
     }
+    Ok(())
+}
+
+/// The judge of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not say so, it
+/// speaks up, and not before it is sure.
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_never_comes_is_found() -> anyhow::Result<()> {
+    let mut rules = setup(3, 0.5);
+    rules.rules.late = true;
+    let mut stage = Stage::new(rules).await?;
+    stage.settle(&[App::new("web")]).await?;
+    stage.world.pass(Duration::from_secs(120)).await?;
+    failover::set(&stage.world.user(), failover::Wanted::Paused).await?;
+    let on = stage.placed("web")?.first().and_then(|placed| placed.split(':').next().map(str::to_owned));
+    stage.taint(&[&*on.context("it is placed")?], "NoExecute").await?;
+    stage.world.pass(Duration::from_secs(30)).await?;
+    let late = stage.world.pass(Duration::from_secs(30)).await.err().map(|error| error.to_string());
+    ensure!(late.as_ref().is_some_and(|said| said.starts_with("invariant 8: default/web-deployment")), "{late:?}");
     Ok(())
 }

@@ -33,7 +33,7 @@ pub(super) struct State {
     /// What its user wished, and from when on.
     wishes: Vec<(Duration, Wishes)>,
     /// The clusters in its result, and since when they are there.
-    on: BTreeMap<String, Duration>,
+    pub(super) on: BTreeMap<String, Duration>,
 }
 
 /// What a verdict is made of, besides taints.
@@ -50,6 +50,17 @@ impl Wishes {
 }
 
 impl State {
+    /// Since when it wishes what it does.
+    pub(super) fn wished_since(&self) -> Option<Duration> {
+        self.wishes.last().map(|(since, _)| *since)
+    }
+
+    /// When it has to leave a cluster with these taints by what it wishes now, seconds; `None` is never.
+    pub(super) fn due(&self, taints: &[Taint], rules: &Rules) -> Option<i64> {
+        let taints: Vec<&Taint> = taints.iter().collect();
+        due(&self.wishes.last()?.1, &taints, rules)
+    }
+
     fn wished_anew_since(&self, at: Duration) -> bool {
         self.wishes.last().is_some_and(|(since, _)| *since >= at)
     }
@@ -289,6 +300,7 @@ impl Judge {
                 broken.push(format!("invariant 21: {key} is evicted from {cluster} again in one episode"));
             }
         }
+        self.late.evicted(at);
         self.evictions.push(Eviction { at, binding: key.to_owned(), cluster, reason });
     }
 }

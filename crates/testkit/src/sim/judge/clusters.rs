@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ironclad_api::{
     Taint,
+    annotations::DRAINING,
     cluster::{Cluster, SyncMode},
     conditions::{self, TRUE, UNKNOWN},
     taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE},
@@ -44,6 +45,8 @@ pub(super) struct State {
     repels_since: Option<Duration>,
     /// Since when it is not Ready, or being deleted.
     gone_since: Option<Duration>,
+    /// When anything changed that says who may be on it: its taints, Ready, that it goes or is drained.
+    pub(super) changed: Duration,
     /// When its evicting taints changed in this episode.
     pub(super) tainted_at: Vec<Duration>,
 }
@@ -81,6 +84,12 @@ impl State {
     }
 }
 
+/// What of a cluster decides who may be on it.
+fn says(cluster: &Cluster) -> (&[Taint], Option<&str>, bool, bool) {
+    let drains = cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
+    (&cluster.spec.taints, cluster.ready(), cluster.metadata.deletion_timestamp.is_some(), drains)
+}
+
 impl Clusters {
     pub(super) fn get(&self, name: &ClusterName) -> Option<&State> {
         self.0.get(name)
@@ -112,6 +121,9 @@ impl Clusters {
             self.0.remove(name);
         }
         let state = self.0.entry(name.clone()).or_default();
+        if old.map(says) != Some(says(new)) {
+            state.changed = at;
+        }
         for taint in new.spec.taints.iter().filter(|taint| taint.effect == NO_EXECUTE) {
             if !rules.asked_taints.contains(&(taint.key.clone(), taint.effect.clone())) {
                 broken.push(format!("invariant 5: {name} has {}:{} for which nobody asked", taint.key, taint.effect));

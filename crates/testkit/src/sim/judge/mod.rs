@@ -6,6 +6,7 @@
 mod bindings;
 mod clusters;
 mod copies;
+mod late;
 mod rate;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ pub struct Rules {
     pub windows: Option<(i64, i64)>,
     /// `--pre-scheduling-check` is not `off`: no eviction without enough clusters to go to.
     pub checked: bool,
+    /// Whether evictions may come too late, too: not where people pause them, or flags hold them.
+    pub late: bool,
 }
 
 impl Default for Rules {
@@ -64,6 +67,7 @@ impl Default for Rules {
             asked_taints: BTreeSet::new(),
             windows: None,
             checked: false,
+            late: false,
         }
     }
 }
@@ -98,6 +102,7 @@ pub struct Judge {
     taken: BTreeSet<(ClusterName, ObjectKey)>,
     /// What lost a copy because somebody deleted a Cluster without a drain, until it has another one.
     abandoned: BTreeSet<ObjectKey>,
+    late: late::Late,
     /// When a person last touched the taint policy or its taints.
     policy_edited: Option<Duration>,
     /// What happened that is worth to have happened ([`super::sometimes`]).
@@ -118,6 +123,7 @@ impl Judge {
             starts: Vec::new(),
             taken: BTreeSet::new(),
             abandoned: BTreeSet::new(),
+            late: late::Late::default(),
             policy_edited: None,
             noted: BTreeSet::new(),
         }

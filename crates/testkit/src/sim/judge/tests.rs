@@ -86,11 +86,22 @@ impl Court {
     }
 
     fn binding(&mut self, at: u64, clusters: &[&str], tasks: Value, failover: Value) -> Vec<String> {
+        self.bound(at, clusters, tasks, failover, &Value::Null)
+    }
+
+    /// One whose placement the scheduler has applied.
+    fn binding_placed(&mut self, at: u64, clusters: &[&str], placement: &Value) {
+        self.bound(at, clusters, json!([]), Value::Null, placement);
+    }
+
+    fn bound(&mut self, at: u64, clusters: &[&str], tasks: Value, failover: Value, placement: &Value) -> Vec<String> {
         let targets: Vec<Value> = clusters.iter().map(|name| json!({"name": name, "replicas": 1})).collect();
+        let applied = json!({ironclad_api::annotations::APPLIED_PLACEMENT: placement.to_string()});
         let binding: ResourceBinding = serde_json::from_value(json!({
             "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-            "metadata": {"name": "b", "namespace": "n", "uid": "b"},
+            "metadata": {"name": "b", "namespace": "n", "uid": "b", "annotations": applied},
             "spec": {
+                "placement": placement,
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "n", "name": "b"}, "replicas": 1,
                 "clusters": targets, "gracefulEvictionTasks": tasks, "failover": failover,
             },
@@ -99,6 +110,7 @@ impl Court {
         let new = Some(Arc::new(binding));
         let old = std::mem::replace(&mut self.binding, new.clone());
         let key = BindingKey { namespace: "n".into(), name: "b".into() };
+        self.fleet.bindings.extend(new.clone().map(|binding| (key.clone(), binding)));
         let what = Changed::Binding { key, old, new };
         self.judge.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
     }
@@ -196,4 +208,57 @@ fn once_in_an_episode() {
     court.binding(102, &[], task(), Value::Null);
     court.binding(120, &["m1"], json!([]), Value::Null);
     assert!(found(&court.binding(130, &[], task(), Value::Null), "invariant 21"));
+}
+
+/// A binding on m1 that asks for one cluster, and is to leave it from second 200 on.
+fn overdue(rules: Rules) -> Court {
+    let mut court = Court::new(Rules { late: true, warm_up: S(40), ..rules });
+    court.judge.started(S(0));
+    let placement = json!({"clusterAffinity": {}, "spreadConstraints": [
+        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
+    court.binding_placed(50, &["m1"], &placement);
+    court.cluster(200, "m1", "True", taint("NoExecute", "03:20"));
+    court
+}
+
+#[test]
+fn an_eviction_that_never_comes() {
+    // At 0.5/s: two seconds, thirty of patience, and three in which it may not have been seen.
+    type Change = fn(&mut Court);
+    let rows: [(&str, u64, Change, bool); 9] = [
+        ("it could leave for 31 s", 234, |_| {}, false),
+        ("and for too long", 236, |_| {}, true),
+        ("without the gate", 400, |court| court.judge.rules.gate = false, false),
+        ("a process was killed meanwhile", 250, |court| court.judge.disturbed(S(215)), false),
+        ("long ago", 315, |court| court.judge.disturbed(S(215)), true),
+        ("a leader began meanwhile", 300, |court| court.judge.started(S(220)), false),
+        (
+            "the other clusters are not well",
+            400,
+            |court| {
+                for name in ["m2", "m3"] {
+                    court.cluster(201, name, "True", json!([{"key": "k", "effect": "NoSchedule"}]));
+                }
+            },
+            false,
+        ),
+        (
+            "most clusters are faulty: no rate",
+            400,
+            |court| {
+                court.cluster(201, "m2", "True", taint("NoExecute", "03:21"));
+            },
+            false,
+        ),
+        ("another eviction came between", 236, |court| court.judge.late.evicted(S(210)), false),
+    ];
+    for (name, at, change, late) in rows {
+        let mut court = overdue(rules());
+        change(&mut court);
+        let said = court.judge.look(S(at), at as i64, &court.fleet);
+        assert_eq!(said.as_ref().is_some_and(|said| said.starts_with("invariant 8")), late, "{name}: {said:?}");
+    }
+    let mut court = overdue(rules());
+    court.binding(210, &["m2"], task(), Value::Null);
+    assert_eq!(court.judge.look(S(400), 400, &court.fleet), None, "it has left");
 }

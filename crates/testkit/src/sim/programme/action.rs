@@ -82,10 +82,26 @@ pub enum Action {
 pub const HAND_KEY: &str = "hand";
 
 impl Action {
+    /// For how long it keeps processes from their work; `None` if it leaves them alone.
+    fn disturbs(&self) -> Option<Duration> {
+        match self {
+            // Nobody knows when the write comes that meets it.
+            Self::WriteFault(..) | Self::Conflicts(..) | Self::MemberFault(..) => Some(Duration::MAX),
+            // A clock that is off stays so.
+            Self::Skew(..) => Some(Duration::MAX),
+            Self::Freeze(_, time) | Self::Stall(_, time) | Self::Crash(_, time) => Some(*time),
+            Self::CutWatches(..) => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+
     /// Does it.
     pub(super) async fn take(&self, world: &mut World, apps: &mut [App]) -> anyhow::Result<()> {
         world.history.log(format!("ACTION {self}"));
         let now = world.clock().mono();
+        if let Some(time) = self.disturbs() {
+            world.truth.tell(|judge, at| judge.disturbed(at.saturating_add(time)));
+        }
         match self {
             Self::Down(members) => set(world, members, &Faults { down: true, ..Faults::default() }),
             Self::Up(members) => set(world, members, &Faults::default()),

@@ -20,6 +20,7 @@ pub(super) fn programme(seed: u64) -> Programme {
     outage(&rng.child("outage").stream("draws"), programme.members, &mut steps);
     let draws = rng.child("people").stream("draws");
     people(&draws, programme.members, &programme.apps, programme.taint_policy.as_ref(), &mut steps);
+    hold(&rng.child("hold").stream("draws"), programme.members, &mut programme.apps, &mut steps);
     (programme.kept, programme.steps) = steps.into_iter().unzip();
     programme
 }
@@ -108,10 +109,9 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
             }
             1 | 3 => Action::Drain(member),
             _ if draws.chance(0.4) => Action::Join,
-            // Who asks for more clusters than are left holds the one that leaves, until somebody forces it.
-            _ if steps.iter().any(|(_, step)| matches!(step.action, Action::Unjoin(_)))
-                || apps.iter().any(|app| matches!(app.spread, Spread::Copies(n) if n >= members)) =>
-            {
+            // Who asks for more clusters than are left holds the one that leaves, until somebody eases that. One member
+            // stays: where nothing is left, nothing can be moved, and nothing is to be judged.
+            _ if steps.iter().filter(|(_, step)| matches!(step.action, Action::Unjoin(_))).count() + 1 >= members => {
                 Action::Join
             }
             _ => Action::Unjoin(member),
@@ -120,6 +120,21 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
         let (number, place) = (steps.len(), draws.below(steps.len() as u64 + 1) as usize);
         steps.insert(place, (number, Step { after, action }));
     }
+}
+
+/// In few runs a workload asks for every cluster there is, and a person deletes one.
+fn hold(draws: &Stream, members: usize, apps: &mut [App], steps: &mut Vec<(usize, Step)>) {
+    let is_unjoin = |(_, step): &(usize, Step)| matches!(step.action, Action::Unjoin(_));
+    if !draws.chance(0.06) || steps.iter().any(is_unjoin) {
+        return;
+    }
+    if let Some(app) = apps.first_mut() {
+        app.spread = Spread::Copies(members);
+    }
+    let action = Action::Unjoin(draws.below(members as u64) as usize);
+    let after = Duration::from_millis(draws.below(40_000));
+    let (number, place) = (steps.len(), draws.below(steps.len() as u64 + 1) as usize);
+    steps.insert(place, (number, Step { after, action }));
 }
 
 fn app(draws: &Stream, number: u64, members: usize) -> App {

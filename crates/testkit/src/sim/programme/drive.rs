@@ -23,6 +23,7 @@ use super::{
     Action, App, Programme, Spread, TaintPolicy,
     action::{self, HAND_KEY, untaint},
     apps::POLICY_KEY,
+    depart,
     gauges::{self, Expect},
 };
 use crate::sim::{
@@ -34,9 +35,6 @@ use crate::sim::{
 
 /// So many lines of history come with a failure.
 const HISTORY_SHOWN: usize = 80;
-
-/// A Cluster that is deleted has to be gone within so many seconds.
-const REJOIN_TRIES: usize = 600;
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +111,7 @@ fn setup(programme: &Programme) -> Setup {
         asked_taints,
         windows: Some((least(|policy| policy.add_after), least(|policy| policy.remove_after))),
         checked: programme.check != "off",
+        late: true,
         ..Rules::default()
     };
     let settings = knobs::settings(programme.gate, programme.rate, programme.check);
@@ -148,11 +147,12 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
         member.set_faults(Faults::default());
     }
     world.heal_processes();
+    world.truth.tell(|judge, at| judge.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
     // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined anew.
     untaint_all(world, programme.members).await?;
-    rejoin(world).await?;
+    depart::rejoin(world, &apps).await?;
     untaint_all(world, programme.members).await?;
     let clusters: Api<Cluster> = Api::all(user.clone());
     world
@@ -222,19 +222,6 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Joins who is not joined, as soon as the Cluster that was is gone.
-async fn rejoin(world: &mut World) -> anyhow::Result<()> {
-    for _ in 0..REJOIN_TRIES {
-        action::join_all(world).await?;
-        let clusters = Api::<Cluster>::all(world.user()).list(&ListParams::default()).await?;
-        if clusters.items.iter().all(|cluster| cluster.metadata.deletion_timestamp.is_none()) {
-            return Ok(());
-        }
-        world.pass(Duration::from_secs(1)).await?;
-    }
-    bail!("a Cluster that was deleted never goes")
 }
 
 /// Everything is made and comes to rest before anything goes wrong.

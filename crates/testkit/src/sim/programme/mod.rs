@@ -3,6 +3,7 @@
 
 mod action;
 mod apps;
+mod depart;
 mod draw;
 mod drive;
 mod gauges;

@@ -1,0 +1,98 @@
+//! Clusters that were deleted go: at once, or when what holds them is eased (failover.md 9.5). A workload that asks for
+//! more clusters than are left holds one; the Cluster has to say so, and nothing of the workload may be lost meanwhile.
+
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use ironclad_api::{
+    cluster::Cluster,
+    conditions::{self, TRUE},
+    policy::PropagationPolicy,
+};
+use ironclad_failover::membership::REMOVAL_BLOCKED;
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{App, Spread, action};
+use crate::sim::{World, sometimes::happened};
+
+/// A Cluster that is deleted and that nothing holds has to be gone within so many seconds.
+const GOES_WITHIN: usize = 600;
+/// One that is held has said so after this many seconds in which no other one went.
+const SAYS_SO_AFTER: usize = 120;
+
+/// Joins who is not joined, as soon as the Cluster that was is gone. Where workloads hold some, their users ask for less until
+/// those are gone, as the condition advises.
+pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()> {
+    let (mut last, mut same, mut eased) = (Vec::new(), 0, Vec::new());
+    for _ in 0..GOES_WITHIN {
+        action::join_all(world).await?;
+        let leaving: Vec<Cluster> = Api::<Cluster>::all(world.user())
+            .list(&ListParams::default())
+            .await?
+            .items
+            .into_iter()
+            .filter(|cluster| cluster.metadata.deletion_timestamp.is_some())
+            .collect();
+        if leaving.is_empty() {
+            for app in eased {
+                ask_for(world, app, app.placement()).await?;
+            }
+            return Ok(());
+        }
+        let names: Vec<String> = leaving.iter().map(ResourceExt::name_any).collect();
+        same = if names == last { same + 1 } else { 0 };
+        last = names;
+        let left = world.members.len() - leaving.len();
+        let holders: Vec<&App> =
+            apps.iter().filter(|app| matches!(app.spread, Spread::Copies(n) if n > left)).collect();
+        if same == SAYS_SO_AFTER && !holders.is_empty() && eased.is_empty() {
+            for cluster in &leaving {
+                says_who_holds_it(world, cluster, &holders)?;
+            }
+            happened("a workload holds a Cluster that was deleted");
+            world.history.log(format!("EASE {} clusters are left", left));
+            for app in &holders {
+                let fewer = App { spread: Spread::Copies(left), ..(*app).clone() };
+                ask_for(world, app, fewer.placement()).await?;
+            }
+            eased = holders;
+        }
+        world.pass(Duration::from_secs(1)).await?;
+    }
+    bail!("a Cluster that was deleted never goes: {}", last.join(" "))
+}
+
+/// The condition names one of the workloads that are still placed there and ask for more than is left.
+fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyhow::Result<()> {
+    let name = cluster.name_any();
+    let holding: Vec<String> = world.truth.look(|fleet| {
+        let placed = |app: &&&App| {
+            let binding = format!("{}-deployment", app.name);
+            fleet.bindings.iter().any(|(key, b)| *key.name == *binding && b.spec.target(&name).is_some())
+        };
+        holders.iter().filter(placed).map(|app| format!("default/{}-deployment", app.name)).collect()
+    });
+    if holding.is_empty() {
+        return Ok(());
+    }
+    let standing = cluster.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let condition = conditions::get(standing, REMOVAL_BLOCKED).filter(|condition| condition.status == TRUE);
+    let message = condition.map(|condition| condition.message.as_str()).unwrap_or_default();
+    ensure!(
+        holding.iter().any(|binding| message.contains(binding)),
+        "{REMOVAL_BLOCKED} of {name} does not name any of {holding:?}, which hold it: {message:?}"
+    );
+    Ok(())
+}
+
+/// The user of a workload asks for another placement.
+async fn ask_for(world: &World, app: &App, placement: serde_json::Value) -> anyhow::Result<()> {
+    let policies: Api<PropagationPolicy> = Api::namespaced(world.user(), "default");
+    let patch = json!({"spec": {"placement": {"spreadConstraints": placement["spreadConstraints"]}}});
+    policies.patch(&app.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}

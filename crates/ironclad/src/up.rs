@@ -4,7 +4,6 @@ pub(crate) mod backup;
 mod explain;
 mod members;
 mod place;
-mod webhooks;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -16,7 +15,7 @@ use ironclad_api::{
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
 use ironclad_controllers::{Context, NetworkConnector};
-use ironclad_extension::{admission::InProcessAdmission, explain::Explain};
+use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
 use ironclad_seam::Seam;
@@ -112,7 +111,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let options = ServerOptions {
         name: "plane".to_owned(),
         token_key: Some(credentials.token_key().clone()),
-        webhooks: Some(Arc::new(webhooks::NetworkCaller)),
+        webhooks: Some(Arc::new(NetworkCaller::default())),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
         ..ServerOptions::default()

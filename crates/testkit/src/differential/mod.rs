@@ -27,12 +27,15 @@ pub use self::{
     side::{Answer, As, Side, Stream},
 };
 
+mod certificates;
 mod compare;
 pub mod mask;
 mod ours;
 mod play;
 pub mod script;
 mod side;
+mod tally;
+pub mod webhooks;
 
 /// Scenarios that run beside each other: they mostly wait.
 const AT_ONCE: usize = 6;

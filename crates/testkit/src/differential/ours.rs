@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use ironclad_apiserver::{Identity, Options, Server, pki};
+use ironclad_extension::NetworkCaller;
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::in_process_client;
 use ironclad_seam::Seam;
@@ -26,8 +27,13 @@ impl Ours {
         let seam = Seam::system("differential");
         let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Thread, seam.clock.clone())?;
         let plane = seam.child("plane");
-        let server = Server::open(Options::default(), engine.store("plane"), plane.clone()).await?;
         let pki = pki::Pki::load_or_create(&directory.join("pki"), &plane, "plane")?;
+        let options = Options {
+            webhooks: Some(std::sync::Arc::new(NetworkCaller::default())),
+            token_key: Some(pki.token_key().clone()),
+            ..Options::default()
+        };
+        let server = Server::open(options, engine.store("plane"), plane.clone()).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
         let url = format!("https://{}", listener.local_addr()?);
         let kubeconfig = directory.join("kubeconfig");

@@ -4,15 +4,18 @@ use std::{collections::BTreeMap, io::Read as _, time::Duration};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::real::{Running, until};
 
 use super::{
+    certificates,
     mask::Masks,
     script::{Action, Compared, Payload, Scenario, Step, repeated},
     side::{Answer, As, Side, Stream},
+    tally,
 };
 
 /// What is waited for comes within this time.
@@ -53,10 +56,15 @@ pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> a
     };
     for (name, value) in [
         ("ns", namespace.to_owned()),
+        ("hook", format!("{}/{namespace}", side.webhooks.url())),
+        ("ca", side.webhooks.authority().to_owned()),
         ("core", format!("/api/v1/namespaces/{namespace}")),
         ("apps", format!("/apis/apps/v1/namespaces/{namespace}")),
     ] {
         stage.variables.insert(name.to_owned(), value);
+    }
+    for (name, value) in certificates::variables() {
+        stage.variables.insert((*name).to_owned(), value.clone());
     }
     let mut notes = Vec::with_capacity(scenario.steps.len());
     for step in &scenario.steps {
@@ -148,6 +156,22 @@ impl Stage<'_> {
                 let masked = self.masks.value(&raw);
                 Ok((if step.compared == Compared::Nothing { Value::Null } else { json!({"events": masked}) }, raw))
             }
+            Action::Repeat { times, at_once, requests } => {
+                Ok((self.repeat(step, *times, *at_once, requests).await?, Value::Null))
+            }
+            Action::Tally { name, count } => {
+                let stream = self.watches.get_mut(name).with_context(|| format!("no watch {name} is open"))?;
+                Ok((tally::tally(stream, *count).await, Value::Null))
+            }
+            Action::Claims { token } => {
+                let claims = certificates::claims(&self.filled(token))?;
+                Ok((self.masks.value(&claims), claims))
+            }
+            Action::Asked { path } => {
+                let asked = self.side.webhooks.asked(&format!("/{}/{path}", self.namespace));
+                let asked = asked.unwrap_or_else(|| "nothing was asked".into());
+                Ok((self.masks.value(&asked), asked))
+            }
             Action::Kubectl { arguments } => self.kubectl(step, arguments).await,
             Action::Start { name, arguments } => {
                 let arguments = self.arguments(arguments);
@@ -194,6 +218,39 @@ impl Stage<'_> {
     fn arguments(&self, arguments: &[String]) -> Vec<String> {
         let namespace = ["--namespace".to_owned(), self.namespace.to_owned()];
         namespace.into_iter().chain(arguments.iter().map(|a| self.filled(a))).collect()
+    }
+
+    /// Asks the same many times, and counts the answers.
+    async fn repeat(
+        &mut self,
+        step: &Step,
+        times: usize,
+        at_once: usize,
+        requests: &[(String, Option<&'static str>, String)],
+    ) -> anyhow::Result<Value> {
+        let mut all = Vec::with_capacity(times);
+        for i in 0..times {
+            self.variables.insert("i".to_owned(), i.to_string());
+            let (method, content_type, path) = &requests[i % requests.len()];
+            let (who, headers) = self.headers(step, *content_type);
+            let body = if method == "DELETE" { Bytes::new() } else { self.body(&step.body)? };
+            all.push((who, method.clone(), self.filled(path), headers, body));
+        }
+        self.variables.remove("i");
+        let side = self.side;
+        let codes: Vec<u16> = futures::stream::iter(all)
+            .map(async |(who, method, path, headers, body)| {
+                side.ask(who, &method, &path, &headers, body).await.map(|answer| answer.code)
+            })
+            .buffer_unordered(at_once)
+            .try_collect()
+            .await?;
+        if step.compared == Compared::Code {
+            return Ok(json!({"failed": codes.iter().filter(|code| **code >= 500).count()}));
+        }
+        let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+        codes.iter().for_each(|code| *counted.entry(code.to_string()).or_default() += 1);
+        Ok(json!({"codes": counted}))
     }
 
     async fn kubectl(&mut self, step: &Step, arguments: &[String]) -> anyhow::Result<(Value, Value)> {

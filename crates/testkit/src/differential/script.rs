@@ -24,6 +24,13 @@
 //! - `only code`, `silent`: what is compared; all of it unless said.
 //! - `unordered`: the causes of a refusal come in any order.
 //! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
+//! - `REPEAT 100 4 METHOD path`: a hundred times the request, four at a time; `$i` counts them from 0. Several requests with
+//!   `|` between them take turns. The codes are counted; with `only code`, those that are the server's fault.
+//! - `TALLY name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and whether
+//!   their order is right.
+//! - `CLAIMS $token`: what a token says. `ASKED path`: what the webhook at `$hook/path` was asked last.
+//! - `$hook` and `$ca`: where webhooks are ([`super::webhooks`]), and whom to trust for them; `$csr`, `$mastercsr` and
+//!   `$certificate`: requests for certificates of a user and of an administrator, and a certificate, all in base64.
 //! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin, headers are its environment.
 //! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it prints,
 //!   `LINES name end` all until it ends.
@@ -89,6 +96,32 @@ pub enum Action {
         name: String,
         /// How many; all until the end if it isn't said.
         count: Option<usize>,
+    },
+    /// The same requests many times.
+    Repeat {
+        /// How often in all.
+        times: usize,
+        /// How many at a time.
+        at_once: usize,
+        /// Method, content type of a body, path; they take turns.
+        requests: Vec<(String, Option<&'static str>, String)>,
+    },
+    /// Takes so many events of a watch and counts them.
+    Tally {
+        /// The watch.
+        name: String,
+        /// How many.
+        count: usize,
+    },
+    /// Reads a token.
+    Claims {
+        /// The token.
+        token: String,
+    },
+    /// What a webhook was asked last.
+    Asked {
+        /// The webhook's path.
+        path: String,
     },
     /// Runs kubectl.
     Kubectl {
@@ -212,12 +245,33 @@ fn is_header(name: &str) -> bool {
 
 fn action(line: &str) -> anyhow::Result<Action> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let request = |method: &str, content_type, path: &str| Action::Request {
-        method: method.to_owned(),
-        content_type,
-        path: path.to_owned(),
-    };
     Ok(match *words.as_slice() {
+        ["WATCH", name, path] => Action::Watch { name: name.to_owned(), path: path.to_owned() },
+        ["EVENTS", name, "end"] => Action::Events { name: name.to_owned(), count: None },
+        ["EVENTS", name, count] => Action::Events { name: name.to_owned(), count: Some(count.parse()?) },
+        ["TALLY", name, count] => Action::Tally { name: name.to_owned(), count: count.parse()? },
+        ["CLAIMS", token] => Action::Claims { token: token.to_owned() },
+        ["ASKED", path] => Action::Asked { path: path.to_owned() },
+        ["REPEAT", times, at_once, ref requests @ ..] => {
+            let requests = requests.split(|word| *word == "|").map(request).collect::<anyhow::Result<_>>()?;
+            Action::Repeat { times: times.parse()?, at_once: at_once.parse()?, requests }
+        }
+        ["kubectl", ..] => Action::Kubectl { arguments: arguments(line)?.split_off(1) },
+        ["START", name, "kubectl", ..] => {
+            Action::Start { name: name.to_owned(), arguments: arguments(line)?.split_off(3) }
+        }
+        ["LINES", name, "end"] => Action::Lines { name: name.to_owned(), count: None },
+        ["LINES", name, count] => Action::Lines { name: name.to_owned(), count: Some(count.parse()?) },
+        ref words => {
+            let (method, content_type, path) = request(words)?;
+            Action::Request { method, content_type, path }
+        }
+    })
+}
+
+/// Method, content type of a body, path.
+fn request(words: &[&str]) -> anyhow::Result<(String, Option<&'static str>, String)> {
+    let (method, content_type, path) = match *words {
         ["PATCH", kind, path] => {
             let content_type = match kind {
                 "json" => "application/json-patch+json",
@@ -226,21 +280,13 @@ fn action(line: &str) -> anyhow::Result<Action> {
                 "apply" => "application/apply-patch+yaml",
                 _ => bail!("a patch is json, merge, strategic or apply"),
             };
-            request("PATCH", Some(content_type), path)
+            ("PATCH", Some(content_type), path)
         }
-        ["WATCH", name, path] => Action::Watch { name: name.to_owned(), path: path.to_owned() },
-        ["EVENTS", name, "end"] => Action::Events { name: name.to_owned(), count: None },
-        ["EVENTS", name, count] => Action::Events { name: name.to_owned(), count: Some(count.parse()?) },
-        ["kubectl", ..] => Action::Kubectl { arguments: arguments(line)?.split_off(1) },
-        ["START", name, "kubectl", ..] => {
-            Action::Start { name: name.to_owned(), arguments: arguments(line)?.split_off(3) }
-        }
-        ["LINES", name, "end"] => Action::Lines { name: name.to_owned(), count: None },
-        ["LINES", name, count] => Action::Lines { name: name.to_owned(), count: Some(count.parse()?) },
-        [method @ ("POST" | "PUT" | "DELETE"), path] => request(method, Some("application/json"), path),
-        [method @ ("GET" | "PATCH" | "HEAD" | "OPTIONS"), path] => request(method, None, path),
+        [method @ ("POST" | "PUT" | "DELETE"), path] => (method, Some("application/json"), path),
+        [method @ ("GET" | "PATCH" | "HEAD" | "OPTIONS"), path] => (method, None, path),
         _ => bail!("this is no step"),
-    })
+    };
+    Ok((method.to_owned(), content_type, path.to_owned()))
 }
 
 /// The words of a command line, as a shell splits them at blanks outside quotes.
@@ -320,7 +366,15 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        for text in ["FETCH /a", "GET /a\nwhat is this", "PATCH odd /a", "EVENTS w many", "kubectl get 'x"] {
+        for text in [
+            "FETCH /a",
+            "GET /a\nwhat is this",
+            "PATCH odd /a",
+            "EVENTS w many",
+            "kubectl get 'x",
+            "REPEAT 2 1 GET",
+            "TALLY w",
+        ] {
             assert!(parse("x", text).is_err(), "{text}");
         }
     }

@@ -1,6 +1,6 @@
 //! One of the two servers, asked without any of a client's own habits: no retries, no redirects, no decompression.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
+use super::webhooks::Webhooks;
 use crate::real::Kubectl;
 
 /// No answer, and no event of a watch, takes longer.
@@ -31,6 +32,8 @@ pub struct Side {
     anonymous: Http,
     /// kubectl with the administrator's kubeconfig.
     pub kubectl: Kubectl,
+    /// The webhooks that this server asks.
+    pub webhooks: Arc<Webhooks>,
 }
 
 impl std::fmt::Debug for Side {
@@ -77,7 +80,8 @@ impl Side {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
         let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        Ok(Self { url, admin: http_of(&config)?, anonymous: http_of(&anonymous)?, kubectl })
+        let webhooks = Arc::new(Webhooks::start().await?);
+        Ok(Self { url, admin: http_of(&config)?, anonymous: http_of(&anonymous)?, kubectl, webhooks })
     }
 
     async fn send(

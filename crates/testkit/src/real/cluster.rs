@@ -281,7 +281,7 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--tls-cert-file", file("server.crt")),
         ("--tls-private-key-file", file("server.key")),
         ("--client-ca-file", file("ca.crt")),
-        ("--service-account-issuer", "https://kubernetes.default.svc".into()),
+        ("--service-account-issuer", "https://kubernetes.default.svc.cluster.local".into()),
         ("--service-account-key-file", file("service-accounts.pub")),
         ("--service-account-signing-key-file", file("service-accounts.key")),
         ("--authorization-mode", "RBAC".into()),

@@ -1,0 +1,146 @@
+//! Calls to users' admission webhooks, over the network.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt as _;
+use ironclad_apiserver::{WebhookAnswer, WebhookCall, WebhookCaller};
+use ironclad_runtime::{Traffic, webhook_client};
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// So many clients are kept. Beyond that all are made anew: nobody has so many webhooks, but bundles may come and go.
+const CLIENTS_MAX: usize = 64;
+
+/// Whom a client talks to, and whom it trusts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Peer {
+    base: String,
+    server_name: Option<String>,
+    ca_bundle: Option<Vec<u8>>,
+}
+
+/// Calls webhooks with TLS, as themselves: they get no credentials. Connections are kept, for each webhook its own.
+#[derive(Default)]
+pub struct NetworkCaller {
+    clients: Arc<Mutex<BTreeMap<Peer, Client>>>,
+}
+
+impl std::fmt::Debug for NetworkCaller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetworkCaller").field("clients", &self.clients.lock().len()).finish()
+    }
+}
+
+impl NetworkCaller {
+    fn client(clients: &Mutex<BTreeMap<Peer, Client>>, peer: Peer) -> Result<Client, String> {
+        let mut clients = clients.lock();
+        if let Some(client) = clients.get(&peer) {
+            return Ok(client.clone());
+        }
+        let made = webhook_client(
+            &peer.base,
+            peer.server_name.as_deref(),
+            peer.ca_bundle.as_deref(),
+            Arc::new(Traffic::default()),
+        )?;
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(peer, made.clone());
+        Ok(made)
+    }
+}
+
+impl WebhookCaller for NetworkCaller {
+    fn call(&self, call: WebhookCall) -> WebhookAnswer {
+        let clients = self.clients.clone();
+        Box::pin(async move {
+            let url: http::Uri = call.url.parse().map_err(|e| format!("Post {:?}: {e}", call.url))?;
+            let authority = url.authority().map_or("", |a| a.as_str()).to_owned();
+            let base = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
+            let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            let failed = |why: String| format!("Post {:?}: {why}", call.url);
+            let peer = Peer { base, server_name: call.server_name, ca_bundle: call.ca_bundle };
+            let client = Self::client(&clients, peer).map_err(failed)?;
+            let request = Request::post(path)
+                .header("content-type", "application/json")
+                .header("accept", "application/json, */*")
+                .header("user-agent", "kube-apiserver-admission")
+                .body(Body::from(call.body.to_vec()))
+                .map_err(|e| failed(e.to_string()))?;
+            let response = client.send(request).await.map_err(|e| failed(unreachable_because(&e, &authority)))?;
+            let status = response.status();
+            let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body: Bytes = body.map_err(|e| failed(e.to_string()))?.to_bytes();
+            if !status.is_success() {
+                /// What is shown of an answer that is no success.
+                const SHOWN: usize = 512;
+                let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).trim().to_owned();
+                return Err(format!("an error on the server ({text:?}) has prevented the request from succeeding"));
+            }
+            Ok(body)
+        })
+    }
+}
+
+/// Why nobody answered, in the words that people know from kube-apiserver where it is one of the two usual reasons.
+fn unreachable_because(error: &kube::Error, authority: &str) -> String {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut last = error.to_string();
+    while let Some(current) = cause {
+        last = current.to_string();
+        let refused = |io: &std::io::Error| io.kind() == std::io::ErrorKind::ConnectionRefused;
+        if current.downcast_ref::<std::io::Error>().is_some_and(refused) {
+            return format!("dial tcp {authority}: connect: connection refused");
+        }
+        if last.contains("UnknownIssuer") {
+            return "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned();
+        }
+        cause = current.source();
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_webhook_has_one_client_and_few_have_many() {
+        let caller = NetworkCaller::default();
+        let peer = |port: usize, bundle: Option<&str>| Peer {
+            base: format!("https://127.0.0.1:{port}"),
+            server_name: None,
+            ca_bundle: bundle.map(|text| text.as_bytes().to_vec()),
+        };
+        for _ in 0..3 {
+            NetworkCaller::client(&caller.clients, peer(1, None)).unwrap();
+        }
+        assert_eq!(caller.clients.lock().len(), 1, "the same peer, the same client");
+        let error = NetworkCaller::client(&caller.clients, peer(1, Some("no PEM"))).err();
+        assert!(error.is_some_and(|e| e.contains("caBundle")), "another bundle is another client");
+        for port in 0..3 * CLIENTS_MAX {
+            NetworkCaller::client(&caller.clients, peer(port, None)).unwrap();
+            assert!(caller.clients.lock().len() <= CLIENTS_MAX);
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_listens() {
+        let call = WebhookCall {
+            url: "https://127.0.0.1:1/x?timeout=1s".to_owned(),
+            server_name: None,
+            ca_bundle: None,
+            body: Bytes::new(),
+            timeout: std::time::Duration::from_secs(1),
+        };
+        let answer = NetworkCaller::default().call(call).await;
+        let want = "Post \"https://127.0.0.1:1/x?timeout=1s\": dial tcp 127.0.0.1:1: connect: connection refused";
+        assert_eq!(answer, Err(want.to_owned()));
+    }
+}

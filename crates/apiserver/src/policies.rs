@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::{
     Server,
-    admission::{OWN_USER, Objects},
+    admission::Objects,
     context::Cx,
     object,
     registry::{Registry, builtin_groups},
     status::{ApiError, Cause},
-    webhooks::{Matcher, Seen, Write, request},
+    webhooks::{Matcher, Seen, Write, concerns, request},
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -159,10 +159,15 @@ pub(crate) fn check_expressions(spec: &Value, out: &mut Vec<Cause>) {
     }
 }
 
+/// Whether there are policies with bindings.
+pub(crate) fn any(server: &Server) -> bool {
+    !server.policies.get(|| Policies::read(server)).bound.is_empty()
+}
+
 /// Refuses what a bound policy refuses, and warns where a binding says no more than that.
 pub(crate) fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<(), ApiError> {
     let policies = cx.server.policies.get(|| Policies::read(&cx.server));
-    if policies.bound.is_empty() || cx.identity.user == OWN_USER || cx.resource.group == GROUP {
+    if policies.bound.is_empty() || !concerns(cx, write) {
         return Ok(());
     }
     // All policies of a request share what they may cost.
@@ -188,7 +193,7 @@ pub(crate) fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Resul
             );
             let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name");
             let error = ApiError::forbidden(&cx.resource.plural, &cx.resource.group, name, &why).cause("", &why, "");
-            return Err(ApiError { code: refusal.code, reason: refusal.reason, ..error });
+            return Err(ApiError { code: refusal.code, reason: refusal.reason.into(), ..error });
         }
     }
     Ok(())

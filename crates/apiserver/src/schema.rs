@@ -110,6 +110,26 @@ pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, De
     }
 }
 
+/// The same for a kind that a subresource speaks; one whose schema isn't known stays as it is.
+pub(crate) fn check_kind(group: &str, version: &str, kind: &str, value: Value) -> Result<Value, DecodeError> {
+    match builtin::table().kind(group, version, kind) {
+        Some(schema) => decode::value(value, builtin::table(), schema).map(|decoded| decoded.value),
+        None => Ok(value),
+    }
+}
+
+/// Calls with the tracker of ownership for a kind that a subresource speaks; `None` when no schema of it is known.
+pub(crate) fn with_spoken_tracker<R>(
+    (group, version, kind): (&str, &str, &str),
+    subresource: &str,
+    call: impl FnOnce(&Tracker<'_>) -> R,
+) -> Option<R> {
+    let (table, reset) = (builtin::table(), Set::default());
+    let schema = table.kind(group, version, kind)?;
+    let api_version = &crate::registry::group_version(group, version);
+    Some(call(&Tracker { table, schema, api_version, kind, subresource, reset: &reset }))
+}
+
 /// Calls with the tracker of ownership for the Scale of any kind; `None` when no schema of it is known.
 pub(crate) fn with_scale_tracker<R>(call: impl FnOnce(&Tracker<'_>) -> R) -> Option<R> {
     let (table, reset) = (builtin::table(), Set::default());

@@ -1,5 +1,7 @@
 //! Errors as clients see them: a `Status` with code, reason, message and details (apiserver.md 6).
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 /// One reason among the causes of a refusal.
@@ -88,8 +90,8 @@ pub struct Details {
 pub struct ApiError {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason; empty for the errors that a kube-apiserver gives none.
-    pub reason: &'static str,
+    /// The reason; empty for the errors that a kube-apiserver gives none. Webhooks give reasons of their own.
+    pub reason: Cow<'static, str>,
     /// The sentence for a person.
     pub message: String,
     /// The object concerned.
@@ -114,7 +116,7 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
 impl ApiError {
     /// An error of this code and reason.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: None }
+        Self { code, reason: Cow::Borrowed(reason), message: message.into(), details: None, continue_token: None }
     }
 
     fn about(mut self, name: &str, group: &str, kind: &str) -> Self {

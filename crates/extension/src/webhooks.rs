@@ -75,16 +75,37 @@ impl WebhookCaller for NetworkCaller {
                 .map_err(|e| failed(e.to_string()))?;
             let response = client.send(request).await.map_err(|e| failed(unreachable_because(&e, &authority)))?;
             let status = response.status();
+            let media = response.headers().get("content-type").and_then(|v| v.to_str().ok()).map(str::to_owned);
             let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body: Bytes = body.map_err(|e| failed(e.to_string()))?.to_bytes();
             if !status.is_success() {
                 /// What is shown of an answer that is no success.
                 const SHOWN: usize = 512;
                 let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).trim().to_owned();
-                return Err(format!("an error on the server ({text:?}) has prevented the request from succeeding"));
+                let is_text = media.is_none_or(|media| media.starts_with("text/"));
+                return Err(refused_because(status.as_u16(), if is_text { &text } else { "unknown" }));
             }
             Ok(body)
         })
+    }
+}
+
+/// What an answer that is no success means, in the words that people know from kube-apiserver.
+fn refused_because(code: u16, text: &str) -> String {
+    match code {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => text.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned()
+        }
+        500.. => format!("an error on the server ({text:?}) has prevented the request from succeeding"),
+        _ => format!("the server responded with the status code {code} but did not return more information"),
     }
 }
 
@@ -127,6 +148,18 @@ mod tests {
         for port in 0..3 * CLIENTS_MAX {
             NetworkCaller::client(&caller.clients, peer(port, None)).unwrap();
             assert!(caller.clients.lock().len() <= CLIENTS_MAX);
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        for (code, text, want) in [
+            (500, "boom", "an error on the server (\"boom\") has prevented the request from succeeding"),
+            (404, "no such page", "the server could not find the requested resource"),
+            (503, "later", "the server is currently unable to handle the request"),
+            (302, "", "the server responded with the status code 302 but did not return more information"),
+        ] {
+            assert_eq!(refused_because(code, text), want);
         }
     }
 

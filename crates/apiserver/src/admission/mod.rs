@@ -18,7 +18,7 @@ use crate::{
     context::Cx,
     convert, object, policies,
     status::ApiError,
-    webhooks::{self, Write},
+    webhooks::{self, Spoken, Write},
 };
 
 /// What is done with an object.
@@ -30,6 +30,8 @@ pub enum Operation {
     Update,
     /// It is deleted, or marked for deletion.
     Delete,
+    /// Somebody wants to talk to it: `exec`, `proxy` and their like. Nothing is written, only webhooks are asked.
+    Connect,
 }
 
 /// One write that is to be reviewed.
@@ -108,7 +110,7 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
     builtin::create(cx, value)?;
     escalation::check(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
-    let write = Write { operation: Operation::Create, old: None, dry_run };
+    let write = Write { operation: Operation::Create, old: None, dry_run, spoken: None };
     if webhooks::mutate(cx, &write, Some(value)).await? {
         escalation::check(cx, None, value)?;
     }
@@ -120,7 +122,7 @@ pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool)
     escalation::check(cx, Some(old), new)?;
     builtin::update(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
-    let write = Write { operation: Operation::Update, old: Some(old), dry_run };
+    let write = Write { operation: Operation::Update, old: Some(old), dry_run, spoken: None };
     let changed = webhooks::mutate(cx, &write, Some(new)).await?;
     if changed {
         escalation::check(cx, Some(old), new)?;
@@ -154,7 +156,7 @@ pub(crate) async fn validate(
     new: Option<&Value>,
     dry_run: bool,
 ) -> Result<SideWrites, ApiError> {
-    let write = Write { operation, old, dry_run };
+    let write = Write { operation, old, dry_run, spoken: None };
     if operation == Operation::Delete {
         webhooks::mutate(cx, &write, None).await?;
     }
@@ -170,6 +172,37 @@ pub(crate) async fn validate(
         return Ok(SideWrites::default());
     }
     admitted.writes.iter().map(|write| SideWrites::of(&cx.server, write)).collect()
+}
+
+/// What the mutating webhooks make of what a subresource speaks: a Scale, a Binding.
+pub(crate) async fn mutate_spoken(
+    cx: &Cx,
+    operation: Operation,
+    old: Option<&Value>,
+    new: &mut Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let write = Write { operation, old, dry_run, spoken: Spoken::of(cx) };
+    webhooks::mutate(cx, &write, Some(new)).await?;
+    Ok(())
+}
+
+/// Refuses what a policy or a validating webhook refuses of what a subresource speaks.
+pub(crate) async fn validate_spoken(
+    cx: &Cx,
+    operation: Operation,
+    old: Option<&Value>,
+    new: &Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let write = Write { operation, old, dry_run, spoken: Spoken::of(cx) };
+    policies::validate(cx, &write, Some(new))?;
+    webhooks::validate(cx, &write, Some(new)).await
+}
+
+/// Whether anybody could be asked of what a subresource speaks.
+pub(crate) fn is_asked(cx: &Cx) -> bool {
+    webhooks::any(&cx.server) || policies::any(&cx.server)
 }
 
 fn reviewer(cx: &Cx) -> Option<&dyn Admission> {

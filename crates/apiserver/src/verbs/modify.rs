@@ -150,9 +150,19 @@ async fn settle(
     if part != Part::Finalize {
         strategy::prepare_update(resource, old, &mut new);
     }
+    let asked_for = (!options.applied && admission::is_asked(cx)).then(|| new.clone());
+    let mut owners = None;
     if admission::update(cx, old, &mut new, options.dry_run).await? {
-        // A webhook may change no more than the request may.
+        // A webhook may change no more than the request may, and what it changes is nobody's.
         restrict(resource, part, old, &mut new);
+        if let Some(mut asked_for) = asked_for {
+            strategy::default(cx, &mut asked_for, strategy::Defaults::Plain);
+            cx.track(Some(old), &mut asked_for);
+            owners = object::metadata(&asked_for).get("managedFields").cloned();
+            if let Some(owners) = &owners {
+                object::metadata_mut(&mut new).insert("managedFields".into(), owners.clone());
+            }
+        }
     }
     strategy::default(cx, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
@@ -171,8 +181,10 @@ async fn settle(
     let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run).await?;
     hooks::before_update(cx, old, &mut new)?;
     // What the server gives, and what falls away with it, is nobody's.
-    if !options.applied && part != Part::Binding {
-        cx.track(Some(old), &mut new);
+    match owners {
+        Some(owners) => drop(object::metadata_mut(&mut new).insert("managedFields".into(), owners)),
+        None if !options.applied && part != Part::Binding => cx.track(Some(old), &mut new),
+        None => {}
     }
     cx.server.allocate(resource, Some(old), &mut new)?;
     Ok((new, sides))

@@ -4,6 +4,7 @@ use ironclad_patch::managed;
 use serde_json::{Value, json};
 
 use crate::{
+    admission::{self, Operation},
     context::Cx,
     object,
     request::Verb,
@@ -14,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    body, delete,
+    body, connect, delete,
     modify::{Part, modify},
     options::WriteOptions,
     patch, read, token, update,
@@ -44,13 +45,9 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         ("scale", verb) => scale(cx, bytes, verb).await,
         ("binding", Verb::Create) => bind(cx, bytes).await,
         ("eviction", Verb::Create) => evict(cx, bytes).await,
-        ("token", Verb::Create) => token::request(cx, bytes),
-        ("log", Verb::Get) => log(cx),
-        ("exec" | "attach" | "portforward", _) => exec(cx),
-        ("proxy", _) => {
-            found(cx)?;
-            Err(ApiError::bad_request("address not allowed"))
-        }
+        ("token", Verb::Create) => token::request(cx, bytes).await,
+        ("log", Verb::Get) => connect::log(cx),
+        ("exec" | "attach" | "portforward" | "proxy", _) => connect::connect(cx).await,
         _ => Err(ApiError::no_resource()),
     }
 }
@@ -60,6 +57,11 @@ pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
     let entry = cx.server.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
     object::decode(&entry.value, entry.modified).map_err(ApiError::internal)
+}
+
+/// The path of the replicas.
+fn place(cx: &Cx) -> Vec<String> {
+    paths(cx).spec.split('.').filter(|f| !f.is_empty()).map(str::to_owned).collect()
 }
 
 /// Where a kind keeps its numbers.
@@ -139,50 +141,116 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
     let kind = if verb == Verb::Update { "UpdateOptions" } else { "PatchOptions" };
     let options = WriteOptions::parse(&cx.query, kind)?;
     let request = ScaleRequest::read(cx, bytes, verb)?;
-    let (manager, now) = (cx.field_manager(), cx.server.now());
-    let place = paths(cx).spec;
-    let place: Vec<&str> = place.split('.').filter(|f| !f.is_empty()).collect();
     // Who owns the replicas is worked out on the Scale, and then brought to the object.
     let write = WriteOptions { applied: true, ..options.clone() };
-    let mut make = |old: &Value| {
-        let mut live = scale_of(cx, old)?;
-        let owners = managed::scale_from_parent(old, &place);
-        if owners.as_array().is_some_and(|list| !list.is_empty()) {
-            live["metadata"]["managedFields"] = owners;
+    for _ in 0..TRIES {
+        let reviewed = match admission::is_asked(cx) {
+            true => Some(reviewed_scale(cx, &request, &options).await?),
+            false => None,
+        };
+        let mut raced = false;
+        let mut make = |old: &Value| {
+            let wanted = match &reviewed {
+                None => wanted_scale(cx, &request, &options, old)?,
+                Some((revision, wanted)) if revision == object::meta_str(old, "resourceVersion") => wanted.clone(),
+                Some(_) => {
+                    raced = true;
+                    return Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, cx.name()));
+                }
+            };
+            check_scale(cx, &wanted)?;
+            Ok(scaled(cx, old, &wanted))
+        };
+        match modify(cx, Part::Inner, &write, false, &mut make).await {
+            Err(_) if raced => continue,
+            done => return Ok(respond::formatted(cx, 200, &scale_of(cx, &done?)?)),
         }
-        let mut scale = live.clone();
-        let mut tracked = cx.server.options.managed_fields || object::metadata(old).contains_key("managedFields");
-        if let ScaleRequest::Apply(config) = &request {
-            let applied = schema::with_scale_tracker(|t| t.apply(Some(&live), config, &manager, options.force, &now));
-            let applied = applied.ok_or_else(|| ApiError::unclassified("no schema is known for Scale"))?;
-            (scale, tracked) = (applied.map_err(patch::refused)?.object, true);
-        } else {
-            request.apply(&mut scale)?;
-            // Zero is not written in a Scale, and nobody owns what isn't there.
-            if scale.pointer("/spec/replicas") == Some(&json!(0)) {
-                scale["spec"] = json!({});
-            }
-            schema::with_scale_tracker(|t| t.update(Some(&live), &mut scale, &manager, &now));
-        }
-        let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
-        if replicas.as_i64().is_none_or(|r| r < 0) {
-            let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
-            return Err(ApiError::invalid("Scale", "autoscaling", cx.name(), vec![cause]));
-        }
-        let mut new = old.clone();
-        jsonpath::set(&mut new, &paths(cx).spec, replicas);
-        let metadata = object::metadata_mut(&mut new);
-        if let Some(revision) = scale.pointer("/metadata/resourceVersion") {
-            metadata.insert("resourceVersion".into(), revision.clone());
-        }
-        if tracked {
-            let owners = managed::scale_to_parent(old, &scale, &place, &cx.resource.api_version());
-            metadata.insert("managedFields".into(), owners);
-        }
-        Ok(new)
-    };
-    let done = modify(cx, Part::Inner, &write, false, &mut make).await?;
-    Ok(respond::formatted(cx, 200, &scale_of(cx, &done)?))
+    }
+    Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, cx.name()))
+}
+
+/// How often a Scale is reviewed anew because its object has changed meanwhile.
+const TRIES: usize = 64;
+
+/// The Scale that a request asks for.
+#[derive(Debug, Clone)]
+struct Wanted {
+    live: Value,
+    scale: Value,
+    /// Who owns its fields is written with it.
+    tracked: bool,
+}
+
+/// The Scale after everybody was asked, and the version of the object that it was made from.
+async fn reviewed_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions) -> Result<(String, Wanted), ApiError> {
+    let old = found(cx)?;
+    let mut wanted = wanted_scale(cx, request, options, &old)?;
+    let (operation, dry_run) = (Operation::Update, options.dry_run);
+    spoken(cx, &mut wanted.scale, "autoscaling/v1", "Scale", cx.name());
+    if wanted.scale["status"].is_null() {
+        wanted.scale["status"] = json!({"replicas": 0});
+    }
+    admission::mutate_spoken(cx, operation, Some(&wanted.live), &mut wanted.scale, dry_run).await?;
+    check_scale(cx, &wanted)?;
+    // Those who may only refuse see the Scales of the object before and after, which don't say who owns the replicas.
+    let (live, comes) = (scale_of(cx, &old)?, scale_of(cx, &scaled(cx, &old, &wanted))?);
+    admission::validate_spoken(cx, operation, Some(&live), &comes, dry_run).await?;
+    Ok((object::meta_str(&old, "resourceVersion").to_owned(), wanted))
+}
+
+fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &Value) -> Result<Wanted, ApiError> {
+    let (manager, now) = (cx.field_manager(), cx.server.now());
+    let mut live = scale_of(cx, old)?;
+    let place = place(cx);
+    let owners = managed::scale_from_parent(old, &place.iter().map(String::as_str).collect::<Vec<_>>());
+    if owners.as_array().is_some_and(|list| !list.is_empty()) {
+        live["metadata"]["managedFields"] = owners;
+    }
+    if let ScaleRequest::Apply(config) = request {
+        let applied = schema::with_scale_tracker(|t| t.apply(Some(&live), config, &manager, options.force, &now));
+        let applied = applied.ok_or_else(|| ApiError::unclassified("no schema is known for Scale"))?;
+        let scale = applied.map_err(patch::refused)?.object;
+        return Ok(Wanted { live, scale, tracked: true });
+    }
+    let mut scale = live.clone();
+    request.apply(&mut scale)?;
+    // Zero is not written in a Scale, and nobody owns what isn't there.
+    if scale.pointer("/spec/replicas") == Some(&json!(0)) {
+        scale["spec"] = json!({});
+    }
+    schema::with_scale_tracker(|t| t.update(Some(&live), &mut scale, &manager, &now));
+    let tracked = cx.server.options.managed_fields || object::metadata(old).contains_key("managedFields");
+    Ok(Wanted { live, scale, tracked })
+}
+
+fn replicas(scale: &Value) -> Value {
+    scale.pointer("/spec/replicas").cloned().unwrap_or(json!(0))
+}
+
+fn check_scale(cx: &Cx, wanted: &Wanted) -> Result<(), ApiError> {
+    let replicas = replicas(&wanted.scale);
+    if replicas.as_i64().is_some_and(|r| r >= 0) {
+        return Ok(());
+    }
+    let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
+    Err(ApiError::invalid("Scale", "autoscaling", cx.name(), vec![cause]))
+}
+
+/// The object with the replicas of a Scale.
+fn scaled(cx: &Cx, old: &Value, wanted: &Wanted) -> Value {
+    let mut new = old.clone();
+    jsonpath::set(&mut new, &paths(cx).spec, replicas(&wanted.scale));
+    let metadata = object::metadata_mut(&mut new);
+    if let Some(revision) = wanted.scale.pointer("/metadata/resourceVersion") {
+        metadata.insert("resourceVersion".into(), revision.clone());
+    }
+    if wanted.tracked {
+        let place = place(cx);
+        let place: Vec<&str> = place.iter().map(String::as_str).collect();
+        let owners = managed::scale_to_parent(old, &wanted.scale, &place, &cx.resource.api_version());
+        metadata.insert("managedFields".into(), owners);
+    }
+    new
 }
 
 /// What a write of the scale subresource says.
@@ -225,10 +293,50 @@ fn created() -> Value {
 }
 
 /// POST of a binding: puts a pod on a node.
-pub(crate) async fn bind(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+async fn bind(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let (options, binding) = reviewed_binding(cx, bytes, Some(cx.name())).await?;
+    bind_pod(cx, &options, &binding).await
+}
+
+/// The Binding of a body, after everybody was asked; `name` is the pod's.
+async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(WriteOptions, Value), ApiError> {
     let options = WriteOptions::parse(&cx.query, "CreateOptions")?;
     let format = crate::negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
-    let binding = body::parse("Binding", bytes, format)?;
+    let mut binding = body::parse("Binding", bytes, format)?;
+    let named = object::meta_str(&binding, "name").to_owned();
+    if name.is_some_and(|name| name != named) {
+        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+    }
+    if admission::is_asked(cx) {
+        spoken(cx, &mut binding, "v1", "Binding", &named);
+        track_spoken(cx, &mut binding, ("", "v1", "Binding"));
+        admission::mutate_spoken(cx, Operation::Create, None, &mut binding, options.dry_run).await?;
+        admission::validate_spoken(cx, Operation::Create, None, &binding, options.dry_run).await?;
+    }
+    Ok((options, binding))
+}
+
+/// Notes who said which field of what a subresource speaks: webhooks see it.
+pub(crate) fn track_spoken(cx: &Cx, value: &mut Value, kind: (&str, &str, &str)) {
+    if cx.server.options.managed_fields {
+        let (manager, now) = (cx.field_manager(), cx.server.now());
+        let subresource = cx.subresource().unwrap_or_default();
+        schema::with_spoken_tracker(kind, subresource, |t| t.update(None, value, &manager, &now));
+    }
+}
+
+/// Says of what a subresource speaks its kind and its place, which clients may leave out.
+pub(crate) fn spoken(cx: &Cx, value: &mut Value, api_version: &str, kind: &str, name: &str) {
+    value["apiVersion"] = json!(api_version);
+    value["kind"] = json!(kind);
+    let metadata = object::metadata_mut(value);
+    metadata.insert("name".into(), json!(name));
+    if let Some(namespace) = cx.namespace() {
+        metadata.insert("namespace".into(), json!(namespace));
+    }
+}
+
+async fn bind_pod(cx: &Cx, options: &WriteOptions, binding: &Value) -> Result<Reply, ApiError> {
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if node.is_empty() {
         let cause = Cause::required("target.name", "");
@@ -256,23 +364,39 @@ pub(crate) async fn bind(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         }
         Ok(new)
     };
-    modify(cx, Part::Binding, &options, false, &mut make).await?;
+    modify(cx, Part::Binding, options, false, &mut make).await?;
     Ok(respond::formatted(cx, 201, &created()))
 }
 
 /// POST of an eviction: a deletion that budgets may refuse.
 async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let format = crate::negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
-    let eviction = body::parse("Eviction", bytes, format)?;
-    let named = object::meta_str(&eviction, "name");
-    if !named.is_empty() && named != cx.name() {
+    let mut eviction = body::parse("Eviction", bytes, format)?;
+    if object::meta_str(&eviction, "name") != cx.name() {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let version = match eviction["apiVersion"].as_str() {
+        Some("policy/v1beta1") => "v1beta1",
+        _ => "v1",
+    };
+    let dry_run = WriteOptions::parse(&cx.query, "CreateOptions")?.dry_run;
+    if admission::is_asked(cx) {
+        spoken(cx, &mut eviction, &format!("policy/{version}"), "Eviction", cx.name());
+        track_spoken(cx, &mut eviction, ("policy", version, "Eviction"));
+        admission::mutate_spoken(cx, Operation::Create, None, &mut eviction, dry_run).await?;
+    }
+    if dry_run && eviction["deleteOptions"]["dryRun"].is_null() {
+        eviction["deleteOptions"]["dryRun"] = json!(["All"]);
+    }
+    if admission::is_asked(cx) {
+        admission::validate_spoken(cx, Operation::Create, None, &eviction, dry_run).await?;
     }
     let pod = found(cx)?;
     let pending =
         matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Pending" | "Succeeded" | "Failed"));
+    let dry_run = eviction["deleteOptions"]["dryRun"].as_array().is_some_and(|list| !list.is_empty());
     if !pending && !object::terminating(&pod) {
-        spend_budget(cx, &pod).await?;
+        spend_budget(cx, &pod, dry_run).await?;
     }
     let options = eviction.get("deleteOptions").map(Value::to_string).unwrap_or_default();
     delete::delete(cx, options.as_bytes()).await?;
@@ -280,7 +404,7 @@ async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 }
 
 /// Takes one allowed disruption of the pod's budget, or refuses.
-async fn spend_budget(cx: &Cx, pod: &Value) -> Result<(), ApiError> {
+async fn spend_budget(cx: &Cx, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     use ironclad_store::{Compare, Op, Query, TxnResult};
     let Some(resource) = crate::registry::Registry::builtin("policy", "poddisruptionbudgets") else { return Ok(()) };
     let prefix = resource.prefix_of(cx.namespace());
@@ -312,6 +436,9 @@ async fn spend_budget(cx: &Cx, pod: &Value) -> Result<(), ApiError> {
             let message = "Cannot evict pod as it would violate the pod's disruption budget.";
             return Err(ApiError::new(429, "TooManyRequests", message).cause("DisruptionBudget", &text, ""));
         }
+        if dry_run {
+            return Ok(());
+        }
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
         budget["status"]["disruptedPods"][cx.name()] = json!(cx.server.now());
         let put = Op::put(key.as_str(), object::encode(&budget));
@@ -322,52 +449,9 @@ async fn spend_budget(cx: &Cx, pod: &Value) -> Result<(), ApiError> {
     }
 }
 
-const NO_ADDRESSES: &str = "no preferred addresses found; known addresses: []";
-
-/// What a pod without a reachable kubelet says.
-fn log(cx: &Cx) -> Result<Reply, ApiError> {
-    let pod = found(cx)?;
-    let of = |list: &str| {
-        let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).into_iter().flatten();
-        containers.filter_map(|c| c["name"].as_str()).collect::<Vec<_>>()
-    };
-    let containers = of("containers");
-    let all: Vec<&str> = [of("initContainers"), containers.clone(), of("ephemeralContainers")].concat();
-    match cx.query.text("container") {
-        Some(name) if !all.contains(&name) => {
-            return Err(ApiError::bad_request(format!("container {name} is not valid for pod {}", cx.name())));
-        }
-        None if containers.len() > 1 => {
-            return Err(ApiError::bad_request(format!(
-                "a container name must be specified for pod {}, choose one of: [{}]",
-                cx.name(),
-                containers.join(" ")
-            )));
-        }
-        _ => {}
-    }
-    match pod.pointer("/spec/nodeName").and_then(Value::as_str) {
-        None | Some("") => {
-            let mut reply = respond::text(204, "");
-            reply.headers_mut().remove(http::header::CONTENT_TYPE);
-            Ok(reply)
-        }
-        Some(_) => Err(ApiError::unclassified(NO_ADDRESSES)),
-    }
-}
-
-fn exec(cx: &Cx) -> Result<Reply, ApiError> {
-    let pod = found(cx)?;
-    match pod.pointer("/spec/nodeName").and_then(Value::as_str) {
-        None | Some("") => Err(ApiError::bad_request(format!("pod {} does not have a host assigned", cx.name()))),
-        Some(_) => Err(ApiError::unclassified(NO_ADDRESSES)),
-    }
-}
-
 /// POST of a `Binding` object: the old way to bind the pod of its name.
 pub(crate) async fn binding(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
-    let format = crate::negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
-    let value = body::parse("Binding", bytes, format)?;
+    let (options, value) = reviewed_binding(cx, bytes, None).await?;
     let Some(pods) = crate::registry::Registry::builtin("", "pods") else { return Err(ApiError::no_resource()) };
     let mut path = cx.path.clone();
     path.resource = "pods".into();
@@ -385,5 +469,5 @@ pub(crate) async fn binding(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         pretty: cx.pretty,
         warnings: parking_lot::Mutex::default(),
     };
-    bind(&of_pod, bytes).await
+    bind_pod(&of_pod, &options, &value).await
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    admission::{self, Operation},
     auth::jwt::{About, Claims, ISSUER, Object},
     context::Cx,
     negotiate, object,
@@ -21,19 +22,28 @@ const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
 
 /// POST on a ServiceAccount's `token`.
-pub(crate) fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
-    WriteOptions::parse(&cx.query, "CreateOptions")?;
+pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
+    let dry_run = WriteOptions::parse(&cx.query, "CreateOptions")?.dry_run;
     let format = negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
-    let given = body::parse("TokenRequest", bytes, format)?;
+    let mut given = body::parse("TokenRequest", bytes, format)?;
+    if given["spec"]["expirationSeconds"].is_null() {
+        given["spec"]["expirationSeconds"] = json!(SECONDS);
+    }
+    let version = "authentication.k8s.io/v1";
+    let named = object::meta_str(&given, "name").to_owned();
+    if admission::is_asked(cx) {
+        subresource::spoken(cx, &mut given, version, "TokenRequest", &named);
+        subresource::track_spoken(cx, &mut given, (GROUP, "v1", "TokenRequest"));
+        admission::mutate_spoken(cx, Operation::Create, None, &mut given, dry_run).await?;
+    }
     let account = subresource::found(cx)?;
-    let spec = &given["spec"];
-    let named = object::meta_str(&given, "name");
+    let named = object::meta_str(&given, "name").to_owned();
     if !named.is_empty() && named != cx.name() {
         let why = "must match the service account name if specified";
         let cause = Cause::invalid("metadata.name", &json!(named), why);
         return Err(ApiError::invalid("TokenRequest", GROUP, cx.name(), vec![cause]));
     }
-    let seconds = match &spec["expirationSeconds"] {
+    let seconds = match &given["spec"]["expirationSeconds"] {
         Value::Null => SECONDS,
         value => value.as_i64().ok_or_else(|| {
             ApiError::bad_request(format!("spec.expirationSeconds must be a whole number, not {value}"))
@@ -48,9 +58,22 @@ pub(crate) fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         let cause = Cause::invalid("spec.expirationSeconds", &json!(seconds), wrong);
         return Err(ApiError::invalid("TokenRequest", GROUP, "", vec![cause]));
     }
-    let audiences: Vec<String> =
-        spec["audiences"].as_array().into_iter().flatten().filter_map(|a| a.as_str().map(str::to_owned)).collect();
+    let audiences = given["spec"]["audiences"].as_array().into_iter().flatten();
+    let audiences: Vec<String> = audiences.filter_map(|a| a.as_str().map(str::to_owned)).collect();
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
+    given["spec"]["audiences"] = json!(audiences);
+    if admission::is_asked(cx) {
+        subresource::spoken(cx, &mut given, version, "TokenRequest", cx.name());
+        let metadata = object::metadata_mut(&mut given);
+        metadata.insert("uid".into(), json!(object::meta_str(&account, "uid")));
+        metadata.insert("creationTimestamp".into(), json!(cx.server.now()));
+        given["status"] = json!({"token": "", "expirationTimestamp": null});
+        if given["spec"]["boundObjectRef"].is_null() {
+            given["spec"]["boundObjectRef"] = Value::Null;
+        }
+        admission::validate_spoken(cx, Operation::Create, None, &given, dry_run).await?;
+    }
+    let spec = &given["spec"];
     let namespace = cx.namespace().unwrap_or_default();
     let uid = |value: &Value| object::meta_str(value, "uid").to_owned();
     let mut about = About {
@@ -74,7 +97,7 @@ pub(crate) fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     };
     let ends = Timestamp::from_second(claims.exp).map_err(ApiError::internal)?;
     let mut answer = json!({
-        "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest", "apiVersion": version,
         "metadata": {"name": cx.name(), "namespace": namespace, "uid": uid(&account), "creationTimestamp": cx.server.now()},
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec["boundObjectRef"]},
         "status": {"token": "", "expirationTimestamp": ends.to_string()},

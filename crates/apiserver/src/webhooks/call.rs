@@ -14,15 +14,29 @@ pub(super) struct Answer {
     pub(super) patch: Option<Value>,
 }
 
+/// Which of the two kinds of webhooks is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It may answer a patch.
+    Mutating,
+    /// It may not.
+    Validating,
+}
+
 /// Asks. `None`: it could not be asked, and its policy is to go on without it.
-pub(super) async fn ask(cx: &Cx, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
+pub(super) async fn ask(cx: &Cx, kind: Kind, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
     let name = &hook.name;
     if seen.write().dry_run && !hook.dry_run {
         return Err(ApiError::bad_request(format!("admission webhook {name:?} does not support dry run")));
     }
     let uid = cx.server.seam.rng.stream("reviews").uuid();
-    let response = match called(cx, hook, seen, &uid).await {
-        Ok(response) => response,
+    let answer = called(cx, hook, seen, &uid).await;
+    let answer = answer.and_then(|response| {
+        let patch = patch(kind, &response).map_err(invalid)?;
+        Ok((response, patch))
+    });
+    let (response, patch) = match answer {
+        Ok(answer) => answer,
         Err(why) if hook.fails => {
             return Err(ApiError::internal(format!("failed calling webhook {name:?}: {why}")));
         }
@@ -36,18 +50,23 @@ pub(super) async fn ask(cx: &Cx, hook: &Hook, seen: &Seen<'_>) -> Result<Option<
     if response["allowed"] != true {
         return Err(denied(name, &response["status"]));
     }
-    match patch(&response) {
-        Ok(patch) => Ok(Some(Answer { patch })),
-        Err(why) => Err(ApiError::internal(format!("failed calling webhook {name:?}: {why}"))),
-    }
+    Ok(Some(Answer { patch }))
+}
+
+fn invalid(why: String) -> String {
+    format!("received invalid webhook response: {why}")
 }
 
 /// The `response` of the answer to a review.
 async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Value, String> {
     let failed = |why: String| format!("failed to call webhook: {why}");
-    let (base, server_name) = address(&cx.server, &hook.client).map_err(failed)?;
-    let separator = if base.contains('?') { '&' } else { '?' };
-    let url = format!("{base}{separator}timeout={}s", hook.timeout.as_secs());
+    let timed = |base: &str| {
+        let separator = if base.contains('?') { '&' } else { '?' };
+        format!("{base}{separator}timeout={}s", hook.timeout.as_secs())
+    };
+    let place = address(&cx.server, &hook.client);
+    let (base, server_name) = place.map_err(|(base, why)| failed(format!("Post {:?}: {why}", timed(&base))))?;
+    let url = timed(&base);
     let Some(caller) = &cx.server.options.webhooks else {
         return Err(failed(format!("Post {url:?}: this server calls no webhooks")));
     };
@@ -64,33 +83,43 @@ async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Valu
 /// Where a webhook is, and the name of its certificate if that is another.
 ///
 /// This server is in no cluster network: of Services it reaches those of type ExternalName.
-fn address(server: &Server, client: &Value) -> Result<(String, Option<String>), String> {
+/// The error names the address, too.
+fn address(server: &Server, client: &Value) -> Result<(String, Option<String>), (String, String)> {
     if let Some(url) = client["url"].as_str() {
         return Ok((url.to_owned(), None));
     }
     let service = &client["service"];
     let text = |key: &str| service[key].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
+    let port = service["port"].as_u64().unwrap_or(443);
+    let path = text("path").trim_start_matches('/');
+    let at = |host: &str| format!("https://{host}:{port}/{path}");
+    let in_cluster = format!("{name}.{namespace}.svc");
     let Some(found) = server.builtin_object("", "services", namespace, name) else {
-        return Err(format!("service {name:?} not found"));
+        return Err((at(&in_cluster), format!("service {name:?} not found")));
     };
     let host = found["spec"]["externalName"].as_str().filter(|_| found["spec"]["type"] == "ExternalName");
     let Some(host) = host else {
-        return Err(format!(
+        let why = format!(
             "service {name:?} is in a network that this server is not part of: name a clientConfig.url, or make the Service \
              one of type ExternalName"
-        ));
+        );
+        return Err((at(&in_cluster), why));
     };
-    let port = service["port"].as_u64().unwrap_or(443);
-    let path = text("path").trim_start_matches('/');
-    Ok((format!("https://{host}:{port}/{path}"), Some(format!("{name}.{namespace}.svc"))))
+    Ok((at(host), Some(in_cluster)))
 }
 
 /// The `response` in an AdmissionReview.
 fn read(answer: &[u8], uid: &str) -> Result<Value, String> {
-    let invalid = |why: String| format!("received invalid webhook response: {why}");
-    let mut review: Value = serde_json::from_slice(answer)
-        .map_err(|e| format!("failed to call webhook: couldn't get version/kind; json parse error: {e}"))?;
+    let unreadable = |error: serde_json::Error| {
+        let why = if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+        format!("failed to call webhook: couldn't get version/kind; json parse error: {why}")
+    };
+    let mut review: Value = serde_json::from_slice(answer).map_err(unreadable)?;
+    if review["kind"] == "AdmissionReview" && review["apiVersion"] == "admission.k8s.io/v1beta1" {
+        let why = "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion";
+        return Err(format!("failed to call webhook: {why}"));
+    }
     if review["kind"] != "AdmissionReview" || review["apiVersion"] != "admission.k8s.io/v1" {
         let given = format!("apiVersion={}, kind={}", review["apiVersion"], review["kind"]);
         return Err(invalid(format!(
@@ -99,7 +128,7 @@ fn read(answer: &[u8], uid: &str) -> Result<Value, String> {
     }
     let response = review["response"].take();
     if response.is_null() {
-        return Err("webhook response was absent".to_owned());
+        return Err(invalid("webhook response was absent".to_owned()));
     }
     match response["uid"].as_str().unwrap_or_default() {
         given if given == uid => Ok(response),
@@ -107,39 +136,31 @@ fn read(answer: &[u8], uid: &str) -> Result<Value, String> {
     }
 }
 
-fn patch(response: &Value) -> Result<Option<Value>, String> {
-    let Some(encoded) = response["patch"].as_str().filter(|p| !p.is_empty()) else { return Ok(None) };
-    if response["patchType"] != "JSONPatch" {
-        return Err("received invalid webhook response: response.patchType must be \"JSONPatch\"".to_owned());
+fn patch(kind: Kind, response: &Value) -> Result<Option<Value>, String> {
+    let encoded = response["patch"].as_str().filter(|p| !p.is_empty());
+    match (kind, encoded, response["patchType"].as_str()) {
+        (_, None, None) => Ok(None),
+        (Kind::Validating, Some(_), _) => Err("validating webhook may not return response.patch".to_owned()),
+        (Kind::Validating, None, Some(_)) => Err("validating webhook may not return response.patchType".to_owned()),
+        (Kind::Mutating, Some(_), None) => Err("webhook returned response.patch but not response.patchType".to_owned()),
+        (Kind::Mutating, None, Some(_)) => Err("webhook returned response.patchType but not response.patch".to_owned()),
+        (Kind::Mutating, Some(encoded), Some("JSONPatch")) => {
+            let bytes = STANDARD.decode(encoded).map_err(|e| format!("patch: {e}"))?;
+            serde_json::from_slice(&bytes).map(Some).map_err(|e| format!("undecodable patch: {e}"))
+        }
+        (Kind::Mutating, Some(_), Some(other)) => Err(format!("unsupported patch type {other:?}")),
     }
-    let bytes = STANDARD.decode(encoded).map_err(|e| format!("received invalid webhook response: patch: {e}"))?;
-    serde_json::from_slice(&bytes).map(Some).map_err(|e| format!("received undecodable patch: {e}"))
 }
 
 /// The refusal of a webhook, as its status says.
 fn denied(name: &str, status: &Value) -> ApiError {
-    /// Reasons that clients know.
-    const REASONS: [&str; 12] = [
-        "Unauthorized",
-        "Forbidden",
-        "NotFound",
-        "AlreadyExists",
-        "Conflict",
-        "Gone",
-        "Invalid",
-        "ServerTimeout",
-        "TooManyRequests",
-        "BadRequest",
-        "InternalError",
-        "ServiceUnavailable",
-    ];
     let code = status["code"].as_u64().and_then(|c| u16::try_from(c).ok()).filter(|c| (400..600).contains(c));
-    let given = status["reason"].as_str().unwrap_or_default();
-    let reason = REASONS.into_iter().find(|r| *r == given).unwrap_or_default();
-    let message = match (status["message"].as_str().unwrap_or_default(), given) {
+    let reason = status["reason"].as_str().unwrap_or_default();
+    let message = match (status["message"].as_str().unwrap_or_default(), reason) {
         ("", "") => format!("admission webhook {name:?} denied the request without explanation"),
         ("", reason) => format!("admission webhook {name:?} denied the request: {reason}"),
         (message, _) => format!("admission webhook {name:?} denied the request: {message}"),
     };
-    ApiError::new(code.unwrap_or(400), reason, message)
+    let error = ApiError::new(code.unwrap_or(400), "", message);
+    ApiError { reason: reason.to_owned().into(), ..error }
 }

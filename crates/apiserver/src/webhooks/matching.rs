@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use ironclad_patch::cel::{Binding, Budget, CONDITIONS_UNITS_MAX, Expression, Outcome, Variable};
 use serde_json::{Value, json};
 
-use super::{Write, review};
+use super::{Spoken, Write, review};
 use crate::{
     admission::Operation,
     context::Cx,
@@ -77,6 +77,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) resource: Arc<Resource>,
     operation: Operation,
     dry_run: bool,
+    pub(crate) spoken: Option<Spoken>,
     old: Option<Cow<'a, Value>>,
     new: Option<Cow<'a, Value>>,
 }
@@ -87,7 +88,12 @@ impl Seen<'_> {
     }
 
     pub(crate) fn write(&self) -> Write<'_> {
-        Write { operation: self.operation, old: self.old.as_deref(), dry_run: self.dry_run }
+        Write {
+            operation: self.operation,
+            old: self.old.as_deref(),
+            dry_run: self.dry_run,
+            spoken: self.spoken.clone(),
+        }
     }
 }
 
@@ -150,7 +156,10 @@ impl Matcher {
         new: Option<&'w Value>,
         fails: bool,
     ) -> Result<Option<Seen<'w>>, ApiError> {
-        let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name");
+        let name = match &write.spoken {
+            Some(_) => cx.name(),
+            None => object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "name"),
+        };
         let covers = |rule: &Rule, resource: &Resource| {
             let subresource = cx.subresource().unwrap_or_default();
             let to = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str(), subresource);
@@ -172,14 +181,15 @@ impl Matcher {
         if ![new, write.old].iter().flatten().any(|object| self.objects.matches_object(object)) {
             return Ok(None);
         }
-        let own = Arc::ptr_eq(&resource, &cx.resource);
+        // What a subresource speaks is the same whichever version of the object the rule names.
+        let own = write.spoken.is_some() || Arc::ptr_eq(&resource, &cx.resource);
         let shown = |object: &'w Value| match own {
             true => Cow::Borrowed(object),
             false => Cow::Owned(convert::between(&cx.resource, &resource, object)),
         };
-        let (operation, dry_run) = (write.operation, write.dry_run);
+        let (operation, dry_run, spoken) = (write.operation, write.dry_run, write.spoken.clone());
         let (old, new) = (write.old.map(shown), new.map(shown));
-        let seen = Seen { resource, operation, dry_run, old, new };
+        let seen = Seen { resource, operation, dry_run, spoken, old, new };
         match self.condition(cx, &seen) {
             Ok(met) => Ok(met.then_some(seen)),
             Err(_) if !fails => Ok(None),
@@ -231,7 +241,8 @@ impl Matcher {
         if !resource.namespaced || self.namespaces.is_empty() {
             return true;
         }
-        let name = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");
+        let own = || object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");
+        let name = cx.namespace().unwrap_or_else(own);
         let namespace = cx.server.builtin_object("", "namespaces", "", name);
         self.namespaces.matches_object(namespace.as_ref().unwrap_or(&Value::Null))
     }
@@ -256,6 +267,7 @@ impl Rule {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
         };
         let (group, version, plural, subresource) = to;
         let resource = self.resources.iter().any(|wanted| {

@@ -4,28 +4,36 @@
 //! repeated, and so are the calls. Who carries them is told to the server ([`WebhookCaller`]): over the network in the
 //! product; in a simulation nobody, or a caller of the test's, so that a run depends on its seed alone.
 //!
-//! Not here: subresources that speak a kind of their own (scale, binding, eviction).
+//! Subresources that speak a kind of their own (scale, binding, eviction, token, exec) are asked about by themselves
+//! ([`Spoken`]): what they do to their object is no write of it.
 
 mod call;
 mod config;
 mod matching;
 mod review;
 
-use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
+use std::{collections::BTreeSet, fmt::Debug, future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
+use ironclad_patch::PatchError;
 use serde_json::{Value, json};
 
-use self::{call::Answer, config::Hook};
+use self::{
+    call::{Answer, Kind},
+    config::Hook,
+};
 pub(crate) use self::{
     config::Hooks,
     matching::{Matcher, Seen, condition_type, selector},
     review::request,
 };
 use crate::{
+    Server,
     admission::{OWN_USER, Operation},
     context::Cx,
-    convert, object, schema,
+    convert, object,
+    registry::group_version,
+    schema,
     status::ApiError,
 };
 
@@ -59,40 +67,118 @@ pub(crate) struct Write<'a> {
     pub(crate) operation: Operation,
     pub(crate) old: Option<&'a Value>,
     pub(crate) dry_run: bool,
+    /// What a subresource speaks, where that is not its object's kind.
+    pub(crate) spoken: Option<Spoken>,
 }
 
-/// True when webhooks may be asked of this request at all.
-fn concerns(cx: &Cx) -> bool {
+/// A kind that a subresource speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spoken {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+impl Spoken {
+    /// By the request's subresource; `None` for one that speaks its object's kind.
+    pub(crate) fn of(cx: &Cx) -> Option<Self> {
+        let resource = &*cx.resource;
+        let subresource = resource.subresource(cx.subresource()?)?;
+        let (group, version) = match subresource.version {
+            "" => (resource.group.as_str(), resource.version.as_str()),
+            version => (subresource.group, version),
+        };
+        let spoken = Self { group: group.to_owned(), version: version.to_owned(), kind: subresource.kind.clone() };
+        (spoken.kind != resource.kind).then_some(spoken)
+    }
+
+    pub(crate) fn api_version(&self) -> String {
+        group_version(&self.group, &self.version)
+    }
+}
+
+/// So many letters a name has that is drawn, behind its prefix.
+const DRAWN_LETTERS: usize = 5;
+
+/// True when webhooks and policies may be asked of this request at all.
+pub(crate) fn concerns(cx: &Cx, write: &Write<'_>) -> bool {
     // Whoever could make a webhook that refuses its own removal would keep it for good.
     cx.identity.user != OWN_USER
         && cx.resource.group != "admissionregistration.k8s.io"
-        && matches!(
-            cx.subresource(),
-            None | Some("status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
-        )
+        // What a subresource of another kind does to its object was asked about when it was spoken.
+        && (write.spoken.is_some() || Spoken::of(cx).is_none())
+}
+
+/// Whether there are webhooks.
+pub(crate) fn any(server: &Server) -> bool {
+    let hooks = server.webhooks.get(|| Hooks::read(server));
+    !hooks.mutating.is_empty() || !hooks.validating.is_empty()
+}
+
+/// Which time webhooks are asked of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    First,
+    Second,
 }
 
 /// What the mutating webhooks make of an object; true if they changed it.
 pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) -> Result<bool, ApiError> {
     let hooks = cx.server.webhooks.get(|| Hooks::read(&cx.server));
-    if hooks.mutating.is_empty() || !concerns(cx) {
+    if hooks.mutating.is_empty() || !concerns(cx, write) {
         return Ok(false);
     }
     let mut object = new;
-    let (mut changed, mut asked) = (false, vec![None; hooks.mutating.len()]);
-    for (i, hook) in hooks.mutating.iter().enumerate() {
-        let one = ask_and_patch(cx, hook, write, object.as_deref_mut()).await?;
-        asked[i] = one;
-        changed |= one == Some(true);
-    }
-    // Those that want to see what later ones changed are asked once more.
-    for (i, hook) in hooks.mutating.iter().enumerate() {
-        let later = asked.iter().skip(i + 1).any(|one| *one == Some(true));
-        if hook.reinvoke && asked[i].is_some() && later {
-            changed |= ask_and_patch(cx, hook, write, object.as_deref_mut()).await? == Some(true);
+    let mut changed = false;
+    // Those that want to see what others change after them are asked once more, and may make others be asked again.
+    let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
+    for pass in [Pass::First, Pass::Second] {
+        for (i, hook) in hooks.mutating.iter().enumerate() {
+            if pass == Pass::Second && !again.contains(&i) {
+                continue;
+            }
+            let Some(by_it) = ask_and_patch(cx, hook, write, object.as_deref_mut()).await? else { continue };
+            if by_it {
+                changed = true;
+                again.append(&mut asked);
+            }
+            if hook.reinvoke {
+                asked.insert(i);
+            }
         }
     }
     Ok(changed)
+}
+
+/// A new object as those see it who may still change it: before the server gives it an id, a time and a drawn name.
+fn unborn_form(object: &Value) -> Value {
+    let mut out = object.clone();
+    let metadata = object::metadata_mut(&mut out);
+    metadata.remove("uid");
+    metadata.remove("creationTimestamp");
+    let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+    if !prefix.is_empty() && name.strip_prefix(prefix).is_some_and(|rest| rest.len() == DRAWN_LETTERS) {
+        metadata.remove("name");
+    }
+    out
+}
+
+/// Why a patch does not apply, with the path where it is an operation that says none.
+fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
+    let mut object = object.clone();
+    for operation in patch.as_array().into_iter().flatten() {
+        if ironclad_patch::json_patch(&mut object, &json!([operation])).is_err() {
+            let path = operation["path"].as_str().unwrap_or_default();
+            return match operation["op"].as_str() {
+                Some(op @ ("add" | "remove")) if !why.contains(path) => {
+                    format!("error in {op} for path: '{path}': {why}")
+                }
+                _ => why,
+            };
+        }
+    }
+    why
 }
 
 /// Whether the hook changed the object; `None` when it wasn't asked.
@@ -102,11 +188,14 @@ async fn ask_and_patch(
     write: &Write<'_>,
     object: Option<&mut Value>,
 ) -> Result<Option<bool>, ApiError> {
-    let Some(seen) = hook.matcher.matches(cx, write, object.as_deref(), hook.fails)? else { return Ok(None) };
-    let Some(Answer { patch }) = call::ask(cx, hook, &seen).await? else { return Ok(Some(false)) };
+    let unborn = object.as_deref().filter(|_| write.operation == Operation::Create && write.spoken.is_none());
+    let unborn = unborn.map(unborn_form);
+    let new = unborn.as_ref().or(object.as_deref());
+    let Some(seen) = hook.matcher.matches(cx, write, new, hook.fails)? else { return Ok(None) };
+    let Some(Answer { patch }) = call::ask(cx, Kind::Mutating, hook, &seen).await? else { return Ok(Some(false)) };
     let Some(patch) = patch else { return Ok(Some(false)) };
     let shown = seen.object().cloned();
-    let resource = seen.resource;
+    let (resource, spoken) = (seen.resource, seen.spoken);
     let (Some(object), Some(shown)) = (object, shown) else {
         let message = format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
@@ -115,16 +204,32 @@ async fn ask_and_patch(
         return Err(ApiError::internal(message));
     };
     let mut patched = shown.clone();
-    ironclad_patch::json_patch(&mut patched, &patch).map_err(ApiError::internal)?;
+    ironclad_patch::json_patch(&mut patched, &patch).map_err(|error| match error {
+        PatchError::Unprocessable(why) => ApiError::internal(inapplicable(&shown, &patch, why)),
+        other => ApiError::internal(other),
+    })?;
     if patched == shown {
         return Ok(Some(false));
+    }
+    if let Some(spoken) = spoken {
+        let (group, version, kind) = (&spoken.group, &spoken.version, &spoken.kind);
+        let mut checked =
+            schema::check_kind(group, version, kind, patched).map_err(|e| ApiError::internal(e.to_string()))?;
+        checked["apiVersion"] = json!(spoken.api_version());
+        checked["kind"] = json!(kind);
+        *object = checked;
+        return Ok(Some(true));
     }
     let mut checked = schema::check(&resource, patched).map_err(|e| ApiError::internal(e.to_string()))?.value;
     if !std::sync::Arc::ptr_eq(&resource, &cx.resource) {
         checked = convert::between(&resource, &cx.resource, &checked);
     }
-    // What identifies it stays as the server made it.
+    // What identifies it stays as the server made it; but who is asked about a new object may name it.
+    let named = write.operation == Operation::Create && !object::meta_str(&checked, "name").is_empty();
     for key in ["uid", "creationTimestamp", "resourceVersion", "name", "namespace", "managedFields"] {
+        if named && key == "name" {
+            continue;
+        }
         let metadata = object::metadata(object).get(key).cloned();
         let target = object::metadata_mut(&mut checked);
         match metadata {
@@ -142,13 +247,15 @@ async fn ask_and_patch(
 /// Refuses what a validating webhook refuses.
 pub(crate) async fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<(), ApiError> {
     let hooks = cx.server.webhooks.get(|| Hooks::read(&cx.server));
-    if hooks.validating.is_empty() || !concerns(cx) {
+    if hooks.validating.is_empty() || !concerns(cx, write) {
         return Ok(());
     }
-    for hook in &hooks.validating {
+    // All at once, and all to their end: warnings count also where another refuses.
+    let asked = hooks.validating.iter().map(async |hook| {
         if let Some(seen) = hook.matcher.matches(cx, write, new, hook.fails)? {
-            call::ask(cx, hook, &seen).await?;
+            call::ask(cx, Kind::Validating, hook, &seen).await?;
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    futures::future::join_all(asked).await.into_iter().collect()
 }

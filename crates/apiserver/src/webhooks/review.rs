@@ -10,12 +10,29 @@ use crate::{admission::Operation, context::Cx, object, registry::Resource};
 /// `seen` is the resource in the version in which the objects are shown.
 pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) -> Value {
     let resource = &*cx.resource;
-    let kind = |r: &Resource| json!({"group": r.group, "version": r.version, "kind": r.kind});
+    let kind = |r: &Resource| match &write.spoken {
+        Some(spoken) => json!({"group": spoken.group, "version": spoken.version, "kind": spoken.kind}),
+        None => json!({"group": r.group, "version": r.version, "kind": r.kind}),
+    };
     let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});
     let (operation, options) = match write.operation {
         Operation::Create => ("CREATE", "CreateOptions"),
         Operation::Update => ("UPDATE", "UpdateOptions"),
         Operation::Delete => ("DELETE", "DeleteOptions"),
+        Operation::Connect => ("CONNECT", ""),
+    };
+    let options = match options {
+        "" => Value::Null,
+        kind => {
+            let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+            if write.dry_run {
+                options["dryRun"] = json!(["All"]);
+            }
+            let given =
+                ["fieldManager", "fieldValidation"].into_iter().filter_map(|key| Some((key, cx.query.text(key)?)));
+            given.filter(|_| kind != "DeleteOptions").for_each(|(key, text)| options[key] = json!(text));
+            options
+        }
     };
     let identity = &cx.identity;
     let mut user = json!({"username": identity.user, "groups": identity.groups});
@@ -28,11 +45,8 @@ pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) ->
     let mut out = json!({
         "uid": uid, "kind": kind(seen), "resource": plural(seen), "requestKind": kind(resource), "requestResource": plural(resource),
         "name": cx.name(), "operation": operation, "userInfo": user, "dryRun": write.dry_run,
-        "options": {"kind": options, "apiVersion": "meta.k8s.io/v1"},
+        "options": options,
     });
-    if let Some(old) = write.old.filter(|_| cx.name().is_empty()) {
-        out["name"] = json!(object::meta_str(old, "name"));
-    }
     let namespace = match cx.namespace() {
         Some(namespace) if resource.namespaced => namespace,
         _ if resource.namespaced => object::meta_str(write.old.unwrap_or(&Value::Null), "namespace"),
@@ -52,8 +66,12 @@ pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) ->
 pub(super) fn review(cx: &Cx, seen: &Seen<'_>, uid: &str) -> Value {
     let (write, new) = (seen.write(), seen.object());
     let mut request = request(cx, &seen.resource, &write, uid);
+    // Of a new object, the name that its maker gave it; several that are deleted at once go by none.
     if request["name"] == "" {
-        request["name"] = json!(object::meta_str(new.unwrap_or(&Value::Null), "name"));
+        match new.filter(|object| object::meta_str(object, "generateName").is_empty()) {
+            Some(new) => request["name"] = json!(object::meta_str(new, "name")),
+            None => drop(request.as_object_mut().and_then(|request| request.remove("name"))),
+        }
     }
     request["object"] = new.cloned().unwrap_or(Value::Null);
     request["oldObject"] = write.old.cloned().unwrap_or(Value::Null);

@@ -98,7 +98,8 @@ async fn what_becomes_of_a_write_by_the_answer() {
             "/absent",
             json!({}),
             500,
-            "Internal error occurred: failed calling webhook \"a.b.c\": webhook response was absent",
+            "Internal error occurred: failed calling webhook \"a.b.c\": received invalid webhook response: webhook response \
+             was absent",
         ),
         (
             "/boom",
@@ -119,7 +120,8 @@ async fn what_becomes_of_a_write_by_the_answer() {
             "/allow",
             json!({"clientConfig": {"service": {"namespace": "default", "name": "nosvc"}}}),
             500,
-            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: service \"nosvc\" not found",
+            "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: Post \
+             \"https://nosvc.default.svc:443/?timeout=10s\": service \"nosvc\" not found",
         ),
         ("/deny", json!({"namespaceSelector": {"matchLabels": {"no": "such"}}}), 201, ""),
         ("/deny", json!({"objectSelector": {"matchLabels": {"no": "such"}}}), 201, ""),
@@ -249,7 +251,7 @@ async fn what_mutating_webhooks_change() {
         let answer = world.post(MAPS, config_map(name, json!({}))).await.expect(code);
         assert!(answer.message().starts_with(want), "{}", answer.message());
         if code == 201 {
-            assert_eq!(answer.at("/metadata/name"), name, "a name isn't theirs to change");
+            assert_eq!(answer.at("/metadata/name"), "other", "who is asked of a new object may name it");
         }
     }
     world.seam.tasks.kill();
@@ -294,6 +296,49 @@ async fn a_rule_may_name_another_version_of_the_same_objects() {
         }
         world.seam.tasks.kill();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subresources_speak_kinds_of_their_own() {
+    let (world, script) = world().await;
+    world.post("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "robot"}})).await.expect(201);
+    let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}, "metadata": {"name": "p"}});
+    world.post("/api/v1/namespaces/default/pods", pod.clone()).await.expect(201);
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod["spec"]});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": spec});
+    world.post("/apis/apps/v1/namespaces/default/deployments", deployment).await.expect(201);
+    let resources =
+        ["deployments/scale", "pods/binding", "pods/eviction", "serviceaccounts/token", "pods/exec", "pods/proxy"];
+    let rules = [json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources})];
+    let named = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+    let scale = json!({"metadata": {"name": "d"}, "spec": {"replicas": 3}});
+    let denied = hook("/deny", &json!({"rules": rules}));
+    world.post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[denied])).await.expect(201);
+    let (core, apps) = ("/api/v1/namespaces/default", "/apis/apps/v1/namespaces/default");
+    for (method, path, body, told) in [
+        (Method::PUT, format!("{apps}/deployments/d/scale"), scale, "UPDATE Scale autoscaling of d"),
+        (Method::POST, format!("{core}/pods/p/binding"), named.clone(), "CREATE Binding  of p"),
+        (Method::POST, format!("{core}/pods/p/eviction"), named, "CREATE Eviction policy of p"),
+        (
+            Method::POST,
+            format!("{core}/serviceaccounts/robot/token"),
+            json!({"spec": {}}),
+            "CREATE TokenRequest authentication.k8s.io of robot",
+        ),
+        (Method::POST, format!("{core}/pods/p/exec?command=ls"), Value::Null, "CONNECT PodExecOptions  of p"),
+        (Method::GET, format!("{core}/pods/p/proxy"), Value::Null, "CONNECT PodProxyOptions  of p"),
+    ] {
+        world.call(method, &path, body).await.expect(418);
+        let (_, request) = script.asked.lock().unwrap().pop().unwrap();
+        let kind = &request["kind"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (operation, name) = (text(&request["operation"]), text(&request["name"]));
+        assert_eq!(format!("{operation} {} {} of {name}", text(&kind["kind"]), text(&kind["group"])), told);
+        assert_eq!(request["object"]["kind"], kind["kind"], "{path}");
+    }
+    assert!(script.asked.lock().unwrap().is_empty(), "what a subresource does to its object is asked of no further");
+    world.seam.tasks.kill();
 }
 
 #[tokio::test(start_paused = true)]

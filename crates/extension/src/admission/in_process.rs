@@ -76,7 +76,8 @@ fn request<'a>(review: &Review<'a>) -> Request<'a> {
         operation: match review.operation {
             ServerOperation::Create => Operation::Create,
             ServerOperation::Update => Operation::Update,
-            ServerOperation::Delete => Operation::Delete,
+            // Nobody asks in-process of the last one: it writes nothing.
+            ServerOperation::Delete | ServerOperation::Connect => Operation::Delete,
         },
         group: review.group,
         version: review.version,

@@ -1,7 +1,7 @@
 //! Admission webhooks that answer by the last word of their path, and keep what they were asked.
 //!
 //! `allow`, `warn`; `deny`, `deny-plain`, `deny-reason`; `uid`, `absent`, `boom`, `slow`, `garbage`, `old` answer wrongly;
-//! `label`, `seen`, `bad-patch`, `patch-type`, `rename`, `invalid`, `unknown` change the object.
+//! `label`, `seen`, `bad-patch`, `patch-type`, `rename`, `invalid`, `unknown` change the object; `scale` a Scale, `hour` a TokenRequest.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -143,6 +143,8 @@ fn response(word: &str, request: &Value) -> Value {
         "rename" => patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
         "invalid" => patch(&json!([{"op": "add", "path": "/metadata/labels/by", "value": "no label!"}])),
         "unknown" => patch(&json!([{"op": "add", "path": "/bogus", "value": 1}])),
+        "scale" => patch(&json!([{"op": "replace", "path": "/spec/replicas", "value": 7}])),
+        "hour" => patch(&json!([{"op": "replace", "path": "/spec/expirationSeconds", "value": 4000}])),
         _ => json!({"allowed": true}),
     }
 }

@@ -4,7 +4,7 @@
 use ironclad_store::{Compare, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
-use crate::{Server, auth::rbac, context::Cx, crd, meta, object, status::ApiError, verbs::delete};
+use crate::{Server, api_services, auth::rbac, context::Cx, crd, meta, object, status::ApiError, verbs::delete};
 
 /// Namespaces that can't be deleted.
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -13,8 +13,15 @@ fn is_crd(cx: &Cx) -> bool {
     cx.resource.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
+fn is_api_service(cx: &Cx) -> bool {
+    cx.resource.is(api_services::GROUP, api_services::KIND)
+}
+
 /// Before a valid new object is stored.
 pub(crate) fn before_create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
+    if is_api_service(cx) {
+        api_services::judge(None, value, &cx.server.now());
+    }
     if is_crd(cx) {
         crd::settle(value, &cx.server.crds()?, &cx.server.now());
         let metadata = object::metadata_mut(value);
@@ -30,6 +37,9 @@ pub(crate) fn before_create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> 
 
 /// Before a valid change is stored.
 pub(crate) fn before_update(cx: &Cx, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    if is_api_service(cx) {
+        api_services::judge(Some(old), new, &cx.server.now());
+    }
     if is_crd(cx) && (old.get("spec") != new.get("spec") || new.pointer("/status/conditions").is_none()) {
         crd::settle(new, &cx.server.crds()?, &cx.server.now());
     }
@@ -81,6 +91,10 @@ pub(crate) async fn after_write(cx: &Cx, old: Option<&Value>, new: Option<&Value
         if new.is_some_and(object::terminating) && !old.is_some_and(object::terminating) {
             cx.server.clean_up_crd(object::meta_str(new.unwrap_or(&Value::Null), "name"));
         }
+    }
+    // One of the server's own that somebody deletes comes back.
+    if is_crd(cx) || is_api_service(cx) && new.is_none() {
+        cx.server.settle_api_services().await.map_err(ApiError::internal)?;
     }
     if let (Some(custom), None) = (cx.resource.custom(), new)
         && custom.terminating
@@ -168,7 +182,8 @@ impl Server {
                 if gone {
                     self.resettle(&group).await?;
                 }
-                return self.refresh_registry();
+                self.refresh_registry()?;
+                return self.settle_api_services().await.map_err(ApiError::internal);
             }
         }
     }

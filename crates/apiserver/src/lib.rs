@@ -6,6 +6,7 @@
 
 mod admission;
 mod allocate;
+mod api_services;
 mod auth;
 mod cached;
 mod certificates;

@@ -200,7 +200,7 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause>
 fn name_rule(resource: &Resource, name: &str) -> Vec<String> {
     match (resource.builtin().is_some(), resource.group.as_str(), resource.kind.as_str()) {
         (true, "", "Namespace" | "Service") => names::dns_label(name),
-        (true, "rbac.authorization.k8s.io", _) => names::path_segment(name),
+        (true, "rbac.authorization.k8s.io" | "apiregistration.k8s.io", _) => names::path_segment(name),
         _ => names::dns_subdomain(name),
     }
 }

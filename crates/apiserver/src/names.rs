@@ -1,7 +1,8 @@
 //! The grammar of names, label keys and values, with the messages of apimachinery (apiserver.md 7).
 
 pub(crate) use ironclad_patch::names::{
-    dns1123_label as dns_label, dns1123_subdomain as dns_subdomain, label_key as qualified_name, label_value,
+    dns1035_label as dns_1035_label, dns1123_label as dns_label, dns1123_subdomain as dns_subdomain,
+    label_key as qualified_name, label_value,
 };
 
 /// What is wrong with a segment of a path, as RBAC names are.

@@ -56,6 +56,8 @@ pub struct Options {
     pub token_key: Option<TokenKey>,
     /// Make the namespaces, roles and bindings that every cluster has.
     pub bootstrap: bool,
+    /// Keep an APIService for each group and version that is served: for servers that people look at.
+    pub api_services: bool,
     /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
     /// the server's side are tracked: cheaper, for servers that nobody inspects.
     pub managed_fields: bool,
@@ -77,6 +79,7 @@ impl Default for Options {
             tokens: vec![],
             token_key: None,
             bootstrap: true,
+            api_services: false,
             managed_fields: true,
             webhooks: None,
             admission: None,
@@ -181,6 +184,7 @@ impl Server {
         if server.options.bootstrap {
             server.bootstrap().await.map_err(|source| OpenError::Store { server: name(), source })?;
         }
+        server.settle_api_services().await.map_err(|source| OpenError::Store { server: name(), source })?;
         let reaper = server.clone();
         server.seam.tasks.spawn("reap", async move { reaper.reap().await });
         Ok(server)

@@ -114,6 +114,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         webhooks: Some(Arc::new(NetworkCaller::default())),
         admission: Some(Arc::new(InProcessAdmission::new(admission))),
         converter: Some(convert),
+        api_services: true,
         ..ServerOptions::default()
     };
     let plane = Server::open(options, engine.store("plane"), plane_seam.clone()).await?;

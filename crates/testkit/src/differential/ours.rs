@@ -31,6 +31,7 @@ impl Ours {
         let options = Options {
             webhooks: Some(std::sync::Arc::new(NetworkCaller::default())),
             token_key: Some(pki.token_key().clone()),
+            api_services: true,
             ..Options::default()
         };
         let server = Server::open(options, engine.store("plane"), plane.clone()).await?;

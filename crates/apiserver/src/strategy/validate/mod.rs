@@ -1,6 +1,7 @@
 //! What is wrong with objects of built-in kinds, and which changes they refuse (apiserver.md 16).
 
 mod admission;
+mod api_service;
 pub(crate) mod certificates;
 mod cluster;
 mod config;
@@ -50,6 +51,7 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => admission::policy(object, out),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => admission::binding(object, out),
+        ("apiregistration.k8s.io", "APIService") => api_service::api_service(object, out),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => return crate::crd::validate(object, old),
         _ => {}
     }

@@ -1,0 +1,204 @@
+//! APIServices: which group and version is served by whom, as `kubectl get apiservices` shows it (apiserver.md 22).
+//!
+//! Every group and version that this server serves has one that says `Local`, made when the server opens and when a CRD
+//! brings or takes a version ([`crate::Options::api_services`]). One that a user makes for another server is stored and says that it
+//! isn't served: requests are forwarded to nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_store::{Compare, Op, Query, StoreError, TxnResult};
+use serde_json::{Value, json};
+
+use crate::{
+    Server, object,
+    registry::{Registry, Resource, builtin_groups},
+    schema,
+};
+
+pub(crate) const GROUP: &str = "apiregistration.k8s.io";
+pub(crate) const KIND: &str = "APIService";
+/// Tells those that the server keeps from those of users: `onstart` for built-in versions, `true` for those of CRDs.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Who owns the fields of those that the server keeps.
+const MANAGER: &str = "kube-apiserver";
+/// How often the local ones are settled against those who write them meanwhile.
+const TRIES: usize = 16;
+
+/// Where a group and a version of it stand among the others; higher ones come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Priority {
+    group: u32,
+    version: u32,
+}
+
+/// What a kube-apiserver gives its own groups.
+const PRIORITIES: [(&str, &str, u32, u32); 21] = [
+    ("", "v1", 18_000, 1),
+    ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("apiextensions.k8s.io", "v1", 16_700, 15),
+    ("apps", "v1", 17_800, 15),
+    ("authentication.k8s.io", "v1", 17_700, 15),
+    ("authorization.k8s.io", "v1", 17_600, 15),
+    ("autoscaling", "v1", 17_500, 15),
+    ("autoscaling", "v2", 17_500, 30),
+    ("batch", "v1", 17_400, 15),
+    ("certificates.k8s.io", "v1", 17_300, 15),
+    ("coordination.k8s.io", "v1", 16_500, 15),
+    ("discovery.k8s.io", "v1", 16_200, 15),
+    ("events.k8s.io", "v1", 17_750, 15),
+    ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+    ("networking.k8s.io", "v1", 17_200, 15),
+    ("node.k8s.io", "v1", 16_300, 15),
+    ("policy", "v1", 17_100, 15),
+    ("rbac.authorization.k8s.io", "v1", 17_000, 15),
+    ("resource.k8s.io", "v1", 16_200, 21),
+    ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("storage.k8s.io", "v1", 16_800, 15),
+];
+/// What it gives the groups of CRDs.
+const OF_CRDS: Priority = Priority { group: 1_000, version: 100 };
+
+/// A version that this server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Local {
+    group: String,
+    version: String,
+    priority: Priority,
+    managed: &'static str,
+}
+
+/// All that should be there, by name: the built-in versions, and those that CRDs bring.
+fn wanted<'a>(custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
+    let mut out = BTreeMap::new();
+    let mut add = |group: &str, version: &str, priority, managed| {
+        let local = Local { group: group.to_owned(), version: version.to_owned(), priority, managed };
+        out.entry(format!("{version}.{group}")).or_insert(local);
+    };
+    for group in builtin_groups() {
+        // That of APIServices themselves has none, as with a kube-apiserver.
+        for (version, _) in group.versions.iter().filter(|_| group.name != GROUP) {
+            let known = PRIORITIES.iter().find(|(g, v, ..)| (*g, *v) == (group.name.as_str(), version.as_str()));
+            let priority =
+                known.map_or(OF_CRDS, |(_, _, group, version)| Priority { group: *group, version: *version });
+            add(&group.name, version, priority, "onstart");
+        }
+    }
+    custom.for_each(|(group, version)| add(group, version, OF_CRDS, "true"));
+    out
+}
+
+/// The condition that an APIService gets: those without a service are served here, others by nobody.
+fn condition(spec: &Value, now: &str) -> Value {
+    let (status, reason, message) = match spec["service"].is_object() {
+        false => ("True", "Local", "Local APIServices are always available"),
+        true => ("False", "NotForwarded", "this server forwards no requests to other API servers"),
+    };
+    json!({"type": "Available", "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
+}
+
+/// Gives an APIService its status, unless the change leaves it as it is.
+pub(crate) fn judge(old: Option<&Value>, new: &mut Value, now: &str) {
+    let remote = |value: &Value| value["spec"]["service"].is_object();
+    if old.is_none_or(|old| remote(old) != remote(new)) {
+        new["status"] = json!({"conditions": [condition(&new["spec"], now)]});
+    }
+}
+
+impl Local {
+    fn object(&self, resource: &Resource, name: &str, uid: String, now: &str) -> Value {
+        let mut spec = json!({
+            "version": self.version, "groupPriorityMinimum": self.priority.group, "versionPriority": self.priority.version,
+        });
+        if !self.group.is_empty() {
+            spec["group"] = json!(self.group);
+        }
+        let metadata =
+            json!({"name": name, "uid": uid, "creationTimestamp": now, "labels": {AUTOMANAGED: self.managed}});
+        let mut object = json!({"apiVersion": format!("{GROUP}/v1"), "kind": KIND, "metadata": metadata, "spec": spec});
+        schema::with_tracker(resource, "", |t| t.update(None, &mut object, MANAGER, now));
+        // The status is the server's, and nobody's.
+        object["status"] = json!({"conditions": [condition(&object["spec"], now)]});
+        object
+    }
+}
+
+impl Server {
+    /// Makes the local APIServices that are missing, and takes away those whose version a CRD no longer brings.
+    pub(crate) async fn settle_api_services(&self) -> Result<(), StoreError> {
+        let Some(resource) = Registry::builtin(GROUP, "apiservices").filter(|_| self.options.api_services) else {
+            return Ok(());
+        };
+        for _ in 0..TRIES {
+            let custom = self.registry.custom();
+            let versions = custom.groups.iter().flat_map(|g| g.versions.iter().map(move |(v, r)| (g, v, r)));
+            let versions = versions.filter(|(_, _, resources)| resources.values().any(|r| !r.is_served()));
+            let wanted = wanted(versions.map(|(group, version, _)| (group.name.as_str(), version.as_str())));
+            let Ok(range) = self.store.range(&Query::prefix(&resource.prefix)) else { return Ok(()) };
+            let (mut compares, mut ops) = (Vec::new(), Vec::new());
+            let mut there = BTreeSet::new();
+            for (key, entry) in &range.entries {
+                let name = key.strip_prefix(resource.prefix.as_str()).unwrap_or_default();
+                there.insert(name.to_owned());
+                let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
+                let managed = is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true");
+                if managed && !wanted.contains_key(name) {
+                    compares.push(Compare::modified(key.as_str(), entry.modified));
+                    ops.push(Op::delete(key.as_str()));
+                }
+            }
+            let uids = self.seam.rng.stream("api-services");
+            for (name, local) in wanted.iter().filter(|(name, _)| !there.contains(*name)) {
+                let key = resource.key("", name);
+                let object = local.object(&resource, name, uids.uuid(), &self.now());
+                compares.push(Compare::absent(key.as_str()));
+                ops.push(Op::put(key, object::encode(&object)));
+            }
+            if ops.is_empty() {
+                return Ok(());
+            }
+            if let TxnResult::Done { .. } = self.store.txn(compares, ops).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_ones() {
+        let all = wanted([("stable.example.com", "v2"), ("apps", "v1")].into_iter());
+        for (name, group, version, managed) in [
+            ("v1.", 18_000, 1, "onstart"),
+            ("v1.apps", 17_800, 15, "onstart"),
+            ("v2.autoscaling", 17_500, 30, "onstart"),
+            ("v2.stable.example.com", 1_000, 100, "true"),
+        ] {
+            let one = &all[name];
+            assert_eq!((one.priority, one.managed), (Priority { group, version }, managed), "{name}");
+        }
+        assert!(!all.contains_key("v1.apiregistration.k8s.io"));
+        let unranked: Vec<_> =
+            all.iter().filter(|(_, one)| one.managed == "onstart" && one.priority == OF_CRDS).collect();
+        assert_eq!(unranked, [], "every built-in version has a priority of its own");
+    }
+
+    #[test]
+    fn conditions() {
+        let service = json!({"service": {"namespace": "a", "name": "b"}});
+        for (name, old, spec, want) in [
+            ("one without a service is served", None, json!({}), Some("True")),
+            ("one with a service is not", None, service.clone(), Some("False")),
+            ("a change of nothing leaves the status", Some(json!({})), json!({"caBundle": ""}), None),
+            ("a service is new", Some(json!({})), service, Some("False")),
+        ] {
+            let old = old.map(|spec| json!({"spec": spec}));
+            let mut new = json!({"spec": spec});
+            judge(old.as_ref(), &mut new, "now");
+            assert_eq!(new.pointer("/status/conditions/0/status").and_then(Value::as_str), want, "{name}");
+        }
+    }
+}

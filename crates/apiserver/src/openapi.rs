@@ -1,6 +1,9 @@
 //! OpenAPI v3: what kubectl validates, merges and explains by (apiserver.md 5).
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write as _},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
@@ -8,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
+use self::descriptions::Descriptions;
 use crate::{
     Server,
     discovery::hex,
@@ -17,13 +21,31 @@ use crate::{
     respond::{self, Reply},
 };
 
+mod descriptions;
 mod schemas;
 
-/// A document and the hash in its address.
+/// A document and the hash in its address. All of them are some megabytes of text, so each is kept packed.
 #[derive(Debug, Clone)]
 struct Document {
-    body: Bytes,
+    packed: Bytes,
     hash: String,
+}
+
+impl Document {
+    fn new(body: &[u8]) -> Self {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        // Writing to memory never fails.
+        let packed = packer.write_all(body).and_then(|()| packer.finish()).unwrap_or_default();
+        Self { packed: packed.into(), hash: hex(&Sha512::digest(body)) }
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Err(error) = flate2::read::GzDecoder::new(&*self.packed).read_to_end(&mut out) {
+            tracing::error!(%error, "unpacking an OpenAPI document");
+        }
+        out
+    }
 }
 
 /// The documents by path (`api/v1`, `apis/apps/v1`), each made when first asked for; those of custom groups for one
@@ -44,6 +66,8 @@ impl Cache {
     /// `GET /openapi/v3`.
     pub(crate) fn index(&self, server: &Server, _request: &HeaderMap) -> Reply {
         let custom = server.registry.custom();
+        // Held for all documents that are made now.
+        let _texts = Descriptions::get();
         let mut paths = BTreeMap::new();
         for group in builtin_groups().iter().chain(&custom.groups) {
             for (version, _) in &group.versions {
@@ -90,7 +114,7 @@ impl Cache {
             _ if request.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes() == etag.as_bytes()) => {
                 respond::reply(304, "application/json", "")
             }
-            _ => respond::reply(200, "application/json", document.body.clone()),
+            _ => respond::reply(200, "application/json", document.body()),
         };
         if query.text("hash").is_some() {
             reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -151,7 +175,7 @@ fn speaks_proto(accept: Option<&str>) -> bool {
 
 fn make(group: &str, version: &str, resources: &Resources) -> Document {
     let mut paths = serde_json::Map::new();
-    let mut schemas = schemas::Schemas::default();
+    let mut schemas = schemas::Schemas::new(Descriptions::get());
     for resource in resources.values() {
         if resource.verbs.contains(&"create") {
             paths.insert(format!("{}/{{name}}", collection_path(resource)), operations(resource, group, version));
@@ -162,9 +186,7 @@ fn make(group: &str, version: &str, resources: &Resources) -> Document {
         "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": crate::health::GIT_VERSION},
         "paths": paths, "components": {"schemas": schemas.finish()},
     });
-    let body = document.to_string();
-    let hash = hex(&Sha512::digest(body.as_bytes()));
-    Document { body: body.into(), hash }
+    Document::new(document.to_string().as_bytes())
 }
 
 fn collection_path(resource: &Resource) -> String {

@@ -3,6 +3,7 @@
 //! | what | file | from |
 //! | --- | --- | --- |
 //! | `openapi` | `crates/patch/data/kubernetes-schemas.json.gz` | every document of `/openapi/v3`, and Go's struct tags |
+//! | `openapi` | `crates/apiserver/data/kubernetes-descriptions.json.gz` | the same documents: what kinds and fields are said to be |
 //! | `openapi` | `crates/patch/data/kubernetes-resources.json` | the discovery documents |
 //! | `goldens` | `crates/patch/data/*-goldens.json` | the answers to patches that the same file lists |
 

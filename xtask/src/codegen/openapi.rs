@@ -9,10 +9,11 @@
 //! | `g` | `[group, version, kind]` list | `i` | item of a list |
 //! | `m` | map type | `a` | value of a map |
 //! | `t`, `n`, `u` | type, format; `u` if either of several types | `e`, `v` | allowed values, default |
-//! | `d` | description | `l`, `k`, `m` | list type, list keys, map type |
+//! | | | `l`, `k`, `m` | list type, list keys, map type |
 //! | | | `s`, `p` | patch strategy, patch merge key |
-//! | | | `d` | description |
 //! | | | `o` | when empty: `z` left out, `a` printed always, `n` printed always, as `null`; else printed if given |
+//!
+//! What people read about them is a file of its own, which only the server opens, when somebody asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,9 @@ use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
 use super::{go_source::Sources, server::Server};
+
+/// Only the server that explains needs them; seen from the other files.
+const DESCRIPTIONS: &str = "../../apiserver/data/kubernetes-descriptions.json.gz";
 
 const REFERENCE: &str = "#/components/schemas/";
 
@@ -30,6 +34,7 @@ pub(super) fn derive(server: &Server, mut sources: Sources) -> anyhow::Result<BT
     let documents = index["paths"].as_object().context("the index of OpenAPI has paths")?;
     let mut schemas: BTreeMap<String, Value> = BTreeMap::new();
     let mut kinds: BTreeMap<String, BTreeSet<Vec<String>>> = BTreeMap::new();
+    let mut texts: BTreeMap<String, Value> = BTreeMap::new();
     for (path, document) in documents {
         let url = document["serverRelativeURL"].as_str().with_context(|| format!("{path} has an address"))?;
         let document = server.get(url)?;
@@ -40,6 +45,7 @@ pub(super) fn derive(server: &Server, mut sources: Sources) -> anyhow::Result<BT
                 bail!("{path} has another schema of the name {name}");
             }
             schemas.insert(name.clone(), derived);
+            texts.insert(name.clone(), descriptions(schema));
             for gvk in schema["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
                 let word = |member: &str| gvk[member].as_str().unwrap_or_default().to_owned();
                 kinds.entry(name.clone()).or_default().insert(vec![word("group"), word("version"), word("kind")]);
@@ -68,7 +74,18 @@ pub(super) fn derive(server: &Server, mut sources: Sources) -> anyhow::Result<BT
     Ok(BTreeMap::from([
         ("kubernetes-schemas.json.gz", json!({"version": version, "schemas": schemas})),
         ("kubernetes-resources.json", resources(server)?),
+        (DESCRIPTIONS, json!(texts)),
     ]))
+}
+
+/// What a schema and its fields are said to be: the fields by name, the schema itself under the empty name.
+fn descriptions(schema: &Value) -> Value {
+    let mut out = Map::new();
+    put(&mut out, "", schema.get("description"));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        put(&mut out, name, property.get("description"));
+    }
+    Value::Object(out)
 }
 
 fn derive_schema(schema: &Value) -> anyhow::Result<Value> {

@@ -1,6 +1,6 @@
 //! `components.schemas`: built-in kinds from the schema table, custom kinds from their CRDs.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_patch::{
     builtin,
@@ -8,11 +8,12 @@ use ironclad_patch::{
 };
 use serde_json::{Map, Value, json};
 
+use super::descriptions::Descriptions;
 use crate::{registry::Resource, schema::OBJECT_META};
 
 /// Schemas by name; what they refer to is added at the end.
-#[derive(Default)]
 pub(super) struct Schemas {
+    texts: Arc<Descriptions>,
     out: Map<String, Value>,
     wanted: Vec<SchemaId>,
     seen: BTreeSet<SchemaId>,
@@ -35,6 +36,10 @@ fn reference(name: &str) -> Value {
 }
 
 impl Schemas {
+    pub(super) fn new(texts: Arc<Descriptions>) -> Self {
+        Self { texts, out: Map::new(), wanted: Vec::new(), seen: BTreeSet::new() }
+    }
+
     /// Adds the schema of a resource's kind.
     pub(super) fn add(&mut self, resource: &Resource) {
         match resource.custom() {
@@ -94,12 +99,14 @@ impl Schemas {
             Form::AnyObject => json!({"type": "object"}),
             Form::Any => json!({}),
         };
-        if let Some(description) = &schema.description {
-            out["description"] = json!(description);
+        if let Some(text) = self.texts.of(&schema.name, "") {
+            out["description"] = json!(text);
         }
         if schema.form == Form::Object {
+            let texts = self.texts.clone();
+            let fields = schema.fields.iter();
             let properties: Map<String, Value> =
-                schema.fields.iter().map(|(name, field)| (name.clone(), self.field(field))).collect();
+                fields.map(|(name, field)| (name.clone(), self.field(field, texts.of(&schema.name, name)))).collect();
             if !properties.is_empty() {
                 out["properties"] = Value::Object(properties);
             }
@@ -117,13 +124,13 @@ impl Schemas {
         out
     }
 
-    fn field(&mut self, field: &Field) -> Value {
+    fn field(&mut self, field: &Field, text: Option<&str>) -> Value {
         let mut out = self.element(&field.element);
-        if out.get("$ref").is_some() && (field.description.is_some() || field.element.default.is_some()) {
+        if out.get("$ref").is_some() && (text.is_some() || field.element.default.is_some()) {
             out = json!({"allOf": [out]});
         }
-        if let Some(description) = &field.description {
-            out["description"] = json!(description);
+        if let Some(text) = text {
+            out["description"] = json!(text);
         }
         if let Some(default) = &field.element.default {
             out["default"] = default.clone();

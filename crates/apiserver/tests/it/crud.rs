@@ -345,7 +345,7 @@ async fn pods_are_bound_and_end_gracefully() {
     assert_eq!(made.at("/status/qosClass"), "BestEffort");
     assert_eq!(made.at("/spec/containers/0/imagePullPolicy"), "Always");
     assert_eq!(made.at("/spec/tolerations").as_array().unwrap().len(), 2);
-    let bind = json!({"target": {"kind": "Node", "name": "n1"}});
+    let bind = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
     world.post(&format!("{pods}/p/binding"), bind.clone()).await.expect(201);
     let twice = world.post(&format!("{pods}/p/binding"), bind).await.expect(409);
     assert!(twice.message().ends_with("pod p is already assigned to node \"n1\""), "{}", twice.message());

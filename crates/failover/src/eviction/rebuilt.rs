@@ -1,5 +1,5 @@
 //! What waits, for whoever can't look into a leader's memory: the queue as a leader that starts now would line it up, and
-//! the part of it that a leader's report has no room for (docs/decisions/0022). It tells; it evicts nothing.
+//! the part of it that a leader's report has no room for (docs/decisions/0023). It tells; it evicts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

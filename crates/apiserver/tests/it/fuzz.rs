@@ -153,6 +153,12 @@ fn sound(answer: &Answer, input: &[u8]) {
     assert!(done || refused, "{} {} for {}", answer.code, answer.body, shown(input));
 }
 
+/// A patch that meets no schema, or ends in what is no object of its kind, is refused by a kube-apiserver with a 500 that has
+/// no reason, so by us (apiserver.md 12 and 13; `twelve::number_10`). A failure of our own has one.
+fn is_raw_refusal(answer: &Answer) -> bool {
+    answer.code == 500 && answer.body["kind"] == "Status" && answer.body.get("reason").is_none()
+}
+
 /// What was accepted is read back the same, and writing it back changes nothing.
 async fn read_back(world: &World, path: &str, accepted: &Value, input: &[u8]) {
     let read = world.get(path).await;
@@ -225,7 +231,9 @@ async fn patched(folder: &str, content_type: &str) {
         let url = format!("{path}?fieldManager=fuzz");
         let headers = [("content-type", content_type)];
         let answer = world.send(Method::PATCH, &url, &headers, input.bytes.clone()).await;
-        sound(&answer, &input.bytes);
+        if !is_raw_refusal(&answer) {
+            sound(&answer, &input.bytes);
+        }
         if answer.code < 300 {
             accepted += 1;
             read_back(&world, &path, &answer.body, &input.bytes).await;
@@ -259,8 +267,7 @@ async fn an_apply_done_twice_is_done_once() {
         let url = format!("{path}?fieldManager=fuzz&force=true");
         let headers = [("content-type", "application/apply-patch+yaml")];
         let once = world.send(Method::PATCH, &url, &headers, input.bytes.clone()).await;
-        // What fits no schema is refused with a 500 by a kube-apiserver, so by us (apiserver.md 13; `twelve::number_10`).
-        if once.code == 500 && once.message().starts_with("failed to create typed patch object") {
+        if is_raw_refusal(&once) {
             continue;
         }
         sound(&once, &input.bytes);

@@ -7,6 +7,7 @@ mod doctor;
 mod drain;
 mod interpret;
 mod join;
+mod plan_apply;
 mod support;
 mod taint;
 mod unjoin;

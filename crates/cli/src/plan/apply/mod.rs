@@ -10,8 +10,13 @@ use std::path::{Path, PathBuf};
 
 use ironclad_interpreter::webhook::Webhooks;
 use ironclad_seam::Clock;
+use kube::Client;
+use serde_json::Value;
 
-pub use self::foresee::{Copy, Fate, Fleet, Foreseen, Question, foresee};
+pub use self::{
+    foresee::{Copy, Fate, Fleet, Foreseen, Question, foresee},
+    read::{Change, Object},
+};
 use super::command::Format;
 use crate::{
     connect::Plane,
@@ -50,30 +55,61 @@ pub struct How {
 /// taken away.
 pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     let documents = super::read::dumped(&how.filename)?;
-    let seen = match &how.dump {
+    let preemption = if how.with_preemption { Preemption::On } else { Preemption::Off };
+    let (objects, found) = match &how.dump {
         Some(dump) => {
             eprintln!("not known without a control plane: what admission would refuse or fill in");
-            let objects = super::read::dumped(Path::new(dump))?;
-            read::dump(objects, documents, how.namespace.as_deref().unwrap_or("default"))?
+            let standing = super::read::dumped(Path::new(dump))?;
+            let namespace = how.namespace.as_deref().unwrap_or("default");
+            read::dump(standing, documents, namespace)?.foreseen(preemption, clock)
         }
-        None => read::live(&how.plane.client().await?, documents, how.namespace.as_deref()).await?,
+        None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock).await?,
     };
-    let interpreter = why::read::interpreter(clock, &seen.customizations, Webhooks::default());
-    let found = foresee(&Question {
-        before: &seen.before,
-        after: &seen.after,
-        policies: &seen.policies,
-        templates: &seen.templates,
-        preemption: how.with_preemption,
-        interpreter: &interpreter,
-        now: clock.wall_seconds(),
-    });
     let text = match how.output {
-        Format::Table => print::table(&seen.objects, &found),
+        Format::Table => print::table(&objects, &found),
         Format::Json => {
-            serde_json::to_string_pretty(&serde_json::json!({"objects": seen.objects, "foreseen": found}))? + "\n"
+            serde_json::to_string_pretty(&serde_json::json!({"objects": objects, "foreseen": found}))? + "\n"
         }
     };
     out(&text)?;
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
+}
+
+/// Gate `PropagationPolicyPreemption`, as the plan assumes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preemption {
+    /// As it is by default.
+    Off,
+    /// A policy may take templates from weaker ones.
+    On,
+}
+
+/// What would become of these objects, and of what they concern, if they were applied to this control plane. Those that name no
+/// namespace go into the given one, or that of the client.
+///
+/// # Errors
+/// If the control plane does not answer or would refuse one of them.
+pub async fn of_plane(
+    client: &Client,
+    documents: Vec<Value>,
+    namespace: Option<&str>,
+    preemption: Preemption,
+    clock: &Clock,
+) -> anyhow::Result<(Vec<Object>, Foreseen)> {
+    Ok(read::live(client, documents, namespace).await?.foreseen(preemption, clock))
+}
+
+impl read::Seen {
+    fn foreseen(self, preemption: Preemption, clock: &Clock) -> (Vec<Object>, Foreseen) {
+        let found = foresee(&Question {
+            before: &self.before,
+            after: &self.after,
+            policies: &self.policies,
+            templates: &self.templates,
+            preemption: preemption == Preemption::On,
+            interpreter: &why::read::interpreter(clock, &self.customizations, Webhooks::default()),
+            now: clock.wall_seconds(),
+        });
+        (self.objects, found)
+    }
 }

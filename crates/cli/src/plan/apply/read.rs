@@ -48,20 +48,24 @@ pub(super) struct Seen {
     pub(super) objects: Vec<Object>,
 }
 
-/// An object of the file.
+/// An object that is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Object {
+pub struct Object {
     /// As its key is written.
-    pub(super) name: String,
-    pub(super) change: Change,
+    pub name: String,
+    /// What becomes of it.
+    pub change: Change,
 }
 
 /// What applying would make of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Change {
+pub enum Change {
+    /// It is new.
     Created,
+    /// It is another than now.
     Configured,
+    /// It is so already.
     Unchanged,
 }
 

@@ -1,0 +1,82 @@
+use ironclad_api::{
+    cluster::{Cluster, ClusterSpec},
+    policy::PropagationPolicy,
+};
+use ironclad_cli::plan::apply::{Change, Foreseen, Preemption, of_plane};
+use ironclad_fleet::ClusterName;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+async fn world() -> World {
+    let world = World::with_all_kinds().await;
+    let clusters: Api<Cluster> = Api::all(world.plane.client.clone());
+    for name in ["m1", "m2"] {
+        clusters.create(&PostParams::default(), &Cluster::new(name, ClusterSpec::default())).await.unwrap();
+        let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"status": {
+            "conditions": [condition("Ready"), condition("CompleteAPIEnablements")],
+            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}],
+        }});
+        clusters.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    }
+    world
+}
+
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]},
+        }},
+    })
+}
+
+fn policy(clusters: &[&str]) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+            "placement": {"clusterAffinity": {"clusterNames": clusters}}},
+    })
+}
+
+fn copies(found: &Foreseen) -> Vec<(ClusterName, &'static str, Option<i32>)> {
+    let all = found.templates.iter().flat_map(|fate| &fate.copies);
+    all.map(|(cluster, copy)| (cluster.clone(), copy.change(), copy.after)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_stays() {
+    let world = world().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock).await;
+    let (objects, found) = plan(vec![deployment(), policy(&["m1", "m2"])]).await.unwrap();
+    let told: Vec<(&str, Change)> = objects.iter().map(|object| (object.name.as_str(), object.change)).collect();
+    let created = ["Deployment default/web", "PropagationPolicy default/web"].map(|name| (name, Change::Created));
+    assert_eq!(told, created);
+    assert_eq!(copies(&found), [("m1".into(), "new", Some(2)), ("m2".into(), "new", Some(2))]);
+    let policies: Api<PropagationPolicy> = Api::all(client.clone());
+    assert!(policies.list(&ListParams::default()).await.unwrap().items.is_empty(), "nothing was written");
+
+    // The template is there; the policy that comes selects it.
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
+    let web = serde_json::from_value(deployment()).unwrap();
+    deployments.create(&PostParams::default(), &web).await.unwrap();
+    let (_, found) = plan(vec![policy(&["m2"])]).await.unwrap();
+    assert_eq!(copies(&found), [("m2".into(), "new", Some(2))]);
+    let (objects, found) =
+        plan(vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}})]).await.unwrap();
+    assert_eq!((objects[0].change, found.is_quiet()), (Change::Created, true), "nobody selects it");
+
+    // What would be refused is told, each of them.
+    let nameless = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "bad"}, "spec": {"resourceSelectors": 7}});
+    let error = plan(vec![policy(&["m1"]), nameless]).await.unwrap_err().to_string();
+    assert!(error.starts_with("PropagationPolicy bad would be refused: "), "{error}");
+    let unknown = json!({"apiVersion": "farm.io/v1", "kind": "Farm", "metadata": {"name": "f"}});
+    let error = plan(vec![unknown]).await.unwrap_err().to_string();
+    assert!(error.starts_with("the control plane does not serve farm.io/v1"), "{error}");
+}

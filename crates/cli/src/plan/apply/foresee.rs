@@ -304,6 +304,7 @@ impl Way<'_> {
                 priority_classes: None,
                 interpreter: self.question.interpreter,
                 options: &binding::Options::default(),
+                now: self.question.now,
             },
             || given(ids),
         );

@@ -43,6 +43,8 @@ enum Task {
     Kubernetes,
     /// Build the programs of tools/clients, unless they are in the cache, and print the path.
     Clients,
+    /// Play the recorded scenarios of kubectl with the kubectls of two older minors, built from the Go module proxy.
+    KubectlMatrix,
     /// Make data in the tree again that comes from a real kube-apiserver, or compare it.
     Codegen(codegen::Args),
     /// Check the licences and sources of all dependencies.
@@ -72,6 +74,7 @@ fn run() -> anyhow::Result<()> {
             println!("{}", program.display());
             Ok(())
         }
+        Task::KubectlMatrix => programs::kubectl_matrix(&root),
         Task::Codegen(arguments) => codegen::run(&arguments, &root, || kubernetes::ensure(&root)),
         Task::Licences => licences::check(&root),
     }

@@ -11,6 +11,11 @@ use crate::{
 /// Says how much of the matrices is run (`ironclad_testkit::sim::matrix`).
 const MATRIX_VARIABLE: &str = "IRONCLAD_MATRIX";
 
+/// The kubectl that the differential test runs (`ironclad_testkit::differential`).
+const KUBECTL_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_KUBECTL";
+/// Parts of the names of the scenarios that it plays.
+const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
+
 /// What is measured, and how.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -41,6 +46,32 @@ pub(crate) struct Sim {
     /// The simulation's flags.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     arguments: Vec<OsString>,
+}
+
+/// Plays the recorded scenarios of kubectl with the kubectls of older minors, on the embedded server and on a real one.
+///
+/// # Errors
+/// When a build fails, or a scenario shows a difference that nobody decided.
+pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
+    let folder = kubernetes::ensure(root)?;
+    for minor in kubernetes::OLDER_KUBECTLS {
+        let kubectl = kubernetes::older_kubectl(root, minor)?;
+        eprintln!("the scenarios of kubectl with {minor}");
+        let mut command = cargo::cargo(root);
+        command.args([
+            "test",
+            "--package",
+            "ironclad-testkit",
+            "--profile",
+            "sim",
+            "--test",
+            "it",
+            "differential::the_embedded",
+        ]);
+        command.env(location::FOLDER_VARIABLE, &folder);
+        cargo::run(command.env(KUBECTL_VARIABLE, kubectl).env(ONLY_VARIABLE, "kubectl/"))?;
+    }
+    Ok(())
 }
 
 /// Measures the product as people build it, in profile `release`.

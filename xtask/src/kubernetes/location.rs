@@ -58,7 +58,7 @@ pub(crate) fn clients_folder(root: &Path) -> io::Result<PathBuf> {
 }
 
 /// All files below a folder by their paths in it, sorted.
-fn files(folder: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
     let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(current) = open.pop() {
         for entry in fs::read_dir(&current)? {
@@ -80,7 +80,7 @@ pub(crate) fn is_complete(folder: &Path) -> bool {
 }
 
 /// `ironclad/` in the user's cache directory.
-fn cache() -> io::Result<PathBuf> {
+pub(crate) fn cache() -> io::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // The XDG rules: a relative path there is to be ignored.
     set("XDG_CACHE_HOME")
@@ -91,7 +91,7 @@ fn cache() -> io::Result<PathBuf> {
 }
 
 /// Of these files of a folder by name and content, of how they are built, and of the kind of machine.
-fn fingerprint(folder: &Path, pins: &[String], flags: &str) -> io::Result<String> {
+pub(crate) fn fingerprint(folder: &Path, pins: &[String], flags: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for pin in pins {
         let path = folder.join(pin);

@@ -69,6 +69,31 @@ pub(crate) fn clients(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(folder.join(location::CLIENTS)))
 }
 
+/// The minors of kubectl besides the pinned one, each a folder of `tools/kubectl`.
+pub(crate) const OLDER_KUBECTLS: [&str; 2] = ["1.35", "1.34"];
+
+/// The path of the kubectl of an older minor, built if it was not there.
+///
+/// # Errors
+/// When there is no Go, and when the build fails.
+pub(crate) fn older_kubectl(root: &Path, minor: &str) -> anyhow::Result<PathBuf> {
+    const PROGRAM: &str = "kubectl";
+    const FLAGS: &str = "-s -w";
+    let module = root.join("tools/kubectl").join(minor);
+    let inputs = location::fingerprint(&module, &location::files(&module)?, FLAGS)?;
+    let folder = location::cache()?.join(format!("kubectl-{minor}-{inputs}"));
+    if !folder.join(PROGRAM).is_file() {
+        ensure!(go_is_there(), GO_IS_MISSING);
+        once(&folder, &[PROGRAM], |unfinished| {
+            eprintln!("building kubectl of {minor} into {}", folder.display());
+            // Named after its folder unless it is told otherwise.
+            let destination = unfinished.join(PROGRAM);
+            go_build_to(&module, &destination, FLAGS, &["."])
+        })?;
+    }
+    Ok(folder.join(PROGRAM))
+}
+
 fn build(root: &Path, folder: &Path) -> anyhow::Result<()> {
     let tools = root.join("tools/kubernetes");
     let version = Version::of(&fs::read_to_string(tools.join("go.mod"))?)?;
@@ -118,6 +143,10 @@ fn once(folder: &Path, programs: &[&str], build: impl FnOnce(&Path) -> anyhow::R
 fn go_build(module: &Path, into: &Path, linker_flags: &str, packages: &[&str]) -> anyhow::Result<()> {
     let mut destination = into.as_os_str().to_owned();
     destination.push("/");
+    go_build_to(module, Path::new(&destination), linker_flags, packages)
+}
+
+fn go_build_to(module: &Path, destination: &Path, linker_flags: &str, packages: &[&str]) -> anyhow::Result<()> {
     let status = Command::new("go")
         .args(["build", "-buildvcs=false", "-ldflags", linker_flags, "-o"])
         .arg(destination)

@@ -5,7 +5,8 @@
 //! `tests/differential/known.yaml` lists it with its reason, and what is listed there must still differ.
 //!
 //! While working on the server: `IRONCLAD_DIFFERENTIAL_REAL` and `IRONCLAD_DIFFERENTIAL_OURS` name kubeconfigs of servers
-//! that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play.
+//! that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play. `IRONCLAD_DIFFERENTIAL_KUBECTL` is a
+//! kubectl of another version than the pinned one (`cargo xtask kubectl-matrix`).
 
 use std::{
     collections::BTreeMap,
@@ -101,7 +102,12 @@ pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
         None => embedded.insert(Ours::start(home.path()).await?).kubeconfig().to_owned(),
     };
     let side = async |name: &str, kubeconfig: &Path| {
-        Side::new(kubeconfig, Kubectl::new(&binaries, kubeconfig, &home.path().join(name))).await
+        let kubectl = Kubectl::new(&binaries, kubeconfig, &home.path().join(name));
+        let kubectl = match given("IRONCLAD_DIFFERENTIAL_KUBECTL") {
+            Some(program) => kubectl.with_program(program),
+            None => kubectl,
+        };
+        Side::new(kubeconfig, kubectl).await
     };
     let (real, ours) = (side("real", &real).await?, side("ours", &ours).await?);
 

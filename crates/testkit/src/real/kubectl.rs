@@ -61,6 +61,13 @@ impl Kubectl {
         }
     }
 
+    /// The same with another program: a kubectl of another version.
+    #[must_use]
+    pub fn with_program(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
+    }
+
     /// The same with a variable in its environment, such as an `EDITOR`.
     #[must_use]
     pub fn with_env(mut self, name: &str, value: &str) -> Self {

@@ -124,7 +124,7 @@ pub(super) async fn line(client: &Client, told: &Told, now: Timestamp) -> anyhow
             "told {} ago by the leader, which tells what is new every ten seconds",
             span(report.at, now)
         ));
-        if let Some(gone) = nobody_leads(client, now).await {
+        if let Some(gone) = nobody_leads(client, Some(report.at), now).await {
             line.notes.push(gone);
             line.told.iter_mut().for_each(|row| row.expected = None);
         }
@@ -141,7 +141,7 @@ pub(super) async fn line(client: &Client, told: &Told, now: Timestamp) -> anyhow
         return Ok((line, Some(seen)));
     }
     line.notes.push(told.silence.clone());
-    line.notes.extend(nobody_leads(client, now).await);
+    line.notes.extend(nobody_leads(client, None, now).await);
     let clusters = Api::<Cluster>::all(client.clone()).list(&ListParams::default()).await?;
     if !clusters.items.iter().any(taints::is_faulty) {
         return Ok((line, None));
@@ -156,17 +156,19 @@ pub(super) async fn line(client: &Client, told: &Told, now: Timestamp) -> anyhow
 }
 
 /// That no process holds the Lease of `run`, if that can be said: who may not read it, or uses another name, hears nothing.
-async fn nobody_leads(client: &Client, now: Timestamp) -> Option<String> {
+async fn nobody_leads(client: &Client, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespaces::SYSTEM);
-    is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), now)
+    is_vacant(leases.get_opt(LEASE).await.ok().flatten().as_ref(), told, now)
 }
 
-fn is_vacant(lease: Option<&Lease>, now: Timestamp) -> Option<String> {
+/// `told` is when a leader told something last: one that did after the Lease ended works without election.
+fn is_vacant(lease: Option<&Lease>, told: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let spec = lease?.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref()?.0;
     let lasts = i64::from(spec.lease_duration_seconds.unwrap_or_default()) + LEASE_SLACK_SECONDS;
-    if !holder.is_empty() && now.duration_since(renewed).as_secs() < lasts {
+    let ago = |at: Timestamp| at.duration_since(renewed).as_secs();
+    if (!holder.is_empty() && ago(now) < lasts) || told.is_some_and(|told| ago(told) >= lasts) {
         return None;
     }
     let who = if holder.is_empty() { String::new() } else { format!(" by {holder}") };
@@ -259,17 +261,24 @@ mod tests {
                 "leaseDurationSeconds": 15, "renewTime": format!("{}", at(renewed))}}))
             .unwrap()
         };
-        for (name, lease, now, vacant) in [
-            ("no Lease: an election of another name, or none", None, 1_000, false),
-            ("renewed now", Some(lease("p1", 1_000)), 1_000, false),
-            ("one second before it is sure", Some(lease("p1", 1_000)), 1_044, false),
-            ("nobody renewed it", Some(lease("p1", 1_000)), 1_045, true),
-            ("given back", Some(lease("", 1_000)), 1_001, true),
-            ("a clock that is behind", Some(lease("p1", 1_000)), 900, false),
+        for (name, lease, told, now, vacant) in [
+            ("no Lease: an election of another name, or none", None, None, 1_000, false),
+            ("renewed now", Some(lease("p1", 1_000)), None, 1_000, false),
+            ("one second before it is sure", Some(lease("p1", 1_000)), None, 1_044, false),
+            ("nobody renewed it", Some(lease("p1", 1_000)), Some(999), 1_045, true),
+            ("given back", Some(lease("", 1_000)), Some(999), 1_001, true),
+            ("a clock that is behind", Some(lease("p1", 1_000)), None, 900, false),
+            (
+                "left by a process that was elected, before one that is not",
+                Some(lease("p1", 1_000)),
+                Some(1_045),
+                2_000,
+                false,
+            ),
         ] {
-            assert_eq!(is_vacant(lease.as_ref(), at(now)).is_some(), vacant, "{name}");
+            assert_eq!(is_vacant(lease.as_ref(), told.map(at), at(now)).is_some(), vacant, "{name}");
         }
-        let said = is_vacant(Some(&lease("p1", 1_000)), at(1_065)).unwrap();
+        let said = is_vacant(Some(&lease("p1", 1_000)), None, at(1_065)).unwrap();
         assert!(
             said.starts_with("nobody leads: the Lease was last renewed 1m5s ago by p1; nothing is evicted"),
             "{said}"

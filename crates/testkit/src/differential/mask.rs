@@ -7,7 +7,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 /// What one server has shown in one scenario so far: the same uid or revision is masked by the same text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Masks {
     namespace: String,
     own: Vec<(Regex, String)>,

@@ -87,8 +87,10 @@ impl Stage<'_> {
         let Some((path, want)) = &step.until else { return Ok(self.once(step).await?.0) };
         let want = self.filled(want);
         // What comes of each look is masked anew, so that how often was looked leaves no trace.
+        let before = self.masks.clone();
         let mut last = None;
         let seen = until(&step.line, DEADLINE, async || {
+            self.masks = before.clone();
             let (note, raw) = self.once(step).await?;
             let found = if path == "code" { note["code"].to_string() } else { text_at(&raw, path).unwrap_or_default() };
             last = Some(note.clone());

@@ -42,12 +42,20 @@ async fn duplicated(plane: &Kubectl, members: &[Kubectl], names: &[String]) -> a
         Ok(())
     })
     .await?;
-    for name in names {
-        let namespace = format!("karmada-es-{name}");
-        let works: Value = serde_json::from_str(&plane.run(["get", "works", "-n", &namespace, "-o", "json"]).await?)?;
-        let work = &works["items"][0];
-        ensure!(condition_is_true(work, "Applied"), "the Work in {namespace} is not applied: {}", work["status"]);
-    }
+    // A binding shows what its Works are about to say: theirs may be written a moment later.
+    until("every Work says that it is applied", DEADLINE, async || {
+        for name in names {
+            let namespace = format!("karmada-es-{name}");
+            let works = plane.run(["get", "works", "-n", &namespace, "-o", "json"]).await?;
+            let works: Value = serde_json::from_str(&works)?;
+            let works = works["items"].as_array().context("no list")?;
+            ensure!(!works.is_empty(), "no Work in {namespace}");
+            let waits = works.iter().find(|work| !condition_is_true(work, "Applied"));
+            ensure!(waits.is_none(), "a Work in {namespace} is not applied: {waits:?}");
+        }
+        Ok(())
+    })
+    .await?;
 
     plane.run(["scale", "deployment", "web", "--replicas=3"]).await?;
     everywhere(members, "web", |d| {

@@ -127,24 +127,19 @@ fn steps(text: &str, depth: usize) -> Result<Option<Vec<Step>>, PathError> {
             rest = &inner[close + 1..];
             continue;
         }
-        if let Some(after) = rest.strip_prefix("..") {
+        let after = if let Some(after) = rest.strip_prefix("..") {
             if after.is_empty() {
                 return Ok(None);
             }
             steps.push(Step::Deep);
-            if after.starts_with('[') {
-                rest = after;
-                continue;
+            after
+        } else {
+            let Some(after) = rest.strip_prefix('.') else { return Ok(None) };
+            if after.is_empty() && steps.is_empty() {
+                break;
             }
-            let Some((found, after)) = name(after) else { return Ok(None) };
-            steps.push(named(found));
-            rest = after;
-            continue;
-        }
-        let Some(after) = rest.strip_prefix('.') else { return Ok(None) };
-        if after.is_empty() && steps.is_empty() {
-            break;
-        }
+            after
+        };
         if after.starts_with('[') {
             rest = after;
             continue;

@@ -1,10 +1,20 @@
 //! What the server itself does around writes of a few kinds: CRDs change the registry, system namespaces stay,
 //! namespaces get a phase.
 
+use std::sync::Arc;
+
 use ironclad_store::{Compare, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
-use crate::{Server, api_services, auth::rbac, context::Cx, crd, meta, object, status::ApiError, verbs::delete};
+use crate::{
+    Server, api_services,
+    auth::rbac,
+    context::Cx,
+    crd::{self, Definition},
+    meta, object,
+    status::ApiError,
+    verbs::delete,
+};
 
 /// Namespaces that can't be deleted.
 const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -105,18 +115,31 @@ pub(crate) async fn after_write(cx: &Cx, old: Option<&Value>, new: Option<&Value
 }
 
 impl Server {
-    /// All CRDs, by name.
-    pub(crate) fn crds(&self) -> Result<Vec<Value>, ApiError> {
+    /// All CRDs, by name. Only those are read and parsed that were written since the last time.
+    pub(crate) fn crds(&self) -> Result<Vec<Arc<Definition>>, ApiError> {
+        let mut kept = self.definitions.lock();
         let range = self.store.range(&Query::prefix(CRD_PREFIX)).map_err(ApiError::internal)?;
-        let decoded = range.entries.iter().map(|(_, e)| object::decode(&e.value, e.modified));
-        decoded.collect::<Result<_, _>>().map_err(ApiError::internal)
+        let mut all = Vec::with_capacity(range.entries.len());
+        for (key, entry) in &range.entries {
+            let same = kept.get(key).filter(|known| known.modified == entry.modified);
+            let known = match same {
+                Some(known) => known.clone(),
+                None => {
+                    let crd = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                    Arc::new(Definition::new(crd, entry.modified, self.options.converter))
+                }
+            };
+            all.push(known);
+        }
+        *kept = range.entries.into_iter().map(|(key, _)| key).zip(all.iter().cloned()).collect();
+        Ok(all)
     }
 
     /// Makes the registry what the CRDs say; ends the watches of what changed.
     pub(crate) fn refresh_registry(&self) -> Result<(), ApiError> {
         // One at a time, and each from the newest CRDs: a late one must not undo a later one.
         let _guard = self.refreshing.lock();
-        self.registry.set_custom(crd::groups(&self.crds()?, self.options.converter));
+        self.registry.set_custom(crd::groups(&self.crds()?));
         self.registry_changed.notify_waiters();
         Ok(())
     }
@@ -197,12 +220,13 @@ impl Server {
                 && !object::terminating(one)
                 && one.pointer("/spec/group").and_then(Value::as_str) == Some(group)
         };
-        for one in all.iter().filter(waits) {
+        for one in all.iter().map(|one| &one.head).filter(waits) {
             let key = format!("{CRD_PREFIX}{}", object::meta_str(one, "name"));
             let Some(entry) = self.store.get(&key) else { continue };
-            let mut new = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+            let old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+            let mut new = old.clone();
             crd::settle(&mut new, &self.crds()?, &self.now());
-            if new != *one {
+            if new != old {
                 let compare = Compare::modified(key.as_str(), entry.modified);
                 self.txn(vec![compare], vec![Op::put(key.as_str(), object::encode(&new))]).await?;
             }
@@ -213,7 +237,7 @@ impl Server {
     /// Goes on with what a crash interrupted.
     pub(crate) fn resume_crds(&self) -> Result<(), ApiError> {
         self.refresh_registry()?;
-        for crd in self.crds()?.iter().filter(|c| object::terminating(c)) {
+        for crd in self.crds()?.iter().map(|c| &c.head).filter(|c| object::terminating(c)) {
             self.clean_up_crd(object::meta_str(crd, "name"));
         }
         Ok(())

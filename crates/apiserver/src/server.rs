@@ -1,6 +1,7 @@
 //! The server: what it is opened with, and the way of a request through it.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ironclad_seam::Seam;
-use ironclad_store::{Compare, Op, Revision, Store, StoreError, TxnResult};
+use ironclad_store::{Compare, Key, Op, Revision, Store, StoreError, TxnResult};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ use crate::{
     cached::Cached,
     context::Cx,
     convert::Converter,
+    crd::Definition,
     discovery, health,
     negotiate::{self, Accept},
     object, openapi,
@@ -136,6 +138,8 @@ pub struct Server {
     pub(crate) registry_changed: Arc<Notify>,
     /// Held while the registry is made anew.
     pub(crate) refreshing: Mutex<()>,
+    /// The CRDs as they were last read, by key.
+    pub(crate) definitions: Mutex<BTreeMap<Key, Arc<Definition>>>,
     pub(crate) token_key: TokenKey,
     pub(crate) webhooks: Cached<Hooks>,
     pub(crate) policies: Cached<Policies>,
@@ -170,6 +174,7 @@ impl Server {
             registry: Registry::default(),
             registry_changed: Arc::new(Notify::new()),
             refreshing: Mutex::new(()),
+            definitions: Mutex::default(),
             token_key,
             webhooks: Cached::default(),
             policies: Cached::default(),

@@ -4,6 +4,7 @@ mod backup;
 mod demo;
 mod flags;
 mod leader;
+mod memory;
 mod ops;
 mod run;
 mod signals;

@@ -18,6 +18,7 @@ use kube::{Api, Client, api::ListParams, discovery};
 use crate::{
     flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
     leader::{LeaderFlags, Present},
+    memory,
     ops::Ops,
     signals::Stop,
 };
@@ -108,6 +109,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     )
     .start(&args.metrics_bind_address, &seam.tasks)
     .await?;
+    memory::start(&seam);
     let begin = move |term: Seam| {
         let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
         *present.lock() = Some(context.clone());

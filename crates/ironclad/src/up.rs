@@ -32,6 +32,7 @@ use tokio::net::TcpListener;
 use crate::{
     demo,
     flags::{AdmissionFlags, ControllerFlags},
+    memory,
     ops::Ops,
     signals::Stop,
 };
@@ -154,6 +155,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         .start(&args.metrics_bind_address, &seam.tasks)
         .await?;
     ironclad_controllers::start(&context).await;
+    memory::start(&seam);
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 
     if args.demo {

@@ -8,8 +8,6 @@ mod structural;
 pub use bindings::serve_legacy_bindings;
 pub use embedded::prune as prune_embedded;
 
-use std::sync::LazyLock;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use self::definition::Definition;
@@ -23,13 +21,10 @@ const KARMADA: &str = "karmada-io";
 /// The bindings' v1alpha1 is declared but not served: that needs [`serve_legacy_bindings`].
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
-        let mut crds: Vec<_> = definitions().iter().map(Definition::crd).collect();
-        crds.extend(bindings::crds());
-        crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        crds
-    });
-    CRDS.clone()
+    let mut crds: Vec<_> = definitions().iter().map(Definition::crd).collect();
+    crds.extend(bindings::crds());
+    crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    crds
 }
 
 /// The CRD of SimulatedCluster, which only `ironclad up` serves.

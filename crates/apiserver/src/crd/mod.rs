@@ -4,6 +4,7 @@ mod validate;
 
 use std::sync::Arc;
 
+use ironclad_store::Revision;
 use serde_json::{Value, json};
 
 use crate::{
@@ -34,8 +35,8 @@ pub(crate) struct CustomVersion {
     pub(crate) converter: Option<Converter>,
     /// Types, defaults, pruning.
     pub(crate) schema: CustomSchema,
-    /// `openAPIV3Schema` as it was sent, for OpenAPI.
-    pub(crate) open_api: Value,
+    /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times as much.
+    pub(crate) open_api: Box<str>,
     /// Printer columns; empty means Age alone.
     pub(crate) columns: Vec<Column>,
     /// Where the scale subresource finds its numbers.
@@ -115,7 +116,7 @@ pub(crate) fn default(crd: &mut Value) {
 
 /// Sets the status by the names of the other CRDs: accepted and established, or in conflict. Returns the CRD's
 /// finalizer to be there as well.
-pub(crate) fn settle(crd: &mut Value, others: &[Value], now: &str) {
+pub(crate) fn settle(crd: &mut Value, others: &[Arc<Definition>], now: &str) {
     let names = crd.pointer("/spec/names").cloned().unwrap_or_default();
     let group = text(crd, "/spec/group").to_owned();
     let storage = storage_version(crd).to_owned();
@@ -167,9 +168,9 @@ const CLASHES: [(&str, &str); 4] = [
 ];
 
 /// What other CRDs of the group are called: their resources and their kinds.
-fn taken(group: &str, own: &str, others: &[Value]) -> (Vec<String>, Vec<String>) {
+fn taken(group: &str, own: &str, others: &[Arc<Definition>]) -> (Vec<String>, Vec<String>) {
     let (mut resources, mut kinds) = (Vec::new(), Vec::new());
-    for other in others {
+    for other in others.iter().map(|other| &other.head) {
         if text(other, "/spec/group") != group || object::meta_str(other, "name") == own {
             continue;
         }
@@ -182,7 +183,7 @@ fn taken(group: &str, own: &str, others: &[Value]) -> (Vec<String>, Vec<String>)
 }
 
 /// The last clash with another CRD of the group, the one that a CRD is told: reason and message.
-fn name_conflict(names: &Value, group: &str, own: &str, others: &[Value]) -> Option<(&'static str, String)> {
+fn name_conflict(names: &Value, group: &str, own: &str, others: &[Arc<Definition>]) -> Option<(&'static str, String)> {
     let (resources, kinds) = taken(group, own, others);
     let mut told = None;
     for (field, reason) in CLASHES {
@@ -199,7 +200,7 @@ fn name_conflict(names: &Value, group: &str, own: &str, others: &[Value]) -> Opt
 }
 
 /// Of the names that a CRD in conflict asks for, those that are free.
-fn accepted_names(names: &Value, group: &str, own: &str, others: &[Value]) -> Value {
+fn accepted_names(names: &Value, group: &str, own: &str, others: &[Arc<Definition>]) -> Value {
     let (resources, kinds) = taken(group, own, others);
     let mut out = json!({"plural": "", "kind": ""});
     for (field, reason) in CLASHES {
@@ -221,15 +222,38 @@ pub(crate) fn set_terminating(crd: &mut Value, reason: &str, message: &str, now:
     list.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}));
 }
 
+/// What the server keeps of a CRD as it stands at a revision.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    /// The revision of the write that made it.
+    pub(crate) modified: Revision,
+    /// The CRD without its versions, which hold the schemas.
+    pub(crate) head: Value,
+    /// What it serves; nothing before it is established.
+    resources: Vec<Arc<Resource>>,
+}
+
+impl Definition {
+    /// The converter is for those that name a conversion webhook.
+    pub(crate) fn new(mut crd: Value, modified: Revision, converter: Option<Converter>) -> Self {
+        let mut resources = vec![];
+        if condition(&crd, "Established") {
+            let served = versions(&crd).filter(|v| v["served"] == true);
+            resources.extend(served.filter_map(|v| resource(&crd, v, converter)).map(Arc::new));
+        }
+        if let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("versions");
+        }
+        Self { modified, head: crd, resources }
+    }
+}
+
 /// The custom groups that these CRDs make, names in order, preferred versions first.
-///
-/// The converter is for those that name a conversion webhook.
-pub(crate) fn groups(crds: &[Value], converter: Option<Converter>) -> Vec<Group> {
+pub(crate) fn groups(crds: &[Arc<Definition>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for crd in crds.iter().filter(|c| condition(c, "Established")) {
-        let name = text(crd, "/spec/group");
-        for version in versions(crd).filter(|v| v["served"] == true) {
-            let Some(resource) = resource(crd, version, converter) else { continue };
+    for crd in crds {
+        let name = text(&crd.head, "/spec/group");
+        for resource in &crd.resources {
             let at = groups.iter().position(|g| g.name == name).unwrap_or_else(|| {
                 groups.push(Group { name: name.to_owned(), versions: vec![] });
                 groups.len() - 1
@@ -239,7 +263,7 @@ pub(crate) fn groups(crds: &[Value], converter: Option<Converter>) -> Vec<Group>
                 group.versions.push((resource.version.clone(), Resources::new()));
                 group.versions.len() - 1
             });
-            group.versions[at].1.insert(resource.plural.clone(), Arc::new(resource));
+            group.versions[at].1.insert(resource.plural.clone(), resource.clone());
         }
     }
     for group in &mut groups {
@@ -253,8 +277,10 @@ fn resource(crd: &Value, version: &Value, converter: Option<Converter>) -> Optio
     let group = text(crd, "/spec/group").to_owned();
     let names = crd.pointer("/status/acceptedNames").filter(|n| !text(n, "/plural").is_empty())?;
     let plural = text(names, "/plural").to_owned();
-    let open_api = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"}));
-    let schema = CustomSchema::parse(&open_api, "").ok()?;
+    let object = json!({"type": "object"});
+    let open_api = version.pointer("/schema/openAPIV3Schema").unwrap_or(&object);
+    let schema = CustomSchema::parse(open_api, "").ok()?;
+    let open_api = open_api.to_string().into();
     let kind = text(names, "/kind").to_owned();
     let version_name = text(version, "/name").to_owned();
     let mut subresources = Vec::new();

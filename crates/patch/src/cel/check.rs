@@ -431,7 +431,7 @@ impl<'a> Checker<'_, 'a> {
     fn field(&mut self, operand: &Known<'a>, field: &str) -> Known<'a> {
         match (operand.ty, operand.node) {
             (Type::Object | Type::Map | Type::Optional, Some(node)) => {
-                let property = node.properties.iter().find(|(name, _)| escaped(name) == field).map(|(_, node)| node);
+                let property = node.properties.iter().find(|(name, _)| escaped(name) == field).map(|(_, node)| &**node);
                 let member = match &node.additional {
                     Some(Additional::Of(node)) => Some(&**node),
                     _ => None,

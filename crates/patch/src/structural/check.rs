@@ -250,7 +250,7 @@ fn complete_nested(node: &Node, declared: Option<&Node>, outside: &str, path: &s
     }
     for (name, property) in &node.properties {
         let below = (format!("{outside}.properties[{name}]"), format!("{path}.properties[{name}]"));
-        complete_nested(property, known.properties.get(name), &below.0, &below.1, errors);
+        complete_nested(property, known.property(name), &below.0, &below.1, errors);
     }
 }
 

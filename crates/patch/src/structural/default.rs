@@ -4,18 +4,11 @@ use serde_json::Value;
 
 use super::node::{Additional, Node};
 
-fn member<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
-    node.properties.get(name).or(match &node.additional {
-        Some(Additional::Of(values)) => Some(values),
-        _ => None,
-    })
-}
-
 /// Drops members that are `null` where the schema has neither `nullable` nor a default for them.
 pub(super) fn drop_nulls(value: &mut Value, node: Option<&Node>) {
     match value {
         Value::Object(members) => members.retain(|name, value| {
-            let below = node.and_then(|node| member(node, name));
+            let below = node.and_then(|node| node.child(name));
             let drop = value.is_null() && below.is_some_and(|node| !node.nullable && node.default.is_none());
             if !drop {
                 drop_nulls(value, below);

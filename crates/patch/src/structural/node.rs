@@ -15,8 +15,8 @@ pub struct Node {
     pub nullable: bool,
     /// What stands where nothing is given.
     pub default: Option<Value>,
-    /// Fields of an object.
-    pub properties: BTreeMap<String, Node>,
+    /// Fields of an object. Boxed, since a map takes room for eleven at once.
+    pub properties: BTreeMap<String, Box<Node>>,
     /// Members of an object that are no fields.
     pub additional: Option<Additional>,
     /// Items of a list.
@@ -144,10 +144,16 @@ pub struct Rule {
 }
 
 impl Node {
+    /// The schema of a field.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).map(|node| &**node)
+    }
+
     /// The schema of a member.
     #[must_use]
     pub fn child(&self, name: &str) -> Option<&Self> {
-        self.properties.get(name).or(match &self.additional {
+        self.property(name).or(match &self.additional {
             Some(Additional::Of(node)) => Some(node),
             _ => None,
         })
@@ -159,7 +165,7 @@ impl Node {
             Some(Additional::Of(node)) => Some(&**node),
             _ => None,
         };
-        self.properties.values().chain(self.items.as_deref()).chain(additional)
+        self.properties.values().map(|node| &**node).chain(self.items.as_deref()).chain(additional)
     }
 
     /// `integer,string`: the types as messages name them. Empty if anything goes.

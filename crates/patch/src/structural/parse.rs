@@ -67,7 +67,7 @@ impl Parser {
         if let Some(Value::Object(properties)) = schema.get("properties") {
             for (name, property) in properties {
                 let below = self.node(property, &format!("{path}.properties[{name}]"), depth + 1);
-                node.properties.insert(name.clone(), below);
+                node.properties.insert(name.clone(), Box::new(below));
             }
         }
         match schema.get("items") {

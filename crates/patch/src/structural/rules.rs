@@ -54,7 +54,7 @@ fn compile(node: &Node, rule: &Rule) -> Compiled {
 fn with_type_and_meta(node: &Node, is_root: bool) -> Node {
     let mut seen = node.clone();
     for property in seen.properties.values_mut() {
-        *property = with_type_and_meta(property, false);
+        **property = with_type_and_meta(property, false);
     }
     if let Some(Additional::Of(of)) = &mut seen.additional {
         **of = with_type_and_meta(of, false);
@@ -63,7 +63,7 @@ fn with_type_and_meta(node: &Node, is_root: bool) -> Node {
         **items = with_type_and_meta(items, false);
     }
     if is_root || node.embedded {
-        let text = || Node { ty: Some(JsonType::String), ..Node::default() };
+        let text = || Box::new(Node { ty: Some(JsonType::String), ..Node::default() });
         let metadata = seen.properties.entry("metadata".to_owned()).or_default();
         metadata.ty = Some(JsonType::Object);
         metadata.properties = ["name", "generateName"].map(|name| (name.to_owned(), text())).into();
@@ -81,7 +81,7 @@ fn has_rules(node: &Node) -> bool {
     };
     !node.rules.is_empty()
         || additional
-        || node.properties.values().any(has_rules)
+        || node.properties.values().any(|below| has_rules(below))
         || node.items.as_deref().is_some_and(has_rules)
 }
 

@@ -1,7 +1,11 @@
 //! A simulated world: an embedded control plane, simulated members and controller processes that can be killed, in one
 //! thread, in virtual time, from one seed.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use anyhow::{Context as _, ensure};
 use ironclad_admission as admission;
@@ -134,8 +138,9 @@ impl World {
         .await?;
         let admin = client_of(&plane);
         let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
-        for definition in crds() {
-            definitions.create(&PostParams::default(), &definition).await.context("installing the CRDs")?;
+        static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(crds);
+        for definition in CRDS.iter() {
+            definitions.create(&PostParams::default(), definition).await.context("installing the CRDs")?;
         }
         let plane_controllers = kubecontrollers::Cluster {
             client: admin.clone(),

@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn measure(side: Side, args: &Args, clock: &Clock) -> anyhow::Result<Figures> {
-    const REST: Duration = Duration::from_secs(5);
+    const REST: Duration = Duration::from_secs(15);
     const LISTS: usize = 5;
     eprintln!("{}: ready after {:.2} s", side.name, side.ready.as_secs_f64());
     let load = Load::new(&side, clock);

@@ -15,7 +15,7 @@ use crate::{
     kubelet::{self, SharedTimes},
     nodes::Nodes,
     options::{Faults, Flap, MemberOptions, Shape, Times},
-    scheduler,
+    scheduler::{self, Placing},
     served::{ServedRoute, metrics_group},
     usage::{Rules, UsageRule},
     volumes,
@@ -38,6 +38,7 @@ pub(crate) struct Inner {
     link: Link,
     traffic: Arc<Traffic>,
     times: SharedTimes,
+    placing: Arc<Placing>,
     state: Mutex<State>,
 }
 
@@ -79,10 +80,12 @@ impl Member {
     pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
         // Half of what a write costs, for a note that hardly anybody reads here; what is applied from the server's side is
         // tracked all the same.
+        let placing: Arc<Placing> = Arc::default();
         let server_options = Options {
             name: options.name.clone(),
             managed_fields: false,
             token_key: options.token_key.clone(),
+            admission: Some(placing.clone()),
             ..Options::default()
         };
         let server = Server::open(server_options, store, seam.clone()).await?;
@@ -99,7 +102,7 @@ impl Member {
             front: None,
         };
         let state = Mutex::new(state);
-        let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), times, state }));
+        let member = Self(Arc::new(Inner { server, seam, link, traffic: Arc::default(), times, placing, state }));
         let server = &member.0.server;
         server.mount(Arc::new(ServedRoute(Arc::downgrade(&member.0))));
         server
@@ -327,7 +330,7 @@ impl Inner {
             root_certificate: options.root_certificate.clone(),
         };
         ironclad_kubecontrollers::start(&cluster, &controllers);
-        scheduler::start(&cluster);
+        scheduler::start(&cluster, &self.placing);
         volumes::start(&cluster);
         kubelet::start(&cluster, &options.name, self.times.clone());
         let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());

@@ -3,6 +3,7 @@
 mod demand;
 mod fit;
 mod ledger;
+mod promise;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,10 +26,12 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
+pub(crate) use self::promise::Placing;
 use self::{
     demand::demand,
     fit::{Placement, Seat, place},
     ledger::{Booking, Ledger, Load},
+    promise::Promises,
 };
 use ironclad_kubecontrollers::quantity::{Amounts, amounts};
 
@@ -51,10 +54,31 @@ struct State {
     offers: BTreeMap<String, (Arc<Node>, Amounts)>,
     /// Pods that no node takes: they are looked at again when room comes up.
     waiting: BTreeSet<Key>,
+    promises: Promises,
+    /// Whether all nodes and pods have been seen once.
+    knows_all: bool,
+}
+
+impl State {
+    /// Chooses a node and takes the place.
+    fn place(&mut self, pod: &Pod) -> Placement {
+        let (demand, controller) = (demand(pod), controller_of(pod));
+        let idle = Load::default();
+        let seats = self.offers.values().map(|(node, allocatable)| {
+            let load = self.ledger.load(node.metadata.name.as_deref().unwrap_or("")).unwrap_or(&idle);
+            Seat { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
+        });
+        let placement = place(pod, &demand, seats);
+        if let Placement::On(node) = &placement {
+            let uid = pod.metadata.uid.as_deref().unwrap_or("");
+            self.ledger.book(uid, Booking { node: node.clone(), demand, controller, assumed: true });
+        }
+        placement
+    }
 }
 
 /// Runs the scheduler as tasks of the cluster's seam.
-pub(crate) fn start(cluster: &Cluster) {
+pub(crate) fn start(cluster: &Cluster, placing: &Placing) {
     let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
     let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/scheduler"));
     let scheduler = Arc::new(Scheduler {
@@ -63,6 +87,7 @@ pub(crate) fn start(cluster: &Cluster) {
         writer: Writer::new("scheduler"),
         state: Mutex::default(),
     });
+    placing.by(&scheduler);
     // The scheduler holds the informers: a strong reference back would keep both for ever.
     let (to, of) = (queue.clone(), Arc::downgrade(&scheduler));
     pods.on_change(move |change| {
@@ -80,6 +105,7 @@ pub(crate) fn start(cluster: &Cluster) {
     tasks.clone().spawn("scheduler-start", async move {
         nodes.synced().await;
         pods.synced().await;
+        scheduler.state.lock().knows_all = true;
         run_workers("scheduler", &tasks, &queue, WORKERS, move |key| {
             let scheduler = scheduler.clone();
             async move { scheduler.reconcile(&key).await }
@@ -162,33 +188,35 @@ impl Scheduler {
         match self.choose(key, &pod) {
             None => Ok(Next::Forget),
             Some(Placement::On(node)) => self.bind(&pod, &node).await,
-            Some(Placement::Nowhere(refusal)) => self.refuse(&pod, &refusal.to_string()).await,
+            Some(Placement::Nowhere(refusal)) => match self.refuse(&pod, &refusal.to_string()).await? {
+                Next::Forget => Ok(self.again()),
+                next => Ok(next),
+            },
         }
+    }
+
+    /// When to look again without being told: places that are kept for pods that were refused come free.
+    fn again(&self) -> Next {
+        let state = self.state.lock();
+        let now = self.cluster.seam.clock.mono();
+        let until = state.promises.kept_until(&state.ledger);
+        until.map_or(Next::Forget, |until| Next::After(until.saturating_duration_since(now)))
     }
 
     /// Chooses a node and takes the place at once: the next pod sees it taken.
     fn choose(&self, key: &Key, pod: &Pod) -> Option<Placement> {
         let mut state = self.state.lock();
+        let state = &mut *state;
+        state.promises.forget(self.cluster.seam.clock.mono(), &mut state.ledger);
         let uid = pod.metadata.uid.as_deref().unwrap_or("");
         if state.ledger.is_assumed(uid) {
             return None;
         }
-        let (demand, controller) = (demand(pod), controller_of(pod));
-        let idle = Load::default();
-        let seats = state.offers.values().map(|(node, allocatable)| {
-            let load = state.ledger.load(node.metadata.name.as_deref().unwrap_or("")).unwrap_or(&idle);
-            Seat { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
-        });
-        let placement = place(pod, &demand, seats);
+        let placement = state.place(pod);
         match &placement {
-            Placement::On(node) => {
-                state.waiting.remove(key);
-                state.ledger.book(uid, Booking { node: node.clone(), demand, controller, assumed: true });
-            }
-            Placement::Nowhere(_) => {
-                state.waiting.insert(key.clone());
-            }
-        }
+            Placement::On(_) => state.waiting.remove(key),
+            Placement::Nowhere(_) => state.waiting.insert(key.clone()),
+        };
         Some(placement)
     }
 

@@ -1,11 +1,16 @@
 //! Pods that find a node, and pods that don't.
 
+use std::time::Duration;
+
 use ironclad_simcluster::Shape;
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     apimachinery::pkg::api::resource::Quantity,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, PostParams},
+};
 use serde_json::json;
 
 use crate::world::{World, options, web};
@@ -70,4 +75,48 @@ async fn a_member_that_shrinks_loses_nodes_and_its_pods_move() {
     w.complete("web").await;
     let pods: Vec<Pod> = w.list().await;
     assert!(pods.iter().all(|p| p.spec.clone().unwrap().node_name.as_deref() == Some("m-node-1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_has_its_node_at_once_and_starts_with_one_write() {
+    let w = World::new(1, options()).await;
+    w.quiet().await;
+    let before = w.requests();
+    let made = w.pods().create(&PostParams::default(), &pod("one", "c", "1")).await.unwrap();
+    assert!(made.spec.as_ref().unwrap().node_name.is_some(), "it was placed as it was made");
+    let scheduled = |p: &Pod| p.status.clone().unwrap().conditions.unwrap()[0].clone();
+    assert_eq!((scheduled(&made).type_.as_str(), scheduled(&made).status.as_str()), ("PodScheduled", "True"));
+    w.quiet().await;
+    assert_eq!(w.requests(), (before.0 + 1, before.1), "its kubelet says that it runs");
+    let running = w.pods().get("one").await.unwrap();
+    assert_eq!(running.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    assert_eq!(scheduled(&running), scheduled(&made));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_a_pod_that_was_refused_comes_free() {
+    let mut o = options();
+    o.shape.nodes = 1;
+    o.shape.capacity.insert("cpu".into(), Quantity("1".into()));
+    let w = World::new(1, o).await;
+    w.quiet().await;
+    for dry_run in [false, true] {
+        let params = PostParams { dry_run, ..PostParams::default() };
+        let refused = w.pods().create(&params, &pod("bad", "Not_A_Name", "1")).await.unwrap_err();
+        assert!(refused.to_string().contains("spec.containers[0].name"), "{refused}");
+    }
+    let made = w.pods().create(&PostParams::default(), &pod("good", "c", "1")).await.unwrap();
+    assert_eq!(made.spec.unwrap().node_name, None, "the place is kept for the one that was refused");
+    w.quiet().await;
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    w.quiet().await;
+    assert_eq!(w.pods().get("good").await.unwrap().status.unwrap().phase.as_deref(), Some("Running"));
+}
+
+fn pod(name: &str, container: &str, cpu: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": container, "image": "i:1", "resources": {"requests": {"cpu": cpu}}}]},
+    }))
+    .unwrap()
 }

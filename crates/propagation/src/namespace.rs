@@ -213,7 +213,7 @@ fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, u
         conflict_resolution: "",
     };
     manifest::finish(&mut manifest, &marks);
-    work.spec.workload = WorkloadTemplate { manifests: vec![manifest] };
+    work.spec.workload = WorkloadTemplate { manifests: vec![manifest.into()] };
 }
 
 /// What we write of a Work.

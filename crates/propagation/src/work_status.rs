@@ -144,7 +144,7 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}});
         let mut work = Work::new(
             "web-x",
-            WorkSpec { workload: WorkloadTemplate { manifests: vec![manifest] }, ..WorkSpec::default() },
+            WorkSpec { workload: WorkloadTemplate { manifests: vec![manifest.into()] }, ..WorkSpec::default() },
         );
         work.metadata.namespace = Some("karmada-es-m1".into());
         work

@@ -453,7 +453,7 @@ impl Copy<'_> {
         };
         manifest::finish(&mut manifest, &marks);
         work.spec = WorkSpec {
-            workload: WorkloadTemplate { manifests: vec![manifest] },
+            workload: WorkloadTemplate { manifests: vec![manifest.into()] },
             suspend_dispatching: Some(self.is_suspended()),
             preserve_resources_on_deletion: Some(spec.preserve_resources_on_deletion.unwrap_or(false)),
         };

@@ -5,6 +5,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -17,6 +18,11 @@ use crate::{
 
 /// The backend is told to forget at most so many transactions at once, so that no commit waits long.
 const COMPACT_MAX: u64 = 4_096;
+
+/// A group of so many transactions comes of several writers at once: more of theirs are on their way.
+const CROWD: usize = 4;
+/// How long they are waited for: making a group durable costs nearly the same for one as for many.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// An accepted transaction, or an answer that has to wait for those before it.
 pub(crate) struct Item {
@@ -33,13 +39,15 @@ pub(crate) struct Item {
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
-    /// Notified when an item is queued and when the queue is closed.
+    /// Notified when an item is queued that somebody waits for, and when the queue is closed.
     more: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     items: VecDeque<Item>,
+    /// Whether somebody waits for the first item.
+    idle: bool,
     refusal: Option<StoreError>,
 }
 
@@ -54,7 +62,9 @@ impl Queue {
             return Err(refusal.clone());
         }
         state.items.push_back(item);
-        self.more.notify_one();
+        if state.idle {
+            self.more.notify_one();
+        }
         Ok(())
     }
 
@@ -83,14 +93,19 @@ impl Queue {
         state.items.drain(..count).collect()
     }
 
-    /// Waits until there is something to commit; false when the queue is closed and empty.
-    fn wait(&self) -> bool {
+    /// Waits until there is something to commit, and a little longer if a crowd writes; false when the queue is closed and empty.
+    fn wait(&self, crowd: bool) -> bool {
         let mut state = self.state.lock();
+        state.idle = true;
         while state.items.is_empty() {
             if state.refusal.is_some() {
                 return false;
             }
             self.more.wait(&mut state);
+        }
+        state.idle = false;
+        if crowd && state.refusal.is_none() {
+            self.more.wait_for(&mut state, GATHER);
         }
         true
     }
@@ -164,28 +179,27 @@ fn io_error(text: &str) -> BackendError {
 impl Shared {
     /// The committer's thread.
     pub(crate) fn run_committer(&self) {
-        while self.queue.wait() {
-            self.commit_group();
+        let mut last = 0;
+        while self.queue.wait(last >= CROWD) {
+            last = self.commit_group();
         }
     }
 
     /// Commits until nothing is queued.
     pub(crate) fn commit_all(&self) {
-        while self.commit_group() {}
+        while self.commit_group() > 0 {}
     }
 
-    /// Commits one group; false when there was none.
-    fn commit_group(&self) -> bool {
+    /// Commits one group, and says of how many items.
+    fn commit_group(&self) -> usize {
         // Held throughout: groups are committed and published one after the other.
         let mut committer = self.committer.lock();
         let items = self.queue.take();
-        if items.is_empty() {
-            return false;
-        }
+        let count = items.len();
         let records: Vec<_> = items.iter().filter_map(Item::record).collect();
         if let Err(error) = committer.commit(&records) {
             self.fail(items, error);
-            return true;
+            return count;
         }
         let servers = self.publish(items);
         for (name, server) in servers {
@@ -195,7 +209,7 @@ impl Shared {
                 break;
             }
         }
-        true
+        count
     }
 
     /// Shows a durable group to readers and watchers, then answers its writers; gives the servers it touched.

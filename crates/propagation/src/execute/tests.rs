@@ -50,7 +50,7 @@ fn deleting(work: &Work) -> Work {
 }
 
 fn manifest_of(work: &Work) -> Value {
-    work.spec.workload.manifests[0].clone()
+    work.spec.workload.manifests[0].as_ref().clone()
 }
 
 /// The object as the member has it after a create, with what its controllers and defaults add.
@@ -344,7 +344,7 @@ proptest! {
     #[test]
     fn odd_objects_never_panic(manifest in odd(), there in odd(), deleted in any::<bool>(), preserved in any::<bool>()) {
         let mut odd = web();
-        odd.spec.workload.manifests = vec![manifest];
+        odd.spec.workload.manifests = vec![manifest.into()];
         odd.spec.preserve_resources_on_deletion = Some(preserved);
         let mut named = web();
         named.spec.preserve_resources_on_deletion = Some(preserved);

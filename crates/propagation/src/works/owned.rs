@@ -90,7 +90,7 @@ pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, uid: impl FnOnce() -> 
         conflict_resolution: wanted.conflict_resolution,
     };
     manifest::finish(&mut manifest, &marks);
-    work.spec.workload = WorkloadTemplate { manifests: vec![manifest] };
+    work.spec.workload = WorkloadTemplate { manifests: vec![manifest.into()] };
     match standing {
         None => Some(Write::Create(Box::new(work))),
         Some(standing) => {

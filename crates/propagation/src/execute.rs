@@ -22,9 +22,9 @@ use ironclad_api::{
     annotations,
     cluster::Cluster,
     conditions, labels,
-    work::{ObjectReference, Work},
+    work::{Named, ObjectReference, Work},
 };
-use ironclad_fleet::{Because, Event, ObjectKey, Plan, StatusPart, WorkKey, because::propagation::Reason};
+use ironclad_fleet::{Because, Event, Gvk, ObjectKey, Plan, StatusPart, WorkKey, because::propagation::Reason};
 use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub use self::drifted::drifted;
 pub use self::held::{Found, content_hash, found};
 use crate::{
     binding::Binding,
-    template::{self, Identity},
+    template,
     works::{self, manifest},
 };
 
@@ -148,8 +148,13 @@ pub enum Effect {
 #[must_use]
 pub fn object_key(work: &Work) -> Option<ObjectKey> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
-    let identity = Identity::of(manifest);
-    (!identity.kind.is_empty() && !identity.name.is_empty()).then(|| identity.key())
+    let Named { api_version, kind, metadata } = manifest.named();
+    let is_named = !kind.is_empty() && !metadata.name.is_empty();
+    is_named.then(|| ObjectKey {
+        gvk: Gvk::from_manifest(&api_version, &kind),
+        namespace: metadata.namespace.into(),
+        name: metadata.name.into(),
+    })
 }
 
 /// Whether a Work that is being deleted stands for a copy that its binding wants in this cluster again: a cluster that comes

@@ -164,7 +164,8 @@ fn write(
 /// Whether the Work is for this namespace.
 fn holds(work: &Work, namespace: &Value) -> bool {
     work.spec.workload.manifests.first().is_some_and(|held| {
-        let (held, wanted) = (Identity::of(held), Identity::of(namespace));
+        let held = held.object();
+        let (held, wanted) = (Identity::of(&held), Identity::of(namespace));
         (held.group(), held.kind, held.name) == (wanted.group(), wanted.kind, wanted.name)
     })
 }
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(work.metadata.name.as_deref(), Some(names::work_name("Namespace", "", "shop").as_str()));
         assert_eq!(work.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
         assert_eq!(work.metadata.finalizers.as_deref(), Some(&["karmada.io/execution-controller".to_owned()][..]));
-        let manifest = &work.spec.workload.manifests[0];
+        let manifest = &work.spec.workload.manifests[0].object();
         assert_eq!(template::annotation(manifest, "work.karmada.io/conflict-resolution"), "");
         assert_eq!(template::label(manifest, "karmada.io/managed"), "true");
         assert_eq!(run(&shop(json!({})), &works, &both, &[]), [], "quiet once they stand");
@@ -346,7 +347,7 @@ mod tests {
         let wish = shop(json!({"metadata": {"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}}}));
         let works = made(&run(&wish, &[], &clusters(&["m1"]), &[]));
         assert_eq!(
-            template::annotation(&works[0].spec.workload.manifests[0], "work.karmada.io/conflict-resolution"),
+            template::annotation(&works[0].spec.workload.manifests[0].object(), "work.karmada.io/conflict-resolution"),
             "overwrite"
         );
     }
@@ -364,7 +365,7 @@ mod tests {
         let one = clusters(&["m1"]);
         let good = cop(json!({"labelsOverrider": [{"operator": "add", "value": {"zone": "x"}}]}));
         let works = made(&run(&shop(json!({})), &[], &one, &good));
-        assert_eq!(template::label(&works[0].spec.workload.manifests[0], "zone"), "x");
+        assert_eq!(template::label(&works[0].spec.workload.manifests[0].object(), "zone"), "x");
         assert!(
             works[0].metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-cluster-overrides")
         );

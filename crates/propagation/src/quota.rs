@@ -249,7 +249,7 @@ mod tests {
         let effects = run(Some(&both), &[]);
         let works = made(&effects);
         assert_eq!(works.len(), 2);
-        let manifest = &works[1].spec.workload.manifests[0];
+        let manifest = &works[1].spec.workload.manifests[0].object();
         assert_eq!(manifest["spec"], json!({"hard": {"cpu": "7"}}));
         assert_eq!((&manifest["metadata"]["namespace"], &manifest["metadata"]["name"]), (&json!("shop"), &json!("q")));
         assert_eq!(of_work(&works[0]), ["shop/q"]);

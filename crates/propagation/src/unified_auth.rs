@@ -275,7 +275,7 @@ mod tests {
             .iter()
             .map(|write| if let Write::Create(work) = write { Arc::new((**work).clone()) } else { panic!("{write:?}") })
             .collect();
-        let manifest = |at: usize| &works[at].spec.workload.manifests[0];
+        let manifest = |at: usize| works[at].spec.workload.manifests[0].object();
         assert_eq!(
             manifest(0)["rules"],
             json!([

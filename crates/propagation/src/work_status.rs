@@ -2,7 +2,7 @@
 
 use ironclad_api::{
     annotations, events,
-    work::{ManifestStatus, ResourceHealth, ResourceIdentifier, Work},
+    work::{ManifestStatus, Named, ResourceHealth, ResourceIdentifier, Work},
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart, because::propagation::Reason};
 use ironclad_interpreter::{Health, Interpreter};
@@ -47,7 +47,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     }
     let identity = Identity::of(object);
     let manifests = &work.spec.workload.manifests;
-    let Some(ordinal) = manifests.iter().position(|manifest| same(&Identity::of(manifest), &identity)) else {
+    let Some(ordinal) = manifests.iter().position(|manifest| same(&manifest.named(), &identity)) else {
         let message = format!("the Work has no manifest of {}", identity.key());
         plan.push(
             Effect::Event(Event::warning(reference(work), events::REFLECT_STATUS_FAILED, message.clone())),
@@ -100,10 +100,11 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     plan
 }
 
-fn same(manifest: &Identity<'_>, object: &Identity<'_>) -> bool {
+fn same(manifest: &Named, object: &Identity<'_>) -> bool {
+    let Named { api_version, kind, metadata } = manifest;
     // The member may serve the object in another version than the manifest's.
-    template::group(manifest.api_version) == template::group(object.api_version)
-        && (manifest.kind, manifest.namespace, manifest.name) == (object.kind, object.namespace, object.name)
+    template::group(api_version) == object.group()
+        && (&**kind, &*metadata.namespace, &*metadata.name) == (object.kind, object.namespace, object.name)
 }
 
 fn reference(work: &Work) -> ironclad_api::work::ObjectReference {

@@ -17,7 +17,9 @@ use ironclad_api::{
     work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
 };
 pub use ironclad_fleet::targets::{Target, expected_clusters, targets, waits_for_source};
-use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propagation::Reason, merge_patch_between};
+use ironclad_fleet::{
+    Because, ClusterName, Event, Gvk, Plan, WorkKey, because::propagation::Reason, merge_patch_between,
+};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
@@ -384,7 +386,8 @@ impl Copy<'_> {
     fn is_of_template(&self, work: &Work) -> bool {
         let template = Identity::of(self.template);
         work.spec.workload.manifests.first().is_none_or(|manifest| {
-            let held = Identity::of(manifest);
+            let manifest = manifest.object();
+            let held = Identity::of(&manifest);
             (held.group(), held.kind, held.namespace, held.name)
                 == (template.group(), template.kind, template.namespace, template.name)
         })
@@ -468,7 +471,10 @@ impl Copy<'_> {
             key_of(work).is_some_and(|key| key.cluster == self.target.cluster && *key.name == *name)
         };
         let Some(other) = self.seen.named.iter().find(here) else { return name };
-        let by = other.spec.workload.manifests.first().map_or_else(String::new, |m| Identity::of(m).gvk().to_string());
+        let by = other.spec.workload.manifests.first().map_or_else(String::new, |m| {
+            let named = m.named();
+            Gvk::from_manifest(&named.api_version, &named.kind).to_string()
+        });
         let reason = Reason::NameTaken { name: name.clone(), by };
         plan.effects.push(Effect::Event(Event::warning(
             template.reference(),

@@ -1,13 +1,11 @@
 //! Work, v1alpha1: what one cluster shall hold for one binding (api.md 8).
 
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ResourceHealth;
+use super::{Manifest, ResourceHealth};
 use crate::{kind::kind, omit, schema};
 
 kind! {
@@ -35,10 +33,10 @@ pub struct WorkSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadTemplate {
-    /// Objects for the member, as they are. Shared, since a Work is copied whenever its status changes.
+    /// Objects for the member, as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::any_objects")]
-    pub manifests: Vec<Arc<Value>>,
+    pub manifests: Vec<Manifest>,
 }
 
 /// What became of the objects.

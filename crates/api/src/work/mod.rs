@@ -2,6 +2,7 @@
 
 mod binding;
 pub mod legacy;
+mod manifest;
 mod manifests;
 mod status;
 
@@ -10,5 +11,6 @@ pub use binding::{
     GracefulEvictionTask, NodeClaim, ObjectReference, PreemptionPolicy, ReplicaRequirements, ResolvedPriority,
     ResourceBinding, ResourceBindingSpec, TargetCluster, TargetComponent, WorkloadAffinityGroups,
 };
+pub use manifest::{Manifest, Named, NamedMetadata};
 pub use manifests::{ManifestStatus, ResourceIdentifier, Work, WorkSpec, WorkStatus, WorkloadTemplate};
 pub use status::{AggregatedStatusItem, FailoverRecord, ResourceBindingStatus, ResourceHealth};

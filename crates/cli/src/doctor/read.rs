@@ -96,8 +96,8 @@ fn manifests(world: &World) -> BTreeMap<ClusterName, BTreeSet<Kind>> {
     let mut all: BTreeMap<ClusterName, BTreeSet<Kind>> = BTreeMap::new();
     for (key, work) in &world.works {
         for manifest in &work.spec.workload.manifests {
-            let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-            all.entry(key.cluster.clone()).or_default().insert((text("apiVersion"), text("kind")));
+            let named = manifest.named();
+            all.entry(key.cluster.clone()).or_default().insert((named.api_version, named.kind));
         }
     }
     all

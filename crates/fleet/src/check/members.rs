@@ -39,7 +39,7 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
                 Some(standing) => {
                     let id = standing.metadata.labels.as_ref().and_then(|l| l.get(labels::WORK_PERMANENT_ID));
                     let for_it = standing.spec.workload.manifests.iter().any(|manifest| {
-                        let held = key_of(manifest);
+                        let held = key_of(&manifest.object());
                         (&held.gvk.group, &held.gvk.kind, &held.namespace, &held.name)
                             == (&key.gvk.group, &key.gvk.kind, &key.namespace, &key.name)
                     });
@@ -65,7 +65,7 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
             continue;
         }
         for manifest in &work.spec.workload.manifests {
-            let object = key_of(manifest);
+            let object = key_of(&manifest.object());
             if !objects.contains_key(&object) {
                 found.push(Violation::ObjectMissing { work: key.clone(), object });
             }

@@ -77,6 +77,7 @@ fn of_binding<'a>(key: &'a WorkKey, work: &Work, bound: &mut Bound<'a>, found: &
         found.push(Violation::ManifestCount { work: key.clone(), count: work.spec.workload.manifests.len() });
         return;
     };
+    let manifest = &manifest.object();
     marks(key, work, manifest, found);
     if bound.deleting || !targets::expected_clusters(bound.spec).contains(&key.cluster) {
         found.push(Violation::WorkUnexpected { work: key.clone(), binding: binding() });

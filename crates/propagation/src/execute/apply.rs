@@ -1,6 +1,6 @@
 //! The object in the member is created or replaced (propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
 
-use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons};
+use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons, work::Manifest};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         return;
     }
     let manifests = seen.work.spec.workload.manifests.as_slice();
-    let [manifest] = manifests else {
+    let [held] = manifests else {
         let because = Because::from(Reason::NotOneManifest { count: manifests.len() });
         let message = format!("{because}: make one Work for each object");
         plan.note(because);
@@ -37,7 +37,8 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         plan.note(Reason::NotInterpreted { message }.into());
         return;
     };
-    let identity = Identity::of(manifest);
+    let raw = &held.object();
+    let identity = Identity::of(raw);
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
         let because = Because::from(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() });
@@ -53,7 +54,6 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         report::failure(plan, road, &message);
         return;
     }
-    let raw = manifest;
     let manifest = finished(seen.work, raw);
     match seen.object {
         Observed::Unknown => look(plan, key),
@@ -71,7 +71,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         }
         Observed::Held { object, found } => {
             if is_for_an_update(plan, road, &key, &manifest, object) {
-                keep(plan, road, key, (raw, &manifest), object, found);
+                keep(plan, road, key, (held, &manifest), object, found);
             }
         }
         Observed::Present(object) => {
@@ -91,11 +91,11 @@ fn keep(
     plan: &mut Plan<Effect>,
     road: &Road<'_>,
     key: ObjectKey,
-    (raw, manifest): (&Value, &Value),
+    (held, manifest): (&Manifest, &Value),
     observed: &Value,
     found: Option<Found>,
 ) {
-    let content = found.is_some_and(|found| found.settles(raw, report::was_sent(road)));
+    let content = found.is_some_and(|found| found.settles(held, report::was_sent(road)));
     let retained = retention::retain_metadata_of(manifest, observed);
     if content && compare::metadata_difference(&retained, observed).is_none() {
         plan.note(Because::UpToDate);

@@ -13,7 +13,8 @@ use crate::template::{self, Identity};
 #[must_use]
 pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<String> {
     let [raw] = work.spec.workload.manifests.as_slice() else { return None };
-    let manifest = finished(work, raw);
+    let raw = raw.object();
+    let manifest = finished(work, &raw);
     let is_it = object_key(work).is_some_and(|key| key == Identity::of(object).key());
     if !is_it || template::is_deleting(object) || owner::of(object, &manifest) != Owner::Ours {
         return None;

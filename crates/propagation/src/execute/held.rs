@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use ironclad_api::work::Work;
+use ironclad_api::work::{Manifest, Work};
 use ironclad_interpreter::Interpreter;
 use serde_json::{Map, Value};
 
@@ -27,13 +27,13 @@ pub struct Found {
 impl Found {
     /// Whether it was found against this manifest of a Work, as it stands there.
     #[must_use]
-    pub fn is_of(&self, manifest: &Value) -> bool {
+    pub fn is_of(&self, manifest: &Manifest) -> bool {
         self.manifest == hash(manifest)
     }
 
     /// Whether nothing has to be sent: a manifest that was sent before may leave fields to the member, another one might
     /// have had them.
-    pub(super) fn settles(&self, manifest: &Value, was_sent: bool) -> bool {
+    pub(super) fn settles(&self, manifest: &Manifest, was_sent: bool) -> bool {
         self.same && (self.no_more || was_sent) && self.is_of(manifest)
     }
 }
@@ -50,7 +50,7 @@ pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<F
     if !is_it {
         return None;
     }
-    let desired = interpreter.retain(&finished(work, raw), object, None).ok()?;
+    let desired = interpreter.retain(&finished(work, &raw.object()), object, None).ok()?;
     Some(Found {
         manifest: hash(raw),
         same: compare::content_difference(&desired, object).is_none(),
@@ -73,9 +73,9 @@ pub fn content_hash(object: &Map<String, Value>) -> u64 {
     state.finish()
 }
 
-fn hash(value: &Value) -> u64 {
+fn hash(manifest: &Manifest) -> u64 {
     let mut state = DefaultHasher::new();
-    value.hash(&mut state);
+    manifest.as_str().hash(&mut state);
     state.finish()
 }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn it_holds_for_one_manifest_and_spares_the_member_a_write_only_then() {
-        let find = |same, no_more| Found { manifest: hash(&deployment()), same, no_more };
+        let find = |same, no_more| Found { manifest: hash(&deployment().into()), same, no_more };
         let mut other = deployment();
         merge(&mut other, &json!({"spec": {"replicas": 9}}));
         for (name, found, manifest, was_sent, want) in [
@@ -136,7 +136,7 @@ mod tests {
             ("another", find(false, true), deployment(), true, false),
             ("the manifest changed since", find(true, true), other, true, false),
         ] {
-            assert_eq!(found.settles(&manifest, was_sent), want, "{name}");
+            assert_eq!(found.settles(&manifest.into(), was_sent), want, "{name}");
         }
     }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_counts_as_content() {
-        let hash = content_hash(&deployment());
+        let hash = content_hash(&deployment().into());
         for (name, patch, differs) in [
             ("status", json!({"status": {"a": 1}}), false),
             ("metadata", json!({"metadata": {"labels": {"a": "b"}}}), false),

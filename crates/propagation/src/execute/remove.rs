@@ -41,7 +41,8 @@ fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
     let ([manifest], Some(key)) = (seen.work.spec.workload.manifests.as_slice(), object_key(seen.work)) else {
         return true;
     };
-    let identity = Identity::of(manifest);
+    let manifest = manifest.object();
+    let identity = Identity::of(&manifest);
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
         // No API, no objects of it.
@@ -61,7 +62,9 @@ fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
             return false;
         }
         Observed::Uncached | Observed::Absent => plan.note(Because::Gone { object: key }),
-        Observed::Held { object: observed, .. } | Observed::Present(observed) => remove(plan, road, manifest, observed),
+        Observed::Held { object: observed, .. } | Observed::Present(observed) => {
+            remove(plan, road, &manifest, observed)
+        }
     }
     true
 }

@@ -141,6 +141,7 @@ fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
 fn tell(plan: &mut Plan<Effect>, road: &Road<'_>, event: impl Fn(ironclad_api::work::ObjectReference) -> Event) {
     let work = road.seen.work;
     let template = work.spec.workload.manifests.first().and_then(|manifest| {
+        let manifest = &manifest.object();
         let uid = template::annotation(manifest, annotations::TEMPLATE_UID).to_owned();
         (!uid.is_empty()).then(|| ironclad_api::work::ObjectReference { uid, ..Identity::of(manifest).reference() })
     });

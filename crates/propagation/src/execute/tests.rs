@@ -50,7 +50,7 @@ fn deleting(work: &Work) -> Work {
 }
 
 fn manifest_of(work: &Work) -> Value {
-    work.spec.workload.manifests[0].as_ref().clone()
+    work.spec.workload.manifests[0].object()
 }
 
 /// The object as the member has it after a create, with what its controllers and defaults add.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use ironclad_api::work::Manifest;
 use ironclad_fleet::{Gvk, World as Fleet};
 use ironclad_simcluster::Member;
 use kube::{
@@ -16,7 +17,7 @@ pub fn are_followed(fleet: &Fleet) -> bool {
     let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));
     let mut kinds = specs.map(|spec| spec.resource.kind.as_str());
     let manifests = fleet.works.values().flat_map(|work| &work.spec.workload.manifests);
-    let mut in_works = manifests.map(|manifest| manifest.get("kind").and_then(Value::as_str).unwrap_or_default());
+    let mut in_works = manifests.map(|manifest| manifest.named().kind);
     kinds.all(|kind| kind == "Deployment") && in_works.all(|kind| kind == "Deployment")
 }
 
@@ -29,9 +30,9 @@ pub async fn complete(
     plane: &Client,
     members: &BTreeMap<String, Arc<Member>>,
 ) -> anyhow::Result<()> {
-    let of = |manifest: &Value| {
-        let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
-        Gvk::from_manifest(text("apiVersion"), text("kind"))
+    let of = |manifest: &Manifest| {
+        let named = manifest.named();
+        Gvk::from_manifest(&named.api_version, &named.kind)
     };
     let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));
     let mut kinds: Vec<Gvk> =

@@ -1,0 +1,142 @@
+//! One object of a Work, as caches hold it: as text, since a tree takes ten times as much, and since a Work is copied and compared
+//! more often than its objects are read.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
+
+/// An object for a member, as it is. Cheap to clone; equal to another if both say the same, whatever the order of their fields.
+#[derive(Clone)]
+pub struct Manifest(Arc<str>);
+
+/// What names an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Named {
+    /// `apiVersion` as written, empty if there is none.
+    pub api_version: String,
+    /// `kind`, empty if there is none.
+    pub kind: String,
+    /// Its name and namespace.
+    pub metadata: NamedMetadata,
+}
+
+/// Name and namespace of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NamedMetadata {
+    /// Empty if there is none.
+    pub namespace: String,
+    /// Empty if there is none.
+    pub name: String,
+}
+
+impl Manifest {
+    /// The object as JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The object, read anew: whoever needs it twice keeps it.
+    #[must_use]
+    pub fn object(&self) -> Value {
+        // What is held was written by a serializer, or by one of ours from what a deserializer understood.
+        serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(Map::new()))
+    }
+
+    /// What names the object; empty where that is not said, or not as a text.
+    #[must_use]
+    pub fn named(&self) -> Named {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&Value> for Manifest {
+    fn from(object: &Value) -> Self {
+        Self(object.to_string().into())
+    }
+}
+
+impl From<Value> for Manifest {
+    fn from(object: Value) -> Self {
+        Self::from(&object)
+    }
+}
+
+impl PartialEq for Manifest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.object() == other.object()
+    }
+}
+
+impl fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_transcode::transcode(&mut serde_json::Deserializer::from_str(&self.0), serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut text = Vec::new();
+        serde_transcode::transcode(deserializer, &mut serde_json::Serializer::new(&mut text))
+            .map_err(D::Error::custom)?;
+        Ok(Self(String::from_utf8(text).map_err(D::Error::custom)?.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn web() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"replicas": 2, "ratio": 0.5, "big": u64::MAX, "off": null, "list": [1, "é\n\"", true, {}]},
+        })
+    }
+
+    #[test]
+    fn it_is_what_was_put_in_by_each_way_in_and_out() {
+        let text = web().to_string();
+        let ways: [Manifest; 3] =
+            [web().into(), serde_json::from_value(web()).unwrap(), serde_json::from_str(&text).unwrap()];
+        for manifest in ways {
+            assert_eq!(manifest.object(), web());
+            assert_eq!(serde_json::to_value(&manifest).unwrap(), web());
+            assert_eq!(serde_json::to_string(&manifest).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_matter() {
+        let of = |text: &str| serde_json::from_str::<Manifest>(text).unwrap();
+        assert_eq!(of(r#"{"a": 1, "b": {"c": 2, "d": 3}}"#), of(r#"{"b":{"d":3,"c":2},"a":1}"#));
+        assert_ne!(of(r#"{"a": 1}"#), of(r#"{"a": 2}"#));
+        assert_ne!(of(r#"{"a": 1}"#), of(r#"{"a": 1, "b": null}"#));
+    }
+
+    #[test]
+    fn it_is_named_as_far_as_it_says_so() {
+        let named = Manifest::from(web()).named();
+        assert_eq!((&*named.api_version, &*named.kind), ("apps/v1", "Deployment"));
+        assert_eq!((&*named.metadata.namespace, &*named.metadata.name), ("shop", "web"));
+        for nothing in [json!({}), json!({"metadata": null}), json!({"kind": 1}), json!(null), json!([1])] {
+            assert_eq!(Manifest::from(nothing).named(), Named::default());
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        assert!(serde_json::from_str::<Manifest>(r#"{"a": }"#).is_err());
+    }
+}

@@ -74,17 +74,17 @@ pub(crate) fn kubectl_matrix(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the product as people build it, in profile `release`.
+/// Measures the product as people run it, in profile `dist`.
 ///
 /// # Errors
 /// When a build or the benchmark fails.
 pub(crate) fn bench(root: &Path, args: &Bench) -> anyhow::Result<()> {
     // A command of its own: together with the testkit, the product would be built with features that only tests want.
-    cargo::run(cargo::cargo(root).args(["build", "--release", "--package", "ironclad"]))?;
+    cargo::run(cargo::cargo(root).args(["build", "--profile", "dist", "--package", "ironclad"]))?;
     cargo::run(cargo::cargo(root).args(["build", "--release", "--package", "ironclad-testkit", "--bin", "bench"]))?;
-    let built = cargo::target_directory(root).join("release");
-    let mut command = cargo::program(root, &built.join("bench"));
-    command.args(&args.arguments).env(PRODUCT_VARIABLE, built.join("ironclad"));
+    let target = cargo::target_directory(root);
+    let mut command = cargo::program(root, &target.join("release/bench"));
+    command.args(&args.arguments).env(PRODUCT_VARIABLE, target.join("dist/ironclad"));
     let has = |wanted: &str| args.arguments.iter().any(|argument| argument == wanted);
     if has("--real") || (has("apiserver") && !has("--alone")) {
         command.env(location::FOLDER_VARIABLE, kubernetes::ensure(root)?);

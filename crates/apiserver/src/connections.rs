@@ -21,6 +21,10 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::ResponseBody;
 
+/// A connection may give up so many more requests before they are answered than it waits for. Who opens requests only to
+/// reset them makes work that no bound on open streams sees; a client that ends watches never comes near.
+const GIVEN_UP_MAX: usize = 256;
+
 /// All of a listener.
 pub(crate) struct Connections {
     most: usize,
@@ -49,6 +53,8 @@ struct Doing {
     requests: usize,
     /// Since when there are none.
     since: Instant,
+    /// Requests given up before they were answered; each answered one makes up for one of them.
+    given_up: usize,
 }
 
 /// An open connection; it ends when this is dropped.
@@ -91,7 +97,7 @@ impl Connections {
         }
         let id = open.next;
         open.next += 1;
-        let doing = Doing { requests: 0, since: self.clock.mono() };
+        let doing = Doing { requests: 0, since: self.clock.mono(), given_up: 0 };
         let state = Arc::new(State { doing: Mutex::new(doing), asked: AtomicBool::new(false), close: Notify::new() });
         open.all.insert(id, state.clone());
         Some(Connection { id, of: self.clone(), state })
@@ -124,11 +130,15 @@ impl Connection {
         self.state.asked.load(Ordering::Relaxed)
     }
 
-    /// A request is under way from now on, until this is dropped.
-    pub(crate) fn begin(&self) -> Underway {
+    /// A request is under way from now on, until this is dropped; `None` where too many were given up, and the connection goes.
+    pub(crate) fn begin(&self) -> Option<Underway> {
         self.state.asked.store(true, Ordering::Relaxed);
-        self.state.doing.lock().requests += 1;
-        Underway { state: self.state.clone(), clock: self.of.clock.clone() }
+        let mut doing = self.state.doing.lock();
+        if doing.given_up > GIVEN_UP_MAX {
+            return None;
+        }
+        doing.requests += 1;
+        Some(Underway { state: self.state.clone(), clock: self.of.clock.clone(), answered: false })
     }
 }
 
@@ -143,6 +153,14 @@ impl Drop for Connection {
 pub(crate) struct Underway {
     state: Arc<State>,
     clock: Clock,
+    answered: bool,
+}
+
+impl Underway {
+    /// Its answer has begun: from now on, an end is no giving up.
+    pub(crate) fn answered(&mut self) {
+        self.answered = true;
+    }
 }
 
 impl Drop for Underway {
@@ -150,6 +168,14 @@ impl Drop for Underway {
         let mut doing = self.state.doing.lock();
         doing.requests -= 1;
         doing.since = self.clock.mono();
+        if self.answered {
+            doing.given_up = doing.given_up.saturating_sub(1);
+            return;
+        }
+        doing.given_up += 1;
+        if doing.given_up > GIVEN_UP_MAX {
+            self.state.close.notify_one();
+        }
     }
 }
 
@@ -189,6 +215,31 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
+    fn answered(connection: &Connection) -> Underway {
+        let mut request = connection.begin().expect("requests are taken");
+        request.answered();
+        request
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_too_much_has_to_go() {
+        let connections = Connections::new(2, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
+        let connection = connections.admit().await;
+        // As many are given up as answered, for ever: nobody minds.
+        for _ in 0..10 * GIVEN_UP_MAX {
+            drop(connection.begin().expect("requests are taken"));
+            drop(answered(&connection));
+        }
+        for _ in 0..GIVEN_UP_MAX {
+            drop(connection.begin().expect("requests are taken"));
+        }
+        assert!(!is_ready(pin!(connection.told_to_close())));
+        drop(connection.begin().expect("at the bound, one more is taken"));
+        assert!(is_ready(pin!(connection.told_to_close())));
+        assert!(connection.begin().is_none(), "nothing is begun on one that goes");
+        assert!(connections.admit().await.begin().is_some(), "others are not concerned");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn at_the_bound_the_one_idle_the_longest_goes() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH);
@@ -198,9 +249,9 @@ mod tests {
         let second = connections.admit().await;
         let third = connections.admit().await;
         // The first is the oldest, but busy; the second was busy last.
-        let watch = first.begin();
+        let watch = answered(&first);
         clock.sleep(Duration::from_secs(1)).await;
-        drop(second.begin());
+        drop(answered(&second));
         let fourth = connections.admit().await;
         assert!(is_ready(pin!(third.told_to_close())), "the third was idle the longest");
         assert!(!is_ready(pin!(second.told_to_close())), "one goes for one that comes");
@@ -217,7 +268,7 @@ mod tests {
     async fn while_all_are_busy_the_next_waits() {
         let connections = Connections::new(1, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
         let first = connections.admit().await;
-        let watch = first.begin();
+        let watch = answered(&first);
         let mut second = pin!(connections.admit());
         assert!(!is_ready(second.as_mut()));
         assert!(!is_ready(pin!(first.told_to_close())), "a watch is never cut for a newcomer");

@@ -55,6 +55,12 @@ impl Default for Bounds {
 
 /// A peer of HTTP/2 that is gone is noticed after so long.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Streams of HTTP/2 that may be open at once on a connection.
+const STREAMS: u32 = 1_000;
+/// Streams that a client reset before they were begun, and streams reset for errors of the client's: beyond so many, the
+/// connection ends with GOAWAY. Those that were begun are counted by [`Connection`].
+const RESETS_PENDING: usize = 64;
+const RESETS_FOR_ERRORS: usize = 256;
 /// Open connections get so long to finish what they do at the end.
 const GRACE: Duration = Duration::from_secs(5);
 /// A connection that is closed for another gets so long.
@@ -152,13 +158,21 @@ impl Server {
             let (server, identity, requests) = (server.clone(), by_certificate.clone(), requests.clone());
             let underway = of_requests.begin();
             async move {
-                let reply = server.networked(request, identity, &requests).await?;
+                let mut underway = underway.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+                let reply = server.networked(request, identity, requests).await?;
+                underway.answered();
                 io::Result::Ok(reply.map(|body| Sending { body, _underway: underway }))
             }
         });
         let mut builder = auto::Builder::new(Streams(tasks.clone()));
         builder.http1().timer(TokioTimer::new()).header_read_timeout(bounds.head);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEP_ALIVE)).max_concurrent_streams(1_000);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(KEEP_ALIVE))
+            .max_concurrent_streams(STREAMS)
+            .max_pending_accept_reset_streams(RESETS_PENDING)
+            .max_local_error_reset_streams(RESETS_FOR_ERRORS);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let first_request = self.seam.clock.sleep(bounds.head);
@@ -192,7 +206,7 @@ impl Server {
         self: Arc<Self>,
         request: Request<Incoming>,
         by_certificate: Option<Identity>,
-        requests: &Semaphore,
+        requests: Arc<Semaphore>,
     ) -> io::Result<Reply> {
         let bearer = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
         let identity = match by_certificate {
@@ -202,14 +216,14 @@ impl Server {
                 Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
             },
         };
-        let permit = requests.try_acquire();
-        if permit.is_err() && !identity.is_master() {
+        let permit = requests.try_acquire_owned().ok();
+        if permit.is_none() && !identity.is_master() {
             return Ok(self.finish(request.headers(), respond::error(&ApiError::too_many_requests()), &[]));
         }
         let (parts, body) = request.into_parts();
         let body =
             timeout(self.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
-        let reply: Option<Response<_>> = self.handle_read(parts, body, identity).await;
+        let reply: Option<Response<_>> = self.handle_read(parts, body, identity, permit).await;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
     }
 }

@@ -13,7 +13,7 @@ use ironclad_seam::Seam;
 use ironclad_store::{Compare, Key, Op, Revision, Store, StoreError, TxnResult};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::{
     Bounds, Identity, TokenKey, WebhookCaller,
@@ -304,18 +304,21 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let body = read_body(body).await;
-        self.handle_read(parts, body, identity).await
+        self.handle_read(parts, body, identity, None).await
     }
 
-    /// Answers a request whose body was read, or could not be.
+    /// Answers a request whose body was read, or could not be. Its permit is given back when the answer is made, not when
+    /// somebody stops waiting for it: the work goes on all the same.
     pub(crate) async fn handle_read(
         self: &Arc<Self>,
         parts: http::request::Parts,
         body: Result<Bytes, ApiError>,
         identity: Identity,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Option<Reply> {
         let server = self.clone();
         let task = self.seam.tasks.spawn("request", async move {
+            let _permit = permit;
             match body {
                 Ok(body) => server.answer(Request::from_parts(parts, body), identity).await,
                 Err(error) => server.finish(&parts.headers, respond::error(&error), &[]),

@@ -203,6 +203,104 @@ async fn who_sends_slowly_is_cut_off() {
     served.seam.tasks.kill();
 }
 
+/// The frames of HTTP/2 that a client of this test's own making sends.
+mod http2 {
+    pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    pub(super) const SETTINGS: u8 = 4;
+    pub(super) const PING: u8 = 6;
+    pub(super) const GO_AWAY: u8 = 7;
+    pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const END_HEADERS: u8 = 4;
+
+    pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    /// The head of `POST /` whose body never ends: method, scheme and path are of HPACK's static table.
+    pub(super) fn opened(stream: u32) -> Vec<u8> {
+        frame(HEADERS, END_HEADERS, stream, b"\x83\x87\x84\x41\x09localhost")
+    }
+
+    pub(super) fn reset(stream: u32) -> Vec<u8> {
+        const CANCEL: [u8; 4] = 8u32.to_be_bytes();
+        frame(RST_STREAM, 0, stream, &CANCEL)
+    }
+}
+
+impl Raw {
+    async fn connect_http2(served: &Served) -> Self {
+        let mut raw = Self::connect(served).await;
+        raw.send(&[http2::PREFACE, &http2::frame(http2::SETTINGS, 0, 0, b"")].concat()).await;
+        raw
+    }
+
+    /// The kind and payload of the next frame; `None` at the end of the connection.
+    async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        timeout(DEADLINE, async {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).await.ok()?;
+            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            self.0.read_exact(&mut payload).await.ok()?;
+            Some((head[3], payload))
+        })
+        .await
+        .expect("a frame, or the end, in time")
+    }
+
+    /// The codes of the GOAWAYs until the server closes the connection.
+    async fn farewells(&mut self) -> Vec<u32> {
+        let mut codes = Vec::new();
+        while let Some((kind, payload)) = self.frame().await {
+            if kind == http2::GO_AWAY {
+                codes.push(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+        }
+        codes
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_opens_streams_only_to_reset_them_is_cut_off() {
+    let served = serve(Bounds::default()).await;
+    // All at once: the server sees the resets before it begins with any.
+    let mut burst = Raw::connect_http2(&served).await;
+    let streams = (0..10_000).map(|n| 2 * n + 1);
+    let all: Vec<u8> = streams.flat_map(|stream| [http2::opened(stream), http2::reset(stream)].concat()).collect();
+    // It hangs up before all of it was sent.
+    let _ = burst.0.write_all(&all).await;
+    let codes = burst.farewells().await;
+    assert!(codes.iter().all(|code| *code == http2::ENHANCE_YOUR_CALM), "{codes:?}");
+    is_served(&served).await;
+
+    // One after the other, each once the server has begun with it.
+    let mut slow = Raw::connect_http2(&served).await;
+    let mut resets = 0;
+    'all: for stream in (0..10_000).map(|n| 2 * n + 1) {
+        let ping = http2::frame(http2::PING, 0, 0, &u64::from(stream).to_be_bytes());
+        if slow.0.write_all(&[http2::opened(stream), ping].concat()).await.is_err() {
+            break;
+        }
+        loop {
+            match slow.frame().await {
+                Some((http2::PING, payload)) if payload == u64::from(stream).to_be_bytes() => break,
+                Some((http2::GO_AWAY, _)) | None => break 'all,
+                Some(_) => {}
+            }
+        }
+        if slow.0.write_all(&http2::reset(stream)).await.is_err() {
+            break;
+        }
+        resets += 1;
+    }
+    assert!((256..1_000).contains(&resets), "{resets} were taken");
+    slow.farewells().await;
+    is_served(&served).await;
+    served.seam.tasks.kill();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_keep_nobody_out_and_cut_no_watch() {
     // `IRONCLAD_IDLE_CONNECTIONS=10000` for the real thing, which needs as many file descriptors, twice.

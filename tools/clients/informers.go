@@ -247,6 +247,20 @@ func (h *hearing) wait(ctx context.Context, n int) ([]string, error) {
 	return events, nil
 }
 
+// until takes events up to this one.
+func (h *hearing) until(ctx context.Context, last string) ([]string, error) {
+	var events []string
+	for !slices.Contains(events, last) {
+		select {
+		case event := <-h.events:
+			events = append(events, event)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no %q after %v", last, events)
+		}
+	}
+	return events, nil
+}
+
 // summary counts by the event's verb.
 func summary(events []string) string {
 	counts := map[string]int{}

@@ -25,6 +25,7 @@ var commands = map[string]func(context.Context, *world) error{
 	"apply":     serverSideApply,
 	"manager":   controllerManager,
 	"helm":      helmReleases,
+	"restart":   followRestarts,
 }
 
 func main() {
@@ -38,7 +39,7 @@ func main() {
 	}
 	command, known := commands[flags.Arg(0)]
 	if !known || *kubeconfig == "" || *namespace == "" || *home == "" || flags.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm")
+		fmt.Fprintln(os.Stderr, "usage: clients --kubeconfig FILE --namespace NAME --home DIR informers|dynamic|leader|apply|manager|helm|restart")
 		os.Exit(2)
 	}
 	// What the libraries complain of belongs to stderr, where the test shows it if a command fails.

@@ -1,6 +1,8 @@
 //! The certificates of an embedded plane: a CA, a server certificate, an administrator's; made once, kept in files
 //! that only their owner reads, renewed before they end. And kubeconfig files.
 
+mod authority;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -21,6 +23,8 @@ use rustls::{
 };
 
 use crate::{MASTERS, TokenKey};
+
+pub use authority::{Authority, Order};
 
 /// How long a CA is good for.
 const CA_DAYS: i64 = 3_650;
@@ -70,6 +74,7 @@ impl std::fmt::Debug for Pair {
 #[derive(Debug, Clone)]
 pub struct Pki {
     dir: PathBuf,
+    authority: Authority,
     ca: Pair,
     server: Pair,
     admin: Pair,
@@ -98,13 +103,20 @@ impl Pki {
         let server = leaf("server", Profile::Server)?;
         let admin = leaf("admin", Profile::Client { user: "ironclad-admin", group: MASTERS })?;
         let token_key = token_key(&dir.join("sa.key"))?;
-        Ok(Self { dir: dir.into(), ca, server, admin, token_key })
+        let authority = Authority::new(ca.clone(), seam.rng.stream("certificate-serials"));
+        Ok(Self { dir: dir.into(), authority, ca, server, admin, token_key })
     }
 
     /// The CA's certificate, PEM.
     #[must_use]
     pub fn ca(&self) -> &str {
         &self.ca.certificate
+    }
+
+    /// What signs requests for certificates with the CA's key.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// What signs the tokens of ServiceAccounts.

@@ -130,7 +130,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
     install_crds(&admin).await?;
     let start = ensure_namespace(&admin, namespaces::CLUSTER).await?;
-    start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), credentials.ca());
+    start_plane_controllers(admin.clone(), &seam.child("plane-controllers"), &credentials);
 
     args.fleet.ensure(&admin, start).await?;
     let kubeconfig = args.kubeconfig.clone().unwrap_or_else(|| data_dir.join("kubeconfig"));
@@ -175,11 +175,12 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
 }
 
 /// What keeps the control plane's objects in order; nothing that would start templates.
-fn start_plane_controllers(client: Client, seam: &Seam, root_certificate: &str) {
+fn start_plane_controllers(client: Client, seam: &Seam, credentials: &pki::Pki) {
     let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
     let options = kubecontrollers::Options {
         controllers: Controller::PLANE.to_vec(),
-        root_certificate: Some(root_certificate.to_owned()),
+        root_certificate: Some(credentials.ca().to_owned()),
+        signer: Some(ironclad_simcluster::signer(credentials.authority().clone())),
     };
     kubecontrollers::start(&cluster, &options);
     cluster.caches.start(&client, seam);

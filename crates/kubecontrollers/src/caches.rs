@@ -11,6 +11,7 @@ use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
     batch::v1::{CronJob, Job},
+    certificates::v1::CertificateSigningRequest,
     core::v1::{
         ConfigMap, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service,
         ServiceAccount,
@@ -67,6 +68,7 @@ struct Kinds {
     disruption_budgets: Lazy<PodDisruptionBudget>,
     cluster_roles: Lazy<ClusterRole>,
     autoscalers: Lazy<HorizontalPodAutoscaler>,
+    certificate_requests: Lazy<CertificateSigningRequest>,
 }
 
 struct Lazy<K> {
@@ -140,6 +142,7 @@ impl Default for Caches {
             disruption_budgets: Lazy::new("poddisruptionbudgets", &[]),
             cluster_roles: Lazy::new("clusterroles", &[]),
             autoscalers: Lazy::new("horizontalpodautoscalers", &[]),
+            certificate_requests: Lazy::new("certificatesigningrequests", &[]),
         }))
     }
 }
@@ -225,6 +228,10 @@ impl Caches {
         self.0.disruption_budgets.want()
     }
 
+    pub(crate) fn certificate_requests(&self) -> Informer<CertificateSigningRequest> {
+        self.0.certificate_requests.want()
+    }
+
     pub(crate) fn cluster_roles(&self) -> Informer<ClusterRole> {
         self.0.cluster_roles.want()
     }
@@ -253,6 +260,7 @@ impl Caches {
         self.0.services.start(client, seam);
         self.0.endpoint_slices.start(client, seam);
         self.0.disruption_budgets.start(client, seam);
+        self.0.certificate_requests.start(client, seam);
         self.0.cluster_roles.start(client, seam);
         self.0.autoscalers.start(client, seam);
     }

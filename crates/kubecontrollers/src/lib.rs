@@ -6,6 +6,7 @@
 pub mod affinity;
 mod aggregation;
 mod caches;
+mod certificates;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -37,6 +38,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 
 pub use caches::{BY_CLAIM, BY_NODE, Caches};
+pub use certificates::{Order, Signer};
 pub use start::{Controller, Options, start};
 
 /// One cluster as its controllers see it. Cheap to clone.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::{
-    Cluster, aggregation, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa, job, namespace,
-    protection, replicaset, statefulset, token,
+    Cluster, Signer, aggregation, certificates, cronjob, daemonset, deployment, disruption, endpointslice, gc, hpa,
+    job, namespace, protection, replicaset, statefulset, token,
 };
 
 /// A built-in controller.
@@ -26,6 +26,8 @@ pub enum Controller {
     VolumeProtection,
     /// The rules of ClusterRoles that are made of others.
     RoleAggregation,
+    /// Signs requests for certificates that were approved, and removes old ones.
+    CertificateSigning,
     /// Where the pods of Services are.
     EndpointSlice,
     /// How many pods may be evicted.
@@ -48,7 +50,7 @@ pub enum Controller {
 
 impl Controller {
     /// All of them, in the order in which they start.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -57,6 +59,7 @@ impl Controller {
         Self::ClaimProtection,
         Self::VolumeProtection,
         Self::RoleAggregation,
+        Self::CertificateSigning,
         Self::EndpointSlice,
         Self::Disruption,
         Self::Deployment,
@@ -69,7 +72,7 @@ impl Controller {
     ];
 
     /// Those of the control plane: what stands there are templates, and nothing must start them.
-    pub const PLANE: [Self; 8] = [
+    pub const PLANE: [Self; 9] = [
         Self::GarbageCollector,
         Self::Namespace,
         Self::ServiceAccount,
@@ -78,6 +81,7 @@ impl Controller {
         Self::ClaimProtection,
         Self::VolumeProtection,
         Self::RoleAggregation,
+        Self::CertificateSigning,
     ];
 
     /// The name in kube-controller-manager's `--controllers`.
@@ -92,6 +96,7 @@ impl Controller {
             Self::ClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::VolumeProtection => "persistentvolume-protection-controller",
             Self::RoleAggregation => "clusterrole-aggregation-controller",
+            Self::CertificateSigning => "certificatesigningrequest-signing-controller",
             Self::EndpointSlice => "endpointslice-controller",
             Self::Disruption => "disruption-controller",
             Self::Deployment => "deployment-controller",
@@ -119,6 +124,8 @@ pub struct Options {
     /// The certificate (PEM) that [`Controller::RootCertificate`] publishes, and [`Controller::Token`] puts beside tokens; without
     /// it, the first does nothing.
     pub root_certificate: Option<String>,
+    /// What signs for [`Controller::CertificateSigning`]; without it, that does nothing.
+    pub signer: Option<Signer>,
 }
 
 /// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for the
@@ -138,6 +145,11 @@ pub fn start(cluster: &Cluster, options: &Options) {
             Controller::ClaimProtection => protection::start_claims(cluster),
             Controller::VolumeProtection => protection::start_volumes(cluster),
             Controller::RoleAggregation => aggregation::start(cluster),
+            Controller::CertificateSigning => {
+                if let Some(signer) = &options.signer {
+                    certificates::start(cluster, signer);
+                }
+            }
             Controller::EndpointSlice => endpointslice::start(cluster),
             Controller::Disruption => disruption::start(cluster),
             Controller::Deployment => deployment::start(cluster),

@@ -11,6 +11,7 @@ mod nodes;
 mod options;
 mod scheduler;
 mod served;
+mod signing;
 mod usage;
 mod volumes;
 
@@ -18,4 +19,5 @@ pub use faults::{FaultError, Faulted};
 pub use kubelet::duration;
 pub use member::Member;
 pub use options::{Faults, Flap, MemberOptions, Shape, Times};
+pub use signing::signer;
 pub use usage::UsageRule;

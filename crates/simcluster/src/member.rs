@@ -17,6 +17,7 @@ use crate::{
     options::{Faults, Flap, MemberOptions, Shape, Times},
     scheduler::{self, Placing},
     served::{ServedRoute, metrics_group},
+    signing::signer,
     usage::{Rules, UsageRule},
     volumes,
 };
@@ -328,6 +329,7 @@ impl Inner {
         let controllers = ironclad_kubecontrollers::Options {
             controllers: Controller::ALL.to_vec(),
             root_certificate: options.root_certificate.clone(),
+            signer: options.authority.clone().map(signer),
         };
         ironclad_kubecontrollers::start(&cluster, &controllers);
         scheduler::start(&cluster, &self.placing);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ironclad_apiserver::TokenKey;
+use ironclad_apiserver::{TokenKey, pki::Authority};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::usage::UsageRule;
@@ -22,6 +22,8 @@ pub struct MemberOptions {
     pub run_time: Duration,
     /// The certificate (PEM) that is published in each namespace, if any.
     pub root_certificate: Option<String>,
+    /// What signs requests for certificates that were approved; without it, nobody does.
+    pub authority: Option<Authority>,
     /// What signs the tokens of its ServiceAccounts; without it, a key of this process.
     pub token_key: Option<TokenKey>,
     /// What its metrics API says that pods use; the last rule that matches wins.
@@ -37,6 +39,7 @@ impl Default for MemberOptions {
             termination_delay: Duration::ZERO,
             run_time: Duration::from_secs(5),
             root_certificate: None,
+            authority: None,
             token_key: None,
             usage: Vec::new(),
         }

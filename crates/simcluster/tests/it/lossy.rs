@@ -69,7 +69,7 @@ async fn run(lost: usize) -> (usize, usize, usize) {
     let client = in_process_client(service, Default::default());
     let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.child("controllers") };
     let controllers = vec![Controller::Deployment, Controller::ReplicaSet];
-    let options = ironclad_kubecontrollers::Options { controllers, root_certificate: None };
+    let options = ironclad_kubecontrollers::Options { controllers, root_certificate: None, signer: None };
     ironclad_kubecontrollers::start(&cluster, &options);
     cluster.caches.start(&client, &cluster.seam);
 

@@ -54,6 +54,7 @@ impl Ours {
         let options = kubecontrollers::Options {
             controllers: Controller::PLANE.to_vec(),
             root_certificate: Some(pki.ca().to_owned()),
+            signer: Some(ironclad_simcluster::signer(pki.authority().clone())),
         };
         kubecontrollers::start(&cluster, &options);
         cluster.caches.start(&client, &cluster.seam);

@@ -147,7 +147,8 @@ impl World {
             caches: Caches::default(),
             seam: seam.child("plane-controllers"),
         };
-        let only = kubecontrollers::Options { controllers: Controller::PLANE.to_vec(), root_certificate: None };
+        let only =
+            kubecontrollers::Options { controllers: Controller::PLANE.to_vec(), ..kubecontrollers::Options::default() };
         kubecontrollers::start(&plane_controllers, &only);
         plane_controllers.caches.start(&admin, &plane_controllers.seam);
         let watcher = seam.child("truth");

@@ -27,6 +27,7 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("apps", "Deployment") => workload::deployment(object, old, out),
         ("apps", "ReplicaSet") => workload::replica_set(object, old, out),
         ("apps", "DaemonSet") => workload::daemon_set(object, old, out),
+        ("apps", "ControllerRevision") => workload::revision(object, old, out),
         ("apps", "StatefulSet") => workload::stateful_set(object, old, out),
         ("batch", "Job") => workload::job(object, old, out),
         ("batch", "CronJob") => workload::cron_job(object, out),
@@ -43,7 +44,7 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         }
         ("", "Event") => event::core(object, out),
         ("events.k8s.io", "Event") => event::event(object, old, out),
-        ("", "ResourceQuota") => config::quota(object, out),
+        ("", "ResourceQuota") => config::quota(object, old, out),
         ("networking.k8s.io", "Ingress") => cluster::ingress(object, out),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificates::request(object, old, out),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
@@ -224,6 +225,19 @@ mod tests {
                 json!({"rules": [{"apiGroups": [""], "resources": ["pods"]}]}),
                 "rules[0].verbs: Required value: verbs must contain at least one value",
             ),
+            ("apps", "ControllerRevision", json!({"revision": 1}), "data: Required value: data is mandatory"),
+            (
+                "apps",
+                "ControllerRevision",
+                json!({"revision": 1, "data": "text"}),
+                "data: Required value: data must be a valid JSON object",
+            ),
+            (
+                "apps",
+                "ControllerRevision",
+                json!({"revision": -1, "data": {}}),
+                "revision: Invalid value: -1: must be greater than or equal to 0",
+            ),
             (
                 "networking.k8s.io",
                 "Ingress",
@@ -270,6 +284,14 @@ mod tests {
                 json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"port": 1}]}}),
                 json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"], "ports": [{"port": 1}]}}),
                 "spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set",
+            ),
+            (
+                "a revision keeps its data",
+                "apps",
+                "ControllerRevision",
+                json!({"revision": 1, "data": {"a": 1}}),
+                json!({"revision": 2, "data": {"a": 2}}),
+                "data: Invalid value: {\"a\":2}: field is immutable",
             ),
             (
                 "a class keeps its value",

@@ -189,6 +189,17 @@ pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
+/// A revision of a template is made once and never changes.
+pub(super) fn revision(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
+    not_negative(object, "/revision", out);
+    match at(object, "/data") {
+        _ if old.is_some() => immutable(object, old, "/data", out),
+        Value::Null => out.push(Cause::required("data", "data is mandatory")),
+        Value::Object(_) => {}
+        _ => out.push(Cause::required("data", "data must be a valid JSON object")),
+    }
+}
+
 pub(super) fn budget(object: &Value, out: &mut Vec<Cause>) {
     let spec = at(object, "/spec");
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {

@@ -202,7 +202,11 @@ pub(super) fn printer(group: &str, kind: &str) -> Option<(&'static [Spec], Cells
         ("apps", "ControllerRevision") => {
             (&[NAME, ("Controller", "string", 0), ("Revision", "string", 0), AGE], |o, now| {
                 let owner = list(o, "/metadata/ownerReferences").find(|r| r["controller"] == true);
-                let owner = owner.map(|r| format!("{}/{}", text(r, "/kind").to_lowercase(), text(r, "/name")));
+                let owner = owner.map(|r| {
+                    let group = text(r, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
+                    let kind = [text(r, "/kind"), group].join(".");
+                    format!("{}/{}", kind.trim_end_matches('.').to_lowercase(), text(r, "/name"))
+                });
                 vec![name(o), or_none(owner.unwrap_or_default()), json!(number(o, "/revision")), created(o, now)]
             })
         }

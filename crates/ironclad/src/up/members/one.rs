@@ -74,6 +74,7 @@ impl Place {
             termination_delay: wanted.times.termination_delay,
             run_time: wanted.times.run_time,
             root_certificate: Some(pki.ca().to_owned()),
+            authority: Some(pki.authority().clone()),
             token_key: Some(pki.token_key().clone()),
             usage: wanted.usage.clone(),
         };

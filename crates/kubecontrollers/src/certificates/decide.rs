@@ -1,0 +1,224 @@
+//! What becomes of a request for a certificate: it is signed, told why not, or removed.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use x509_parser::{pem::Pem, prelude::parse_x509_certificate};
+
+use super::{Order, signers};
+
+/// How long a certificate is good for that asks for nothing else, and at most.
+const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// And at least.
+const LIFE_MIN: SignedDuration = SignedDuration::from_mins(10);
+/// So much before it was made does it begin to be good, for clocks that are behind.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+/// One that is good for less ends that much later, too.
+const SHORT: SignedDuration = SignedDuration::from_hours(8);
+/// What is done with is kept so long.
+const DONE_KEPT: SignedDuration = SignedDuration::from_hours(1);
+/// What waits for somebody is kept so long.
+const WAITING_KEPT: SignedDuration = SignedDuration::from_hours(24);
+
+/// What to do with a request, and when to look again if nothing happens to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) verdict: Verdict,
+    pub(super) again: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Nothing,
+    /// It is old.
+    Remove,
+    /// It is approved, and fits its signer.
+    Sign(Order),
+    /// It is approved, and does not fit its signer: why.
+    Fail(String),
+}
+
+pub(super) fn decide(request: &CertificateSigningRequest, now: Timestamp) -> Plan {
+    let nothing = |again| Plan { verdict: Verdict::Nothing, again };
+    if request.metadata.deletion_timestamp.is_some() {
+        return nothing(None);
+    }
+    let old = old_at(request);
+    if old.is_some_and(|old| now > old) {
+        return Plan { verdict: Verdict::Remove, again: None };
+    }
+    if has(request, "Approved") && !has(request, "Failed") && certificate(request).is_none() {
+        match signers::order(&request.spec, life(request.spec.expiration_seconds, now)) {
+            signers::Answer::NotOurs => {}
+            signers::Answer::Order(order) => return Plan { verdict: Verdict::Sign(order), again: None },
+            signers::Answer::Misfit(why) => return Plan { verdict: Verdict::Fail(why), again: None },
+        }
+    }
+    // Strictly older than its time: a tick later.
+    let wait =
+        |old: Timestamp| Duration::try_from(old.duration_since(now)).unwrap_or_default() + Duration::from_millis(1);
+    nothing(old.map(wait))
+}
+
+/// From when until when a certificate is good that is made now.
+fn life(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
+    let asked = seconds.map_or(LIFE, |seconds| SignedDuration::from_secs(seconds.into()));
+    let life = asked.clamp(LIFE_MIN, LIFE);
+    let counted = if life < SHORT { life } else { life - BACKDATE };
+    (now.saturating_sub(BACKDATE).unwrap_or(now), now.saturating_add(counted).unwrap_or(now))
+}
+
+/// The conditions of a request with one more: that it failed, and why.
+pub(super) fn failed(
+    request: &CertificateSigningRequest,
+    why: &str,
+    now: Timestamp,
+) -> Vec<CertificateSigningRequestCondition> {
+    let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let mut conditions = conditions(request).to_vec();
+    conditions.push(CertificateSigningRequestCondition {
+        type_: "Failed".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("SignerValidationFailure".to_owned()),
+        message: Some(why.to_owned()),
+        last_update_time: Some(Time(whole)),
+        last_transition_time: None,
+    });
+    conditions
+}
+
+/// After this moment the request is removed.
+fn old_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
+    let after = |at: Option<&Time>, kept: SignedDuration| at.and_then(|at| at.0.saturating_add(kept).ok());
+    let all = conditions(request);
+    if all.is_empty() {
+        return after(request.metadata.creation_timestamp.as_ref(), WAITING_KEPT);
+    }
+    let certificate = certificate(request);
+    let ends = certificate.and_then(ends_at);
+    let of_one = |condition: &CertificateSigningRequestCondition| {
+        let since = condition.last_update_time.as_ref();
+        match (condition.type_.as_str(), certificate) {
+            ("Denied" | "Failed", _) => after(since, DONE_KEPT),
+            ("Approved", Some(_)) => after(since, DONE_KEPT).into_iter().chain(ends).min(),
+            ("Approved", None) => after(since, WAITING_KEPT),
+            _ => None,
+        }
+    };
+    all.iter().filter_map(of_one).min()
+}
+
+fn conditions(request: &CertificateSigningRequest) -> &[CertificateSigningRequestCondition] {
+    request.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default()
+}
+
+fn has(request: &CertificateSigningRequest, kind: &str) -> bool {
+    conditions(request).iter().any(|c| c.type_ == kind && c.status == "True")
+}
+
+fn certificate(request: &CertificateSigningRequest) -> Option<&[u8]> {
+    let bytes = request.status.as_ref().and_then(|s| s.certificate.as_ref())?;
+    Some(bytes.0.as_slice()).filter(|bytes| !bytes.is_empty())
+}
+
+fn ends_at(certificate: &[u8]) -> Option<Timestamp> {
+    let block = Pem::iter_from_buffer(certificate).next()?.ok()?;
+    let (_, parsed) = parse_x509_certificate(&block.contents).ok()?;
+    Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testkit::at;
+
+    const HOUR: i64 = 3_600;
+    /// Ends 2026-11-23T11:52:38Z.
+    const CERTIFICATE: &str = include_str!("testdata/ended.pem");
+    const CERTIFICATE_ENDS: i64 = 1_795_434_758;
+
+    /// A request made at 0, with a signer that nobody here is.
+    fn request(status: Value) -> CertificateSigningRequest {
+        let spec = json!({"request": "", "signerName": "example.com/own", "usages": ["client auth"]});
+        let metadata = json!({"name": "r", "creationTimestamp": at(0).to_string()});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn condition(kind: &str, since: i64) -> Value {
+        json!({"type": kind, "status": "True", "lastUpdateTime": at(since).to_string()})
+    }
+
+    #[test]
+    fn old_requests_go() {
+        let conditions = |all: &[Value]| request(json!({"conditions": all}));
+        let with = |mut request: CertificateSigningRequest, certificate: &str| {
+            let bytes = ByteString(certificate.as_bytes().to_vec());
+            request.status.get_or_insert_default().certificate = Some(bytes);
+            request
+        };
+        let late = CERTIFICATE_ENDS - HOUR / 2;
+        for (name, request, last) in [
+            ("nobody decided: a day", conditions(&[]), 24 * HOUR),
+            ("denied: an hour from then", conditions(&[condition("Denied", 100)]), 100 + HOUR),
+            ("approved and not signed: a day from then", conditions(&[condition("Approved", 100)]), 100 + 24 * HOUR),
+            (
+                "approved and failed: an hour from the failure",
+                conditions(&[condition("Approved", 100), condition("Failed", 200)]),
+                200 + HOUR,
+            ),
+            ("signed: an hour from the approval", with(conditions(&[condition("Approved", 100)]), "x"), 100 + HOUR),
+            (
+                "its certificate ended: at once",
+                with(conditions(&[condition("Approved", late)]), CERTIFICATE),
+                CERTIFICATE_ENDS,
+            ),
+        ] {
+            let left = Plan { verdict: Verdict::Nothing, again: Some(Duration::from_millis(1)) };
+            assert_eq!(decide(&request, at(last)), left, "{name}: at its time it stays");
+            let removed = Plan { verdict: Verdict::Remove, again: None };
+            assert_eq!(decide(&request, at(last + 1)), removed, "{name}: and then it goes");
+            let earlier = decide(&request, at(last - 60)).again;
+            assert_eq!(earlier, Some(Duration::from_millis(60_001)), "{name}: until then it is not looked at");
+        }
+        let other = conditions(&[condition("Reviewed", 0)]);
+        assert_eq!(decide(&other, at(100 * HOUR)).verdict, Verdict::Nothing, "somebody else's condition: it stays");
+        let mut going = conditions(&[]);
+        going.metadata.deletion_timestamp = Some(Time(at(0)));
+        assert_eq!(decide(&going, at(100 * HOUR)), Plan { verdict: Verdict::Nothing, again: None });
+    }
+
+    #[test]
+    fn how_long_certificates_last() {
+        let now = at(1_000_000);
+        for (name, asked, want) in [
+            ("nothing asked: a year, backdated", None, 365 * 24 * HOUR - 300),
+            ("more than a year", Some(i32::MAX), 365 * 24 * HOUR - 300),
+            ("less than ten minutes", Some(1), 600),
+            ("ten minutes, to the end", Some(600), 600),
+            ("just short", Some(8 * 3_600 - 1), 8 * HOUR - 1),
+            ("not short any more", Some(8 * 3_600), 8 * HOUR - 300),
+        ] {
+            let (from, until) = life(asked, now);
+            assert_eq!(now.as_second() - from.as_second(), 300, "{name}");
+            assert_eq!(until.as_second() - now.as_second(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_beside_what_was_said() {
+        let request = request(json!({"conditions": [condition("Approved", 5)]}));
+        let now = at(7).saturating_add(SignedDuration::from_millis(300)).unwrap();
+        let told = serde_json::to_value(failed(&request, "because", now)).unwrap();
+        assert_eq!(told[0], condition("Approved", 5));
+        let want = json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": "because",
+            "lastUpdateTime": at(7).to_string()});
+        assert_eq!(told[1], want);
+    }
+}

@@ -1,0 +1,113 @@
+//! Requests for certificates: signed once they are approved, and removed when they are old, as kube-controller-manager does both
+//! (apiserver.md 17). It approves nothing.
+
+mod decide;
+mod signers;
+
+use std::{fmt, sync::Arc};
+
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_seam::Clock;
+use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::certificates::v1::CertificateSigningRequest};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+
+use self::decide::{Plan, Verdict, decide, failed};
+use crate::Cluster;
+
+/// Requests that are worked on at once.
+const WORKERS: usize = 1;
+
+/// A certificate to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The request (PKCS#10), DER. Whether its signature is good is left to who signs.
+    pub request: Vec<u8>,
+    /// What the certificate may be used for, in the words of `spec.usages`.
+    pub usages: Vec<String>,
+    /// When it begins to be good.
+    pub not_before: Timestamp,
+    /// When it ends, at the latest.
+    pub not_after: Timestamp,
+}
+
+type Sign = dyn Fn(&Order, Timestamp) -> Result<String, String> + Send + Sync;
+
+/// What makes certificates: it has the key of an authority, and gives away nothing of it.
+#[derive(Clone)]
+pub struct Signer(Arc<Sign>);
+
+impl Signer {
+    /// From a function that makes the certificate (PEM) of an order, at this time, or says why it can't.
+    #[must_use]
+    pub fn new(sign: impl Fn(&Order, Timestamp) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sign))
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").finish_non_exhaustive()
+    }
+}
+
+struct Controller {
+    client: Client,
+    clock: Clock,
+    requests: Informer<CertificateSigningRequest>,
+    writer: Writer,
+    signer: Signer,
+}
+
+/// Runs the controller as tasks of the cluster's seam.
+pub(crate) fn start(cluster: &Cluster, signer: &Signer) {
+    let controller = Arc::new(Controller {
+        client: cluster.client.clone(),
+        clock: cluster.seam.clock.clone(),
+        requests: cluster.caches.certificate_requests(),
+        writer: Writer::new("certificatesigningrequest-signing-controller"),
+        signer: signer.clone(),
+    });
+    let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/certificates"));
+    let to = queue.clone();
+    controller.requests.on_change(move |change| {
+        if let Some(request) = &change.new {
+            to.add(Key::of(&**request));
+        }
+    });
+    let tasks = cluster.seam.tasks.clone();
+    tasks.clone().spawn("certificates-start", async move {
+        controller.requests.synced().await;
+        run_workers("certificates", &tasks, &queue, WORKERS, move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(&key).await }
+        });
+    });
+}
+
+impl Controller {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(request) = self.requests.get_key(key) else { return Ok(Next::Forget) };
+        let now = self.clock.wall();
+        let Plan { verdict, again } = decide(&request, now);
+        let status = match verdict {
+            Verdict::Remove => {
+                let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+                self.writer.delete_unchanged(&api, Some(&self.requests), &request).await?;
+                return Ok(Next::Forget);
+            }
+            Verdict::Nothing => return Ok(again.map_or(Next::Forget, Next::After)),
+            Verdict::Sign(order) => match (self.signer.0)(&order, now) {
+                Ok(certificate) => json!({"certificate": ByteString(certificate.into_bytes())}),
+                Err(why) => json!({"conditions": failed(&request, &why, now)}),
+            },
+            Verdict::Fail(why) => json!({"conditions": failed(&request, &why, now)}),
+        };
+        let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        let version = request.resource_version().unwrap_or_default();
+        // What it becomes is looked at again, and so is when it goes.
+        self.writer.patch_status(&api, Some(&self.requests), &key.name, &version, status).await?;
+        Ok(Next::Forget)
+    }
+}

@@ -1,0 +1,18 @@
+//! The controller that decides on certificates, and the authority that makes them: they don't know each other.
+
+use ironclad_apiserver::pki::{self, Authority};
+use ironclad_kubecontrollers::Signer;
+
+/// What signs for the controllers of a cluster with this authority.
+#[must_use]
+pub fn signer(authority: Authority) -> Signer {
+    Signer::new(move |order, now| {
+        let order = pki::Order {
+            request: &order.request,
+            usages: &order.usages,
+            not_before: order.not_before,
+            not_after: order.not_after,
+        };
+        authority.sign(order, now)
+    })
+}

@@ -19,8 +19,9 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of ours, its side, and the crates of ours that it stands on.
-const CRATES: [(&str, Side, &[&str]); 24] = [
-    ("ironclad-api", Core, &[]),
+const CRATES: [(&str, Side, &[&str]); 25] = [
+    ("ironclad-reference", Core, &[]),
+    ("ironclad-api", Core, &["ironclad-reference"]),
     ("ironclad-patch", Core, &[]),
     ("ironclad-jsonpath", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),

@@ -212,6 +212,20 @@ fn federated() {
             format!("{at}.object.target.averageValue: Required value: must specify either value or averageValue"),
         ),
         (
+            "an object without kind",
+            metric(
+                json!({"type": "Object", "object": {"describedObject": {"kind": "", "name": "i"}, "metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}}),
+            ),
+            format!("{at}.object.describedObject.kind: Required value"),
+        ),
+        (
+            "an object of no name",
+            metric(
+                json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": "a/b"}, "metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}}),
+            ),
+            format!(r#"{at}.object.describedObject.name: Invalid value: "a/b": may not contain '/'"#),
+        ),
+        (
             "an object without name",
             metric(
                 json!({"type": "Object", "object": {"describedObject": {"kind": "Ingress", "name": ""}, "metric": {"name": "qps"}, "target": {"type": "Value", "value": "1"}}}),

@@ -100,6 +100,9 @@ fn clusters() {
         ("a query", json!({"apiEndpoint": "https://a?b"}), r#"spec.apiEndpoint: Invalid value: "https://a?b": query parameters are not permitted in the URL"#.into()),
         ("a fragment", json!({"apiEndpoint": "https://a#b"}), r#"spec.apiEndpoint: Invalid value: "https://a#b": fragments are not permitted in the URL"#.into()),
         ("half a secret", json!({"secretRef": {"namespace": "", "name": "a"}}), "spec.secretRef.namespace: Required value".into()),
+        ("the other half", json!({"secretRef": {"namespace": "a", "name": ""}}), "spec.secretRef.name: Required value".into()),
+        ("the impersonator's other half", json!({"impersonatorSecretRef": {"namespace": "", "name": "a"}}), "spec.impersonatorSecretRef.namespace: Required value".into()),
+        ("neither pushed nor pulled", json!({"syncMode": ""}), "spec.syncMode: Required value".into()),
         ("half an impersonator", json!({"impersonatorSecretRef": {"namespace": "a", "name": ""}}), "spec.impersonatorSecretRef.name: Required value".into()),
         ("a proxy", json!({"proxyURL": "socks5://p:1"}), String::new()),
         ("a proxy that is none", json!({"proxyURL": "p"}), r#"spec.proxyURL: Invalid value: "p": must be a URL, as https://host:port"#.into()),
@@ -110,6 +113,12 @@ fn clusters() {
         ("zones", json!({"zones": ["a", "a b"]}), label("spec.zones[1]")),
         ("zone and zones", json!({"zone": "a", "zones": ["a"]}), r#"spec.zones: Invalid value: ["a"]: zone is deprecated and can't be used together with zones"#.into()),
         ("a taint", json!({"taints": [{"key": "k", "effect": "PreferNoExecute"}]}), String::new()),
+        (
+            "a taint of no name",
+            json!({"taints": [{"key": "/k", "effect": "NoSchedule"}]}),
+            r#"spec.taints[0].key: Invalid value: "/k": prefix part must be non-empty"#.into(),
+        ),
+        ("a taint of no value", json!({"taints": [{"key": "k", "value": "a b", "effect": "NoSchedule"}]}), label("spec.taints[0].value")),
         (
             "a taint of Kubernetes' nodes",
             json!({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}),

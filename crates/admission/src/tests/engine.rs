@@ -1,9 +1,13 @@
 //! How rules are applied: own writes, what was wrong before, what is going, who may overrule (admission.md 1, 8).
 
+use ironclad_reference::Reference;
 use serde_json::{Value, json};
 
 use super::{Write, with, with_spec};
-use crate::{BYPASS_GROUP, table::WEBHOOKS};
+use crate::{
+    BYPASS_GROUP,
+    table::{OwnWrites, Scope, WEBHOOKS},
+};
 
 const GROUP: &str = "policy.karmada.io";
 
@@ -113,5 +117,78 @@ fn the_table_is_sound() {
             other.path == webhook.path || (other.name == webhook.name && other.phase() == phase)
         };
         assert_eq!(WEBHOOKS[i + 1..].iter().find(same).map(|w| w.path), None, "{}", webhook.path);
+    }
+}
+
+/// Webhooks that the reference does not list, and why they are there.
+const BESIDE_THE_TABLE: [(&str, &str); 1] = [(
+    "/validate-namespacedeletionprotection",
+    "a namespace with protected contents is protected, too (admission.md 5.4)",
+)];
+
+/// admission.md 1.3, each cell, both ways round.
+#[test]
+fn the_table_is_that_of_the_reference() {
+    let table = Reference::Admission.table("### 1.3");
+    let mut listed: Vec<&str> = BESIDE_THE_TABLE.iter().map(|(path, _)| *path).collect();
+    for row in &table.rows {
+        let path = table.cell(row, "Path").trim_matches('`');
+        if path.is_empty() || row[0].contains("Conversion") {
+            continue;
+        }
+        listed.push(path);
+        let webhook = WEBHOOKS.iter().find(|webhook| webhook.path == path).unwrap_or_else(|| panic!("no {path}"));
+        assert_eq!(row[0].split(' ').next(), Some(webhook.name), "{path}");
+        let resource = table.cell(row, "Group").replace('`', "");
+        let (group, resource) = resource.split_once('/').unwrap_or((webhook.group, &resource));
+        match group.strip_suffix('…') {
+            Some(start) => assert!(webhook.group.starts_with(start), "{path}: {}", webhook.group),
+            None => assert_eq!(webhook.group, group, "{path}"),
+        }
+        assert_eq!(webhook.resource, resource, "{path}");
+        let operations: Vec<&str> = webhook.operations.iter().map(|operation| operation.as_str()).collect();
+        assert_eq!(operations.join(", "), table.cell(row, "Operations"), "{path}");
+        let scope = table.cell(row, "Scope");
+        let want = match scope.trim_matches('`').split([';', ' ', ',']).next().unwrap().trim_matches('`') {
+            "Namespaced" => Scope::Namespaced,
+            "Cluster" => Scope::Cluster,
+            _ => Scope::Any,
+        };
+        assert_eq!(webhook.scope, want, "{path}");
+        assert_eq!(webhook.timeout_seconds, if scope.contains("timeout 10 s") { 10 } else { 3 }, "{path}");
+        assert_eq!(webhook.has_side_effects, scope.contains("NoneOnDryRun"), "{path}");
+        let label = webhook.labelled.map(|labelled| labelled.key);
+        let want = scope.split_once("label `").and_then(|(_, rest)| rest.split('`').next());
+        // The label of horizontal autoscalers stands in the section that the row names.
+        assert_eq!(label.filter(|_| resource != "horizontalpodautoscalers"), want, "{path}");
+        let own = table.cell(row, "Own").replace('*', "");
+        let want = match own.split(' ').next() {
+            Some("no") => OwnWrites::Reviewed,
+            _ if own.contains("FederatedQuotaEnforcement") => OwnWrites::ReviewedForQuota,
+            _ => OwnWrites::Exempt,
+        };
+        assert_eq!(webhook.own_writes, want, "{path}");
+    }
+    let missing: Vec<_> = WEBHOOKS.iter().map(|webhook| webhook.path).filter(|path| !listed.contains(path)).collect();
+    assert!(missing.is_empty(), "not in the reference: {missing:?}");
+}
+
+/// api.md 15: the same by kinds.
+#[test]
+fn paths_are_for_the_kinds_of_the_reference() {
+    let table = Reference::Api.table("## 15.");
+    for row in &table.rows {
+        let paths: Vec<&str> =
+            row[0].split(" (").next().unwrap().split(", ").filter(|path| *path != "/convert").collect();
+        for path in paths {
+            let webhook = WEBHOOKS.iter().find(|webhook| webhook.path == path).unwrap_or_else(|| panic!("no {path}"));
+            let operations: Vec<&str> = webhook.operations.iter().map(|operation| operation.as_str()).collect();
+            assert_eq!(operations.join(", "), row[2].trim_end_matches(" only"), "{path}");
+            let kind = row[1].split([' ', ',']).find(|word| word.starts_with(char::is_uppercase)).unwrap_or_default();
+            let kind = kind.trim_end_matches('s').to_lowercase();
+            let of_kind =
+                webhook.resource == "*" || kind == "hpa" || webhook.resource.starts_with(kind.trim_end_matches('y'));
+            assert!(of_kind, "{path} is for {}, not for {kind}", webhook.resource);
+        }
     }
 }

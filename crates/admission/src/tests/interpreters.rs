@@ -70,7 +70,19 @@ fn webhooks() {
             rule(json!({"apiVersions": [""]})),
             format!("{at}.rules[0].apiVersions[0]: Required value"),
         ),
+        (
+            "all versions and one",
+            rule(json!({"apiVersions": ["v1", "*"]})),
+            format!(
+                r#"{at}.rules[0].apiVersions: Invalid value: ["v1","*"]: if '*' is present, must not specify others"#
+            ),
+        ),
         ("no kind", rule(json!({"kinds": []})), format!("{at}.rules[0].kinds: Required value")),
+        (
+            "all kinds and one",
+            rule(json!({"kinds": ["*", "Pod"]})),
+            format!(r#"{at}.rules[0].kinds: Invalid value: ["*","Pod"]: if '*' is present, must not specify others"#),
+        ),
         ("an empty kind", rule(json!({"kinds": ["Pod", ""]})), format!("{at}.rules[0].kinds[1]: Required value")),
         (
             "no time",
@@ -154,6 +166,18 @@ fn webhooks() {
             format!(r#"{at}.clientConfig.service.path: Invalid value: "/a//b": segment[1] may not be empty"#),
         ),
         (
+            "the first port that is none",
+            service(json!({"port": 65_536})),
+            format!("{at}.clientConfig.service.port: Invalid value: 65536: must be between 1 and 65535, inclusive"),
+        ),
+        (
+            "a step of no name",
+            service(json!({"path": "/a/B"})),
+            format!(
+                "{at}.clientConfig.service.path: Invalid value: \"/a/B\": segment[1]: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ),
+        ),
+        (
             "no payload",
             json!({"interpreterContextVersions": []}),
             format!("{at}.interpreterContextVersions: Required value: must specify one of v1alpha1"),
@@ -162,6 +186,13 @@ fn webhooks() {
             "a payload twice",
             json!({"interpreterContextVersions": ["v1alpha1", "v1alpha1"]}),
             format!(r#"{at}.interpreterContextVersions[1]: Invalid value: "v1alpha1": duplicate version"#),
+        ),
+        (
+            "a payload of no name",
+            json!({"interpreterContextVersions": ["v1alpha1", "1"]}),
+            format!(
+                "{at}.interpreterContextVersions[1]: Invalid value: \"1\": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+            ),
         ),
         (
             "a payload that nobody sends",

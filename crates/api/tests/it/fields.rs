@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::crds;
+use ironclad_reference::{Reference, Table};
 use serde_json::{Value, json};
-
-use crate::reference::{Table, table};
 
 /// Which table describes which places. A place is a kind and a path in its schema.
 const TABLES: [(&str, &[(&str, &str)]); 25] = [
@@ -69,7 +68,7 @@ fn schemas_are_those_of_the_field_tables() {
     let mut wrong = Vec::new();
     let sim = ("### 11.8", &[("SimulatedCluster", "")] as &[_]);
     for (anchor, places) in TABLES.iter().copied().chain([sim]) {
-        let table = table(anchor);
+        let table = Reference::Api.table(anchor);
         for (kind, path) in places {
             let root = node(&schemas[*kind], path).unwrap_or_else(|| panic!("{kind} has {path}"));
             let mut checker = Checker { root, place: format!("{kind} {path}"), wrong: &mut wrong };
@@ -323,6 +322,7 @@ impl Checker<'_> {
         if schema["type"] == "string" && schema["format"].is_null() {
             self.differs(path, "minLength", &schema["minLength"], &want.min_length.into());
             self.differs(path, "maxLength", &schema["maxLength"], &want.max_length.into());
+            self.differs(path, "pattern", &schema["pattern"], &want.pattern);
         }
     }
 }
@@ -377,6 +377,7 @@ struct Constraints {
     min_items: Option<i64>,
     min_length: Option<i64>,
     max_length: Option<i64>,
+    pattern: Value,
 }
 
 impl Constraints {
@@ -384,6 +385,9 @@ impl Constraints {
         let plain = cell.replace(['*', '`'], "");
         let plain = plain.split(" (").next().unwrap_or_default().split(" – ").next().unwrap_or_default();
         let mut parsed = Self::default();
+        if let Some((_, pattern)) = cell.split_once("pattern `") {
+            parsed.pattern = pattern.split('`').next().into();
+        }
         if let Some((one, other)) = plain.split_once(" | ") {
             parsed.values = json!([one, other]);
         }
@@ -432,6 +436,7 @@ fn the_cells_are_understood() {
     assert_eq!((parsed.default, parsed.minimum, parsed.maximum), (json!(3), Some(0), Some(32)));
     let parsed = Constraints::parse("1–32 chars, pattern `^[A-Z]`");
     assert_eq!((parsed.min_length, parsed.max_length, parsed.minimum), (Some(1), Some(32), None));
+    assert_eq!(parsed.pattern, "^[A-Z]");
     assert_eq!(
         split_members("path R str, operator R enum add, remove, replace; value any, deep {a, b}} rest"),
         ["path R str", "operator R enum add, remove, replace", "value any", "deep {a, b}"]

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::crds;
+use ironclad_reference::Reference;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-
-use crate::reference::table;
 
 fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
     let mut crds = crds::crds();
@@ -15,7 +14,7 @@ fn by_kind() -> BTreeMap<String, CustomResourceDefinition> {
 
 #[test]
 fn names_scopes_and_subresources_are_those_of_the_inventory() {
-    let table = table("### 0.1 Inventory");
+    let table = Reference::Api.table("### 0.1 Inventory");
     let crds = by_kind();
     let mut seen = BTreeSet::new();
     for row in &table.rows {
@@ -40,7 +39,11 @@ fn names_scopes_and_subresources_are_those_of_the_inventory() {
         let want = table.cell(row, "Categories");
         assert_eq!(categories, if want == "none" || want == "–" { "" } else { want }, "{kind}");
         let stored = crd.spec.versions.iter().find(|version| version.storage).unwrap();
-        assert!(table.cell(row, "Version").starts_with(&stored.name), "{kind}");
+        let versions: Vec<&str> =
+            table.cell(row, "Version").split(", ").map(|of| of.split(' ').next().unwrap()).collect();
+        let mut declared: Vec<&str> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+        declared.sort_by_key(|name| *name != stored.name);
+        assert_eq!(declared, versions, "{kind}, the stored one first");
         let status = stored.subresources.as_ref().is_some_and(|of| of.status.is_some());
         assert_eq!(status, table.cell(row, "Status").starts_with("yes"), "{kind}");
     }
@@ -50,7 +53,7 @@ fn names_scopes_and_subresources_are_those_of_the_inventory() {
 
 #[test]
 fn printer_columns_are_those_of_the_reference() {
-    let table = table("### 0.2 Printer columns");
+    let table = Reference::Api.table("### 0.2 Printer columns");
     let crds = by_kind();
     let mut with_columns = BTreeSet::from(["Cluster".to_owned()]);
     for row in &table.rows {
@@ -59,15 +62,10 @@ fn printer_columns_are_those_of_the_reference() {
             with_columns.insert(kind.to_owned());
             let stored = crds[kind].spec.versions.iter().find(|version| version.storage).unwrap();
             let columns = stored.additional_printer_columns.clone().unwrap_or_default();
-            let got: Vec<_> = columns.iter().map(|column| (column.name.clone(), column.json_path.clone())).collect();
+            let got: Vec<_> = columns.iter().map(|c| (c.name.clone(), c.json_path.clone(), c.type_.clone())).collect();
             let want: Vec<_> = table.cell(row, "Columns").split("; ").map(want_column).collect();
             assert_eq!(got, want, "{kind}");
-            for column in &columns {
-                let type_ = if column.json_path.ends_with("Timestamp") { "date" } else { &column.type_ };
-                assert_eq!(column.type_, type_, "{kind} {}", column.name);
-                let replicas = column.json_path.ends_with("Replicas");
-                assert_eq!(column.type_ == "integer", replicas, "{kind} {}", column.name);
-            }
+            assert!(columns.iter().all(|column| column.priority.is_none()), "{kind} has no wide columns");
         }
     }
     for (kind, crd) in &crds {
@@ -78,13 +76,56 @@ fn printer_columns_are_those_of_the_reference() {
     }
 }
 
-/// `NAME ← .path (type)`, where Age and AGE stand for themselves.
-fn want_column(text: &str) -> (String, String) {
-    let text = text.rsplit_once(" (").map_or(text, |(column, _)| column);
+/// `NAME ← .path (type)`, where Age and AGE stand for themselves, and what has no type is text.
+fn want_column(text: &str) -> (String, String, String) {
+    let (text, type_) = text.rsplit_once(" (").unwrap_or((text, "string"));
+    let type_ = type_.trim_end_matches(')').to_owned();
     match text.split_once(" ← ") {
-        Some((name, path)) => (name.to_owned(), path.trim_matches('`').to_owned()),
-        None => (text.to_owned(), ".metadata.creationTimestamp".to_owned()),
+        Some((name, path)) => (name.to_owned(), path.trim_matches('`').to_owned(), type_),
+        None => (text.to_owned(), ".metadata.creationTimestamp".to_owned(), type_),
     }
+}
+
+/// operations.md 2.7: what `get` shows, the wide columns after it. NAME is the server's.
+#[test]
+fn what_get_shows_are_the_columns() {
+    let table = Reference::Operations.table("Default table columns");
+    let crds = by_kind();
+    for row in &table.rows {
+        let (narrow, wide) = row[1].split_once(" · wide: ").unwrap_or((&row[1], ""));
+        for kind in row[0].split(", ") {
+            let stored = crds[kind].spec.versions.iter().find(|version| version.storage).unwrap();
+            let columns = stored.additional_printer_columns.clone().unwrap_or_default();
+            let shown = |wide: bool| -> Vec<String> {
+                let columns = columns.iter().filter(|column| column.priority.is_some() == wide);
+                columns.map(|column| column.name.to_uppercase()).collect()
+            };
+            let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+            assert_eq!(shown(false), words(narrow.strip_prefix("NAME").unwrap()), "{kind}");
+            assert_eq!(shown(true), words(wide), "{kind}, wide");
+        }
+    }
+}
+
+/// api.md 0.2, below its table: Cluster as a CRD.
+#[test]
+fn clusters_columns_are_those_of_the_text() {
+    let cluster = by_kind().remove("Cluster").unwrap();
+    let columns = cluster.spec.versions[0].additional_printer_columns.clone().unwrap();
+    let got: Vec<_> =
+        columns.iter().map(|c| (c.name.as_str(), c.json_path.as_str(), c.type_.as_str(), c.priority)).collect();
+    let want = [
+        ("Version", ".status.kubernetesVersion", "string", None),
+        ("Mode", ".spec.syncMode", "string", None),
+        ("Ready", ".status.conditions[?(@.type==\"Ready\")].status", "string", None),
+        ("Age", ".metadata.creationTimestamp", "date", None),
+        ("Zones", ".spec.zones", "string", Some(1)),
+        ("Region", ".spec.region", "string", Some(1)),
+        ("Provider", ".spec.provider", "string", Some(1)),
+        ("API-Endpoint", ".spec.apiEndpoint", "string", Some(1)),
+        ("Proxy-URL", ".spec.proxyURL", "string", Some(1)),
+    ];
+    assert_eq!(got, want);
 }
 
 #[test]

@@ -7,7 +7,6 @@ mod fields;
 mod goldens;
 mod inventory;
 mod prose;
-mod reference;
 mod round_trip;
 mod shape;
 mod well_known;

@@ -30,6 +30,13 @@ use crate::{
 /// suffered before does not count (docs/decisions/0016).
 pub const APPLICATION_FAILOVER_SINCE: &str = "failover.ironclad.io/application-failover-since";
 
+/// What [`APPLICATION_FAILOVER_SINCE`] says; `None` if it is not there, or is no time: then the binding counts as asking from its
+/// beginning.
+#[must_use]
+pub fn application_failover_since(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.annotations.as_ref()?.get(APPLICATION_FAILOVER_SINCE)?.parse().ok()
+}
+
 /// A binding of either kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Binding<'a> {

@@ -8,7 +8,7 @@ use ironclad_failover::{
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Operation;
-use ironclad_propagation::binding::APPLICATION_FAILOVER_SINCE;
+use ironclad_propagation::binding::application_failover_since;
 use ironclad_runtime::Key;
 use jiff::Timestamp;
 
@@ -51,7 +51,6 @@ pub(super) fn observe(cx: &Context, key: &Key, memory: Memory) -> Option<Observe
     };
     let health_is_judged = cx.interpreter().implements(&binding.template().gvk, Operation::InterpretHealth);
     let asked = cx.unhealthy.asked(key);
-    let annotations = bound.metadata().annotations.as_ref();
-    let asked_at = annotations.and_then(|all| all.get(APPLICATION_FAILOVER_SINCE)?.parse().ok());
+    let asked_at = application_failover_since(bound.metadata());
     Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory, asked, asked_at })
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ironclad_api::events;
+use ironclad_fleet::Event;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -83,6 +85,7 @@ pub struct RoadMetrics {
     matched: Histogram,
     applied: Seconds,
     attempts: Family<ResultLabel, Counter>,
+    preempted: Family<ResultLabel, Counter>,
     work: Seconds,
     workload: Seconds,
     created: Family<Created, PlainCounter>,
@@ -98,6 +101,7 @@ impl RoadMetrics {
             matched: seconds(),
             applied: Family::new_with_constructor(seconds),
             attempts: Family::default(),
+            preempted: Family::default(),
             work: Family::new_with_constructor(seconds),
             workload: Family::new_with_constructor(seconds),
             created: Family::default(),
@@ -108,6 +112,8 @@ impl RoadMetrics {
         registry.register("resource_match_policy_duration_seconds", "Finding the policy of a template", matched);
         registry.register("resource_apply_policy_duration_seconds", "Applying a policy to a template", applied);
         registry.register("policy_apply_attempts", "Attempts to apply a policy", all.attempts.clone());
+        let help = "Templates that a policy of higher priority took over";
+        registry.register("policy_preemption", help, all.preempted.clone());
         registry.register("binding_sync_work_duration_seconds", "From binding to Works", all.work.clone());
         registry.register("work_sync_workload_duration_seconds", "From Work to member", all.workload.clone());
         registry.register("create_resource_to_cluster", "Objects created in members", all.created.clone());
@@ -126,6 +132,16 @@ impl RoadMetrics {
         let label = ResultLabel { result };
         self.attempts.get_or_create(&label).inc();
         self.applied.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Something was told of a template; of preemptions it is counted how they ended.
+    pub(crate) fn told(&self, event: &Event) {
+        let result = match event.reason {
+            events::PREEMPT_POLICY_SUCCEED => "success",
+            events::PREEMPT_POLICY_FAILED => "error",
+            _ => return,
+        };
+        self.preempted.get_or_create(&ResultLabel { result }).inc();
     }
 
     /// A binding was turned into Works.

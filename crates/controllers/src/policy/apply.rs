@@ -26,7 +26,10 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 if let Err(failure) = writer.patch(&api, Some(&cache), &*held.object, patch).await {
                     let (class, message) = (failure.class(), failure.to_string());
                     let told = policy::not_preempted(seen.policy.view(), &held.json, class, &message);
-                    told.iter().for_each(|event| cx.emit(event));
+                    if let Some(event) = &told {
+                        cx.metrics.road.told(event);
+                        cx.emit(event);
+                    }
                     return Err(failure);
                 }
             }
@@ -37,7 +40,10 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
             Effect::Enqueue { template } => cx.queues.detector.add_replay(template),
             Effect::RequeueAfter(wait) => next = Next::After(wait),
             Effect::Retry => next = Next::Retry,
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => {
+                cx.metrics.road.told(&event);
+                cx.emit(&event);
+            }
         }
     }
     Ok(next)

@@ -10,7 +10,11 @@ use kube_cel::cel::{
     common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators as op},
 };
 
-use super::{Variable, value::escaped};
+use super::{
+    Variable,
+    functions::{FUNCTIONS, LIBRARIES, is_type},
+    value::escaped,
+};
 use crate::structural::{Additional, JsonType, Node};
 
 /// The most that one rule may cost.
@@ -19,128 +23,6 @@ pub const COST_MAX: u64 = 10_000_000;
 pub const TOTAL_COST_MAX: u64 = 100_000_000;
 /// The most bytes of a request's body, which bounds everything in it.
 const REQUEST_BYTES: u64 = 3 * 1024 * 1024;
-
-/// Functions that there are: the language's, and Kubernetes' libraries as far as they are registered.
-const FUNCTIONS: &[&str] = &[
-    "add",
-    "asApproximateFloat",
-    "asInteger",
-    "base64.decode",
-    "base64.encode",
-    "bytes",
-    "charAt",
-    "cidr",
-    "compareTo",
-    "contains",
-    "containsCIDR",
-    "containsIP",
-    "distinct",
-    "double",
-    "duration",
-    "endsWith",
-    "family",
-    "find",
-    "findAll",
-    "first",
-    "flatten",
-    "format",
-    "format.named",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getEscapedPath",
-    "getFullYear",
-    "getHost",
-    "getHostname",
-    "getHours",
-    "getMilliseconds",
-    "getMinutes",
-    "getMonth",
-    "getPort",
-    "getQuery",
-    "getScheme",
-    "getSeconds",
-    "hasValue",
-    "indexOf",
-    "int",
-    "ip",
-    "ip.isCanonical",
-    "isCIDR",
-    "isGlobalUnicast",
-    "isGreaterThan",
-    "isIP",
-    "isInteger",
-    "isLessThan",
-    "isLinkLocalMulticast",
-    "isLinkLocalUnicast",
-    "isLoopback",
-    "isQuantity",
-    "isSemver",
-    "isSorted",
-    "isURL",
-    "isUnspecified",
-    "join",
-    "jsonpatch.escapeKey",
-    "last",
-    "lastIndexOf",
-    "lists.range",
-    "lowerAscii",
-    "major",
-    "masked",
-    "matches",
-    "math.abs",
-    "math.ceil",
-    "math.floor",
-    "math.greatest",
-    "math.isFinite",
-    "math.isInf",
-    "math.isNaN",
-    "math.least",
-    "math.round",
-    "math.sign",
-    "math.sqrt",
-    "math.trunc",
-    "max",
-    "min",
-    "minor",
-    "optional.none",
-    "optional.of",
-    "optional.ofNonZeroValue",
-    "or",
-    "orValue",
-    "patch",
-    "prefixLength",
-    "quantity",
-    "replace",
-    "reverse",
-    "semver",
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
-    "sign",
-    "size",
-    "slice",
-    "sort",
-    "split",
-    "startsWith",
-    "string",
-    "strings.quote",
-    "sub",
-    "substring",
-    "sum",
-    "timestamp",
-    "trim",
-    "uint",
-    "upperAscii",
-    "url",
-    "validate",
-    "value",
-];
-
-/// The first words of functions that have two.
-pub(super) const LIBRARIES: [&str; 9] =
-    ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
 /// What is known of a value's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -586,11 +468,6 @@ impl<'a> Checker<'_, 'a> {
 
 fn size_free(known: Option<&Known<'_>>) -> u64 {
     known.map_or(0, |k| k.cost)
-}
-
-fn is_type(name: &str) -> bool {
-    matches!(name, "bool" | "int" | "uint" | "double" | "string" | "bytes" | "list" | "map" | "type" | "null_type")
-        || LIBRARIES.contains(&name)
 }
 
 /// Fields that every object has at its root, whether its schema says so or not.

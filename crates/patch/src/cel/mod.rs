@@ -7,6 +7,7 @@
 
 mod budget;
 mod check;
+mod functions;
 mod nesting;
 mod value;
 
@@ -156,7 +157,7 @@ impl Expression {
             return Err(all.collect::<Vec<_>>().join("\n"));
         }
         rewrite(&mut tree);
-        budget::instrument(&mut tree, &check::LIBRARIES);
+        budget::instrument(&mut tree, &functions::LIBRARIES);
         Ok(Self { text: text.to_owned(), tree, cost: known.cost, type_name: known.ty.name() })
     }
 

@@ -161,6 +161,11 @@ fn since_when_a_binding_asks_for_application_failover() {
     assert_eq!(since(&edited(&not_yet, &cluster)), None, "what clusters suffer is something else");
     let begins = edited(&not_yet, &asking);
     assert_eq!(since(&begins).as_deref(), Some("1970-01-01T00:16:40Z"), "in the write with which it begins");
+    assert_eq!(application_failover_since(&begins.metadata), Timestamp::from_second(1_000).ok(), "and is read so");
+    assert_eq!(application_failover_since(&not_yet.metadata), None);
+    let mut edited_by_hand = begins.metadata.clone();
+    edited_by_hand.annotations.as_mut().unwrap().insert(APPLICATION_FAILOVER_SINCE.into(), "yesterday".into());
+    assert_eq!(application_failover_since(&edited_by_hand), None, "no time is no time");
     let other = of(&json!({"failover": {"application": {"decisionConditions": {"tolerationSeconds": 9}}}}));
     assert_eq!(since(&edited(&begins, &other)), since(&begins), "an edit of how is no new beginning");
     let ceases = edited(&begins, &plain);

@@ -95,16 +95,25 @@ fn default_models() -> Vec<ResourceModel> {
         .collect()
 }
 
+const SYNC_MODES: [&str; 2] = ["Pull", "Push"];
+
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
+    // Before anything is read: a mode that is none can't be.
+    let mode = text(object, "/spec/syncMode");
+    if mode.is_empty() {
+        out.required("spec.syncMode", "");
+        return Ok(());
+    }
+    if !SYNC_MODES.contains(&mode) {
+        out.not_supported("spec.syncMode", mode, &SYNC_MODES);
+        return Ok(());
+    }
     let cluster: Cluster = decode(object)?;
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     for mistake in quota::cluster_name_mistakes(name) {
         out.invalid("metadata.name", name, &mistake);
     }
     let (spec, path) = (&cluster.spec, Path::new("spec"));
-    if text(object, "/spec/syncMode").is_empty() {
-        out.required(path.child("syncMode"), "");
-    }
     if !spec.api_endpoint.is_empty() {
         endpoint(&spec.api_endpoint, &path.child("apiEndpoint"), out);
     }

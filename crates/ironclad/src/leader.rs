@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 
 /// The Leases of a Karmada's processes that do what we do.
-const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"];
+pub(crate) const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"];
 /// How the holders of those Leases begin if they are ours.
 const OURS: &str = "ironclad_";
 

@@ -1,10 +1,13 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
+mod accepted;
 mod admission;
 mod eviction;
 mod graceful;
 mod health;
 mod propagation;
+#[cfg(test)]
+mod reference;
 mod scheduler;
 
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
@@ -33,6 +36,8 @@ pub(crate) struct ControllerFlags {
     scheduler: scheduler::SchedulerArgs,
     #[command(flatten)]
     eviction: eviction::EvictionArgs,
+    #[command(flatten)]
+    accepted: accepted::AcceptedArgs,
 }
 
 impl ControllerFlags {
@@ -61,7 +66,7 @@ impl ControllerFlags {
         for line in failover.at_start(gate) {
             tracing::info!("{line}");
         }
-        for warning in told.into_iter().chain(failover.warnings()) {
+        for warning in told.into_iter().chain(failover.warnings()).chain(self.accepted.warnings()) {
             tracing::warn!("{warning}");
         }
         Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, scheduler, failover })

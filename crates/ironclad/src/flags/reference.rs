@@ -1,0 +1,258 @@
+//! The tables of flags of the references against what `run` and `up` take: names and defaults (operations.md 8 and 9, api.md 14,
+//! admission.md 1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::CommandFactory as _;
+use ironclad_api::gates::Gate;
+use ironclad_reference::Reference;
+
+use super::accepted::ACCEPTED;
+use crate::Ironclad;
+
+/// Flags of the tables that are not taken, by the start of their names, and why: an unknown flag is an error, which is more honest
+/// than one that does nothing.
+const NOT_TAKEN: [(&str, &str); 15] = [
+    ("federated-hpa-cluster-failure-grace", "autoscaling is not built yet"),
+    ("cron-federated-hpa-starting-deadline", "autoscaling is not built yet"),
+    ("horizontal-pod-autoscaler-", "autoscaling is not built yet"),
+    ("cluster-api-kubeconfig", "clusters are not discovered from a Cluster API (LATER)"),
+    ("cluster-api-context", "clusters are not discovered from a Cluster API (LATER)"),
+    ("preemption-max-", "preemption between bindings is not built yet"),
+    ("enable-scheduler-estimator", "there are no estimators yet"),
+    ("disable-scheduler-estimator-in-pull-mode", "there are no estimators yet"),
+    ("scheduler-estimator-", "there are no estimators yet"),
+    ("insecure-skip-estimator-verify", "there are no estimators yet"),
+    ("secure-port", "--webhook-bind-address is address and port, and nothing is served unless it is given"),
+    ("bind-address", "as the one before"),
+    ("cert-dir", "certificates are made and kept in the control plane (admission.md 1)"),
+    ("tls-cert-file-name", "as the one before"),
+    ("tls-", "as the one before; the oldest version is TLS 1.3"),
+];
+
+/// Processes whose flags are those of programs that are not there.
+const OTHER_PROGRAMS: [&str; 2] = ["descheduler", "estimator"];
+
+/// Defaults that differ from the table's, and why.
+const OTHER_DEFAULTS: [(&str, &str, &str); 4] = [
+    ("metrics-bind-address", "127.0.0.1:10357", "one listener, on loopback (operations.md 7.2)"),
+    ("skipped-propagating-apis", "", "the built-in list is skipped besides what is given"),
+    ("enable-taint-manager", "", "retired: --controllers decides, and so it says nothing unless it is given"),
+    ("eviction-warm-up", "", "follows --cluster-monitor-grace-period, whatever that is"),
+];
+
+/// Cells that shorten the names of their flags.
+const SHORTENED: [(&str, &[&str]); 7] = [
+    ("`--horizontal-pod-autoscaler-upscale-delay`", &["horizontal-pod-autoscaler-downscale-delay"]),
+    ("`--kube-api-qps`", &["kube-api-burst"]),
+    ("`--kube-api-qps/-burst`", &["kube-api-burst"]),
+    ("`--cluster-api-qps`", &["cluster-api-burst"]),
+    ("`--rate-limiter-base-delay`", &["rate-limiter-max-delay", "rate-limiter-qps", "rate-limiter-bucket-size"]),
+    ("`--scheduler-estimator-port/", &["scheduler-estimator-service-namespace", "scheduler-estimator-ca-file"]),
+    (
+        "`--concurrent-*-syncs`",
+        &[
+            "concurrent-cluster-syncs",
+            "concurrent-work-syncs",
+            "concurrent-resourcebinding-syncs",
+            "concurrent-clusterresourcebinding-syncs",
+            "concurrent-resource-template-syncs",
+            "concurrent-dependent-resource-syncs",
+            "concurrent-namespace-syncs",
+            "concurrent-propagation-policy-syncs",
+            "concurrent-cluster-propagation-policy-syncs",
+        ],
+    ),
+];
+
+/// The flags of a verb, with the default that is shown; none if there is none.
+fn flags(verb: &str) -> BTreeMap<String, String> {
+    let tree = Ironclad::command();
+    let verb = tree.find_subcommand(verb).unwrap();
+    let default = |arg: &clap::Arg| {
+        let values = arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned());
+        values.collect::<Vec<_>>().join(",")
+    };
+    verb.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), default(arg)))).collect()
+}
+
+/// The flags that a cell names, in its order, with what it says of their defaults.
+fn named(cell: &str, default: &str) -> Vec<(String, Option<String>)> {
+    let words = cell.split('`').skip(1).step_by(2);
+    let mut names: Vec<String> = words
+        .filter_map(|word| word.strip_prefix("--"))
+        .map(|word| word.split(['/', '=']).next().unwrap_or_default().to_owned())
+        .filter(|name| !name.contains('*'))
+        .collect();
+    for (start, more) in SHORTENED {
+        if cell.starts_with(start) || cell.contains(&format!(", {start}")) {
+            names.extend(more.iter().map(|name| (*name).to_owned()));
+        }
+    }
+    // `**true** (upstream false)`, `15s / 10s`, and a list where the row has several flags.
+    let plain = default.replace("**", "").replace('`', "");
+    let plain = plain.split(" (").next().unwrap_or_default();
+    let values: Vec<&str> = match names.len() {
+        1 if cell.starts_with("`--controllers`") => vec!["*"],
+        1 => vec![plain.split(" of ").next().unwrap_or_default().trim()],
+        _ => plain.split([',', '/']).map(str::trim).collect(),
+    };
+    let value = |at: usize| -> Option<String> {
+        let value = values.get(at).filter(|_| values.len() == names.len())?;
+        Some(if ["–", "empty", "off"].contains(value) { String::new() } else { (*value).to_owned() })
+    };
+    let values: Vec<_> = (0..names.len()).map(value).collect();
+    names.into_iter().zip(values).collect()
+}
+
+fn every_row() -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    for (reference, anchor, flag, default) in [
+        (Reference::Operations, "### 8.1", "flag", "default"),
+        (Reference::Operations, "### 8.3", "flag", "default"),
+        (Reference::Operations, "### 8.5", "flag", "default"),
+        (Reference::Api, "## 14. Feature gates and failover flags (second table)", "Flag", "Default"),
+        (Reference::Admission, "## 1. ", "Flag", "Default"),
+    ] {
+        let table = reference.table(anchor);
+        for row in &table.rows {
+            if !OTHER_PROGRAMS.contains(&table.cell(row, "process")) {
+                let cell = table.cell(row, flag);
+                // Two tables name the flag without back quotes.
+                let cell = if cell.starts_with("--") {
+                    format!("`{}`", cell.split(' ').next().unwrap())
+                } else {
+                    cell.to_owned()
+                };
+                all.extend(named(&cell, table.cell(row, default)));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn flags_and_defaults_are_those_of_the_tables() {
+    let run = flags("run");
+    let accepted: BTreeSet<&str> = ACCEPTED.iter().map(|(flag, _)| *flag).collect();
+    let mut unused: BTreeSet<&str> = NOT_TAKEN.iter().map(|(flag, _)| *flag).collect();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for (flag, default) in every_row() {
+        let Some(is) = run.get(&flag) else {
+            match NOT_TAKEN.iter().find(|(start, _)| flag.starts_with(start)) {
+                Some((start, _)) => _ = unused.remove(start),
+                None => wrong.push(format!("--{flag} is not taken")),
+            }
+            continue;
+        };
+        if accepted.contains(flag.as_str()) {
+            continue;
+        }
+        let want = match OTHER_DEFAULTS.iter().find(|(other, ..)| *other == flag) {
+            Some((_, other, _)) => Some((*other).to_owned()),
+            None => default,
+        };
+        let Some(want) = want else { continue };
+        compared += 1;
+        // Rates stand with their unit in one of the tables, the feature gates with the place of their list.
+        let want = want.trim_end_matches(" /s");
+        if *is != want && flag != "feature-gates" && !want.contains(':') {
+            wrong.push(format!("--{flag} is {is:?} by default, by the table {want:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(compared > 40, "only {compared} defaults were compared");
+    assert!(unused.is_empty(), "the tables do not list {unused:?} any more");
+}
+
+#[test]
+fn up_takes_what_run_takes_but_for_webhooks_and_election() {
+    let (run, up) = (flags("run"), flags("up"));
+    let missing: Vec<&String> = run
+        .keys()
+        .filter(|flag| !up.contains_key(*flag))
+        .filter(|flag| !flag.starts_with("leader-elect") && !flag.starts_with("webhook-"))
+        .collect();
+    assert_eq!(missing, ["context", "serve-legacy-binding-api", "take-over-karmada"]);
+}
+
+/// operations.md 9: the row of the controller manager, and our own Lease below it.
+#[test]
+fn leases_are_kept_as_long_as_the_table_says() {
+    let table = Reference::Operations.table("## 9. ");
+    let run = flags("run");
+    let times =
+        ["lease-duration", "renew-deadline", "retry-period"].map(|time| run[&format!("leader-elect-{time}")].clone());
+    for row in &table.rows {
+        assert_eq!(times.join(" / "), row[2], "{}", row[0]);
+    }
+    let names: Vec<&str> = table.rows[..3].iter().filter_map(|row| row[1].split('`').nth(1)).collect();
+    assert_eq!(names, crate::leader::OF_KARMADA, "which --take-over-karmada holds");
+}
+
+/// operations.md 8.1: the controllers that `--controllers` knows, in its text.
+#[test]
+fn controllers_are_those_of_the_table() {
+    let table = Reference::Operations.table("### 8.1");
+    let text = &table.rows[0][2];
+    let (known, off) = text.split_once("Known: ").unwrap().1.split_once(". **Off by default: ").unwrap();
+    let mut listed: Vec<&str> = known.split([',', ' ']).filter(|word| !word.is_empty() && *word != "and").collect();
+    listed.truncate(listed.iter().position(|word| *word == "(seed").unwrap());
+    listed.sort_unstable();
+    let mut all = ironclad_controllers::CONTROLLERS.to_vec();
+    all.sort_unstable();
+    assert_eq!(all, listed);
+    let list = ironclad_controllers::ControllerList::default();
+    for name in all {
+        assert_eq!(!list.enabled(name), off.contains(name), "{name}");
+    }
+}
+
+/// operations.md 8.6, whose list is a text: the gates beside those of api.md 14, which `api`'s tests compare.
+#[test]
+fn gates_for_all_of_a_stage_are_understood() {
+    for gates in ["AllAlpha=true", "AllBeta=false", "AllAlpha=true,AllBeta=true"] {
+        assert!(ironclad_fleet::gates::Gates::parse(gates).is_ok(), "{gates}");
+    }
+    assert!(ironclad_fleet::gates::Gates::parse("Nope=true").is_err());
+    assert_eq!(Gate::ALL.len(), Reference::Api.table("## 14.").rows.len());
+}
+
+/// Verbs of the table that are not there, and why.
+const NO_VERBS: [(&str, &str); 13] = [
+    ("register", "there are no agents yet"),
+    ("unregister", "there are no agents yet"),
+    ("token", "there are no agents yet that would need one"),
+    ("agent", "there are no agents yet"),
+    ("describe", "kubectl describes, in the control plane and with a member's context; `why` and `tree` say the rest"),
+    ("exec", "members have no proxy yet that hands connections over"),
+    ("attach", "members have no proxy yet that hands connections over"),
+    ("apply", "kubectl applies; the policy that goes along is not generated yet"),
+    ("promote", "not built yet"),
+    ("rebalance", "a WorkloadRebalancer does it; the verb that writes one is not built yet"),
+    ("options", "each verb's --help has all of its flags"),
+    ("manifests", "not built yet; `crds` prints the definitions"),
+    ("addons", "there is one process"),
+];
+
+/// operations.md 2.2: verbs for now and next.
+#[test]
+fn verbs_are_those_of_the_table() {
+    let tree = Ironclad::command();
+    let mut unused: BTreeSet<&str> = NO_VERBS.iter().map(|(verb, _)| *verb).collect();
+    let mut seen = 0;
+    for row in &Reference::Operations.table("### 2.2").rows {
+        for verb in row[0].split('`').skip(1).step_by(2).filter_map(|words| words.split(' ').next()) {
+            let there = tree.find_subcommand(verb).is_some();
+            seen += usize::from(there);
+            if NO_VERBS.iter().any(|(missing, _)| *missing == verb) {
+                assert!(!there, "{verb} is there");
+                unused.remove(verb);
+            } else if row[2].contains("NOW") || row[2].contains("NEXT") {
+                assert!(there, "{verb} is not there");
+            }
+        }
+    }
+    assert!(seen > 15, "only {seen} verbs of the table are there");
+    assert!(unused.is_empty(), "the table does not list {unused:?} any more");
+}

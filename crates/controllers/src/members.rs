@@ -16,7 +16,7 @@ use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::{MemberObject, objects::Objects};
+use crate::{MemberObject, execution::Awaiting, objects::Objects};
 
 /// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
 pub trait Connector: Send + Sync + 'static {
@@ -45,6 +45,8 @@ pub struct Member {
     pub objects: Objects<MemberObject>,
     /// Names of the Works in its execution space that are to be applied.
     pub works: Queue<Arc<str>>,
+    /// Which of its Works wait for which of its namespaces.
+    pub(crate) awaiting: Arc<Awaiting>,
     /// Objects in it whose status is to be reported.
     pub statuses: Queue<ObjectKey>,
     /// Set when it serves other kinds than were read of it.

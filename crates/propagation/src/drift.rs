@@ -101,6 +101,17 @@ pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>
     *gvk.group == *"apiextensions.k8s.io" && old.is_some_and(established) != new.is_some_and(established)
 }
 
+/// Whether an event says that a namespace of a member is there by now: what waits for it can be applied.
+#[must_use]
+pub fn brings_namespace(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
+    let uid = |cached: Cached<'_>| {
+        let lives = cached.metadata.deletion_timestamp.is_none();
+        lives.then(|| cached.metadata.uid.clone().unwrap_or_default())
+    };
+    let is_namespace = gvk.group.is_empty() && *gvk.kind == *"Namespace";
+    is_namespace && new.and_then(uid).is_some_and(|new| old.and_then(uid) != Some(new))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -144,6 +155,30 @@ mod tests {
         for (i, (old, new, expected)) in rows.into_iter().enumerate() {
             assert_eq!(changes_kinds(&crd, old, new), expected, "row {i}");
             assert!(!changes_kinds(&Gvk::from_manifest("apps/v1", "Deployment"), old, new), "row {i}");
+        }
+    }
+
+    #[test]
+    fn namespaces_that_came() {
+        let namespace = |uid: &str, ends: bool| {
+            let ends = ends.then_some("2026-01-01T00:00:00Z");
+            object(json!({"metadata": {"uid": uid, "deletionTimestamp": ends}}))
+        };
+        let (first, ending, second) = (namespace("a", false), namespace("a", true), namespace("b", false));
+        let gvk = Gvk::from_manifest("v1", "Namespace");
+        for (name, old, new, comes) in [
+            ("it came", None, Some(&first), true),
+            ("it stays", Some(&first), Some(&first), false),
+            ("it ends", Some(&first), Some(&ending), false),
+            ("it is gone", Some(&ending), None, false),
+            ("it was ending when it was first seen", None, Some(&ending), false),
+            ("another one, after an event that was missed", Some(&first), Some(&second), true),
+            ("another one after one that ended", Some(&ending), Some(&second), true),
+        ] {
+            let (old, new) = (old.and_then(cached), new.and_then(cached));
+            assert_eq!(brings_namespace(&gvk, old, new), comes, "{name}");
+            assert!(!brings_namespace(&Gvk::from_manifest("v1", "ConfigMap"), old, new), "{name}");
+            assert!(!brings_namespace(&Gvk::from_manifest("example.io/v1", "Namespace"), old, new), "{name}");
         }
     }
 

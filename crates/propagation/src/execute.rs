@@ -29,7 +29,7 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use self::awaited::{NAMESPACE_WAIT_MAX, Space};
+pub use self::awaited::{NAMESPACE_WAIT_MAX, Space, settles_namespace};
 pub use self::drifted::drifted;
 pub use self::held::{Found, content_hash, found};
 use crate::{
@@ -136,6 +136,12 @@ pub enum Effect {
     /// Wait, without counting a try, for a change of the Cluster or of its connection: it appears, becomes Ready, is
     /// connected, serves other APIs, or leaves. When it becomes Ready, deletions go first (row 3 of 31).
     Park,
+    /// Come as soon as anything is heard of this namespace of the member: it is there, or the Work that brings it says what came
+    /// of it ([`settles_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a wait.
+    AwaitNamespace {
+        /// Its name.
+        namespace: String,
+    },
     /// Come again with back-off.
     Retry,
     /// Come again after this time; a change of the Work or of the member comes first.
@@ -222,6 +228,10 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
         plan.effects.push(Effect::RetryAfter(INVALID_AGAIN));
     } else {
         report::failure(&mut plan, &road, error);
+        // A namespace that is missing, or on its way out, is the usual reason.
+        if let Some(key) = object_key(seen.work).filter(|key| !key.namespace.is_empty() && !seen.namespace.stands) {
+            plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string() });
+        }
     }
     plan
 }

@@ -61,11 +61,13 @@ fn make(
             cx.members.look(&cluster);
         }
     };
-    let on_change = execution::on_member_object(works.clone(), statuses.clone(), on_kinds);
+    let awaiting = Arc::new(execution::Awaiting::default());
+    let on_change = execution::on_member_object(works.clone(), awaiting.clone(), statuses.clone(), on_kinds);
     // What is not ours is found by the answer of a create, at the price of one read.
     let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };
     let weak = Arc::downgrade(cx);
     let make = Box::new(move |gvk: &Gvk| member_object::informer(&weak, gvk));
     let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, on_change, make);
-    Ok(Arc::new(Member { name: name.clone(), client, objects, works, statuses, kinds_changed, tasks: seam.tasks }))
+    let name = name.clone();
+    Ok(Arc::new(Member { name, client, objects, works, awaiting, statuses, kinds_changed, tasks: seam.tasks }))
 }

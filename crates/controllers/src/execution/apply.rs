@@ -1,12 +1,17 @@
 //! Writes into the member, in the order of the plan, and reports how it went.
 
+use std::sync::Arc;
+
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execute::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
-use super::observe::{Known, Observed, Place};
+use super::{
+    awaiting::Await,
+    observe::{Known, Observed, Place},
+};
 use crate::{
     Context, Member, MemberObject,
     context::cluster_of,
@@ -40,13 +45,13 @@ pub(super) async fn apply(
         for because in &plan.because {
             tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
         }
-        match send(cx, seen, plan).await {
+        match send(cx, member, seen, plan).await {
             Ok(next) => return Ok(next),
             Err(Stopped::Look) => {
                 look(seen).await?;
                 plan = seen.decide(cx.seam.clock.wall_seconds(), execute::decide);
             }
-            Err(Stopped::Refused(failure)) => return Err(report(cx, seen, failure)),
+            Err(Stopped::Refused(failure)) => return Err(report(cx, member, seen, failure)),
             Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
         }
     }
@@ -69,7 +74,7 @@ fn of_member(failure: Failure) -> Stopped {
     if execute::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
 }
 
-async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
     let writer = Writer::new("execution");
     let mut next = Next::Forget;
     for effect in plan.effects {
@@ -112,6 +117,7 @@ async fn send(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> Result<Next,
                     Err(other) => return Err(Stopped::Unanswered(other)),
                 }
             }
+            Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
             // The event that ends the wait gives the Work its next turn.
             Effect::Park => {}
             Effect::Retry => next = Next::Retry,
@@ -134,7 +140,7 @@ fn count<T>(cx: &Context, seen: &Observed, write: MemberWrite, outcome: &Result<
 }
 
 /// Says on the Work what the member said.
-fn report(cx: &Context, seen: &Observed, failure: Failure) -> Unapplied {
+fn report(cx: &Context, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
     let now = cx.seam.clock.wall_seconds();
     let plan = seen.decide(now, |seen, now| execute::failed(seen, failure.class(), &failure.to_string(), now));
     let mut next = None;
@@ -143,10 +149,19 @@ fn report(cx: &Context, seen: &Observed, failure: Failure) -> Unapplied {
             Effect::WorkStatus(part) => want(cx, seen, part),
             Effect::Event(event) => cx.emit(&event),
             Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
+            Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
             _ => {}
         }
     }
     Unapplied { failure, next }
+}
+
+/// What was heard of the namespace since the look gives the Work its turn at once.
+fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
+    let work: Arc<str> = seen.work.name_any().into();
+    if member.awaiting.add(namespace, work.clone(), seen.news) == Await::Missed {
+        member.works.add(work);
+    }
 }
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {

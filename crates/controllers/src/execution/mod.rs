@@ -1,6 +1,7 @@
 //! Works to objects in a member (propagation.md 13). A queue and workers of its own for each member.
 
 mod apply;
+mod awaiting;
 mod observe;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use kube::ResourceExt as _;
 
 use self::apply::Unapplied;
+pub(crate) use self::awaiting::Awaiting;
 use crate::{
     Context, Member, MemberObject,
     context::cluster_of,
@@ -61,14 +63,27 @@ pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
     }
 }
 
-/// A Work that is new, changed or being deleted; its status does not count.
+/// A Work that is new, changed or being deleted; its status does not count, unless others wait for what it brings.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
+    let (old, new) = (change.old.as_deref(), change.new.as_deref());
+    if let Some(namespace) = execute::settles_namespace(old, new)
+        && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| cx.members.get(&name))
+    {
+        heard_of(&member.awaiting, &member.works, namespace);
+    }
     let Some(work) = change.new.as_deref() else { return };
     if !changes::work(change.old.as_deref().map(|w| &w.metadata), &work.metadata) {
         return;
     }
     if let Some(member) = cluster_of(work).and_then(|name| cx.members.get(&name)) {
         member.works.add(work.name_any().into());
+    }
+}
+
+/// Whatever waits for the namespace gets a turn.
+fn heard_of(awaiting: &Awaiting, works: &Queue<Arc<str>>, namespace: &str) {
+    for work in awaiting.heard(namespace) {
+        works.add(work);
     }
 }
 
@@ -84,9 +99,10 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     }
 }
 
-/// Objects of a member changed: drift gives their Work a turn, and their status is reported.
+/// Objects of a member changed: drift gives their Work a turn, a namespace what waits for it, and their status is reported.
 pub(crate) fn on_member_object(
     works: Queue<Arc<str>>,
+    awaiting: Arc<Awaiting>,
     statuses: Queue<ObjectKey>,
     on_kinds: impl Fn() + Send + Sync + 'static,
 ) -> OnChange<MemberObject> {
@@ -98,6 +114,9 @@ pub(crate) fn on_member_object(
         }
         if drift::changes_kinds(gvk, old, new) {
             on_kinds();
+        }
+        if let Some(namespace) = change.new.as_deref().filter(|_| drift::brings_namespace(gvk, old, new)) {
+            heard_of(&awaiting, &works, namespace.metadata.name.as_deref().unwrap_or_default());
         }
         // What we wrote ourselves is no drift.
         if change.ours || !drift::requeues(old, new) {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
-use ironclad_fleet::{ObjectKey, Plan};
+use ironclad_fleet::{Gvk, ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     detect::Skipped,
@@ -16,6 +16,7 @@ use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::awaiting::News;
 use crate::{Context, Member, MemberObject, Settings, binding_status::binding_of};
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
@@ -32,6 +33,8 @@ pub(super) struct Observed {
     seen_work: Arc<Work>,
     wanted_again: bool,
     space: KnownSpace,
+    /// What had been heard of namespaces before anything of this was looked up.
+    pub(super) news: News,
     cluster: Option<Arc<Cluster>>,
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
@@ -44,6 +47,7 @@ struct KnownSpace {
     namespace: Option<Value>,
     /// What namespace sync skips, if it runs.
     synced: Option<Arc<Settings>>,
+    stands: bool,
 }
 
 impl KnownSpace {
@@ -51,6 +55,8 @@ impl KnownSpace {
         let [work, _] = namespace::work_names(name);
         let work = cx.works.get(&names::execution_namespace(&member.name.0), &work);
         let work = work.map(|work| cx.work_as_written(&work));
+        let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
+        let stands = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
         // As a rule there is one, and nothing else has to be known.
         let namespace = if work.is_none() { cx.namespaces.get("", name) } else { None };
         Ok(Self {
@@ -60,12 +66,13 @@ impl KnownSpace {
                 .transpose()
                 .map_err(|error| Failure::Invalid(error.to_string()))?,
             synced: cx.settings.controllers.enabled("namespace").then(|| cx.settings.clone()),
+            stands,
         })
     }
 
     fn seen(&self) -> Space<'_> {
         let synced: Option<&Skipped> = self.synced.as_ref().map(|settings| &settings.propagation.skipped);
-        Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced }
+        Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced, stands: self.stands }
     }
 }
 
@@ -138,6 +145,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         cluster: cx.clusters.get("", &member.name.0),
         wanted_again: work.metadata.deletion_timestamp.is_some() && is_wanted_again(cx, &work),
         space: KnownSpace::default(),
+        news: News::default(),
         place: None,
         object: Known::Unknown,
         interpreter: cx.interpreter(),
@@ -145,6 +153,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
     };
     let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };
     if !key.namespace.is_empty() {
+        observed.news = member.awaiting.begin(&key.namespace, name);
         observed.space = KnownSpace::of(cx, member, &key.namespace)?;
     }
     if let Some(cache) = member.objects.informer(&key.gvk).await? {

@@ -59,16 +59,22 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         Observed::Unknown => look(plan, key),
         // What the last create met stands there still, as far as is known.
         Observed::Uncached if report::met_another(road) => look(plan, key),
-        Observed::Uncached | Observed::Absent if awaited::is_coming(road) => {
+        Observed::Uncached | Observed::Absent => match awaited::wait(road) {
             // A create would be refused, and people told of a failure that is none.
-            let namespace = identity.namespace.to_owned();
-            plan.push(Effect::Retry, Reason::AwaitsNamespace { namespace }.into());
-        }
-        Observed::Uncached | Observed::Absent => {
-            let because = Reason::MemberObjectMissing { object: key }.into();
-            plan.push(Effect::CreateInMember(manifest.into_owned()), because);
-            applied(plan, road);
-        }
+            Some(wait) => {
+                let namespace = identity.namespace.to_owned();
+                plan.push(
+                    Effect::AwaitNamespace { namespace: namespace.clone() },
+                    Reason::AwaitsNamespace { namespace }.into(),
+                );
+                plan.effects.push(Effect::RetryAfter(wait));
+            }
+            None => {
+                let because = Reason::MemberObjectMissing { object: key }.into();
+                plan.push(Effect::CreateInMember(manifest.into_owned()), because);
+                applied(plan, road);
+            }
+        },
         Observed::Held { object, found } => {
             if is_for_an_update(plan, road, &key, &manifest, object) {
                 keep(plan, road, key, (held, &manifest), object, found);

@@ -1,11 +1,17 @@
 //! What goes into a namespace waits for it, if somebody brings it (propagation.md 22; 13.2).
 
+use std::time::Duration;
+
 use ironclad_api::{ObjectMeta, conditions, work::Work};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Road;
-use crate::{detect::Skipped, namespace::is_synced, template};
+use crate::{
+    detect::Skipped,
+    namespace::is_synced,
+    template::{self, Identity},
+};
 
 /// How long an object waits at most for its namespace, from the moment in which the last of both could set out. After that it is
 /// tried: what the member says of it is told.
@@ -20,11 +26,17 @@ pub struct Space<'a> {
     pub namespace: Option<&'a Value>,
     /// What namespace sync does not send; `None` if it does not run.
     pub synced: Option<&'a Skipped>,
+    /// The member's cache has the namespace, and it is not about to end. One that is not managed is in no cache: its Work tells.
+    pub stands: bool,
 }
 
-/// Whether the namespace was sent for, or is about to be, and nothing came of it yet, good or bad.
-pub(super) fn is_coming(road: &Road<'_>) -> bool {
-    let Space { work, namespace, synced } = road.seen.namespace;
+/// How long the object waits for its namespace still: it was sent for, or is about to be, and nothing came of it yet, good or
+/// bad. `None` if nobody waits.
+pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
+    let Space { work, namespace, synced, stands } = road.seen.namespace;
+    if stands {
+        return None;
+    }
     let cluster = road.seen.cluster;
     let sets_out = match (work, namespace, synced) {
         (Some(work), _, _) => is_on_its_way(work).then(|| created(&work.metadata)),
@@ -36,14 +48,31 @@ pub(super) fn is_coming(road: &Road<'_>) -> bool {
         }
         (None, ..) => None,
     };
-    let Some(sets_out) = sets_out else { return false };
+    let sets_out = sets_out?;
     let own = created(&road.seen.work.metadata);
     let came_back = cluster.and_then(|cluster| {
         let conditions = &cluster.status.as_ref()?.conditions;
         conditions::get(conditions, conditions::cluster::READY).map(|ready| ready.last_transition_time.0)
     });
-    let since = [sets_out, own, came_back].into_iter().flatten().max();
-    since.is_some_and(|since| road.now.duration_since(since) < NAMESPACE_WAIT_MAX)
+    let since = [sets_out, own, came_back].into_iter().flatten().max()?;
+    let left = NAMESPACE_WAIT_MAX - road.now.duration_since(since);
+    // Clocks differ: what was made a little after now does not wait for longer.
+    left.is_positive().then(|| left.min(NAMESPACE_WAIT_MAX).unsigned_abs())
+}
+
+/// The namespace of which a Work's event says what came of it: the Work brings it, was on its way, and is not any more. Whatever
+/// waits for the namespace has to look.
+#[must_use]
+pub fn settles_namespace<'a>(old: Option<&'a Work>, new: Option<&'a Work>) -> Option<&'a str> {
+    let name = namespace_of(new.or(old)?)?;
+    // Before there was a Work, it was about to be made.
+    (old.is_none_or(is_on_its_way) && !new.is_some_and(is_on_its_way)).then_some(name)
+}
+
+fn namespace_of(work: &Work) -> Option<&str> {
+    let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
+    let Identity { api_version, kind, name, .. } = Identity::of(manifest);
+    (api_version == "v1" && kind == "Namespace" && !name.is_empty()).then_some(name)
 }
 
 fn is_on_its_way(work: &Work) -> bool {

@@ -154,7 +154,7 @@ impl Scene {
             },
             served: self.served,
             wanted_again: self.wanted_again,
-            namespace: Space::default(),
+            namespace: Space { stands: true, ..Space::default() },
             replicas_path: None,
             interpreter,
         }
@@ -204,7 +204,11 @@ impl Scene {
                     next.work = serde_json::from_value(json).unwrap();
                 }
                 Effect::ReleaseWork { patch } => next.work = with(&next.work, patch.clone()),
-                Effect::Park | Effect::Retry | Effect::RetryAfter(_) | Effect::Event(_) => {}
+                Effect::AwaitNamespace { .. }
+                | Effect::Park
+                | Effect::Retry
+                | Effect::RetryAfter(_)
+                | Effect::Event(_) => {}
             }
         }
         next
@@ -226,6 +230,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
                 part.conditions.iter().map(one).collect::<Vec<_>>().join(" ")
             }
             Effect::ReleaseWork { patch } => format!("release {}", patch["metadata"]["finalizers"]),
+            Effect::AwaitNamespace { namespace } => format!("await {namespace}"),
             Effect::Park => "park".into(),
             Effect::Retry => "retry".into(),
             Effect::RetryAfter(wait) => format!("retry after {} s", wait.as_secs()),

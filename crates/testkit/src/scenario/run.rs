@@ -354,6 +354,12 @@ fn mask(value: &mut Value) {
         Value::String(text) => *text = masked(text),
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::Object(fields) => {
+            // The first of its two fingerprints is of the template with its ids, which are drawn; the second is of what users wrote.
+            if let Some(Value::String(text)) = fields.get_mut("policy.ironclad.io/applied-template")
+                && let Some((_, users)) = text.split_once('.')
+            {
+                *text = format!("<whole>.{users}");
+            }
             for name in ["uid", "resourceVersion"] {
                 if let Some(field) = fields.get_mut(name) {
                     *field = Value::from(format!("<{name}>"));

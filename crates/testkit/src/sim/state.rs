@@ -46,11 +46,13 @@ where
 /// Removes or levels what may differ between two runs that came to the same end.
 fn mask(value: &mut Value) {
     // In how many steps a member came to its end is the way, not the end: so generations differ, too.
-    const VARIES: [&str; 18] = [
+    const VARIES: [&str; 19] = [
         "schedulerObservedGeneration",
         // Written beside an eviction and not with it: a crash in between leaves it out.
         "failoverHistory",
         "generation",
+        // Of the template, of which a claim that moves is a step, too: Deployments count their annotations.
+        "resourceTemplateGeneration",
         "observedGeneration",
         "uid",
         "resourceVersion",

@@ -11,7 +11,8 @@ use ironclad_testkit::{
     },
 };
 
-/// Scripts in which every look comes after a rest.
+/// Scripts in which every look comes after a rest, and of whose changes without a rest between them none counts as the first:
+/// which of two policies gets a template is for the one that is seen first.
 const SCRIPTS: [&str; 10] = [
     "road_04_matching",
     "road_05_claims",

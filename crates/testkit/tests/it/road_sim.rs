@@ -1,6 +1,6 @@
 //! The road in virtual time: one seed has one history, and no single fault at any write changes where it ends.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
@@ -14,11 +14,13 @@ use ironclad_testkit::sim::{
     Fault, World, WorldOptions,
     road::{self, Disturbance},
 };
-use k8s_openapi::api::apps::v1::Deployment;
+use jiff::Timestamp;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{
     Api,
     api::{ListParams, PostParams},
 };
+use serde_json::json;
 
 const MATRIX: WorldOptions = WorldOptions { seed: 0x1c1ad, members: 2 };
 
@@ -123,6 +125,47 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
     member2.set_faults(Faults::default());
     road::settled(&mut world, &deployments, 6).await?;
     world.until_quiet().await
+}
+
+/// What waits for its namespace follows it into the member the moment it is there, not when a back-off ends.
+#[tokio::test(start_paused = true)]
+async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
+    // Longer than a back-off sleeps at first, shorter than the look at the member's health may take.
+    const SLOW: Duration = Duration::from_secs(3);
+    let mut world = World::start(WorldOptions { seed: 22, members: 1 }).await?;
+    world.start_controllers().await;
+    let user = world.user();
+    let namespaces: Api<Namespace> = Api::all(user.clone());
+    let member = world.members.get("member1").context("member1")?.clone();
+    for (namespace, slow) in [("first", None), ("shop", Some(SLOW))] {
+        // The second time, both kinds are watched in the member, and only the namespace keeps the Deployment waiting.
+        member.set_faults(Faults { slow, ..Faults::default() });
+        let mut deployment = road::deployment()?;
+        deployment.metadata.namespace = Some(namespace.into());
+        let mut policy = road::policy()?;
+        policy.metadata.namespace = Some(namespace.into());
+        let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        namespaces.create(&PostParams::default(), &serde_json::from_value(named)?).await?;
+        Api::namespaced(user.clone(), namespace).create(&PostParams::default(), &policy).await?;
+        let deployments: Api<Deployment> = Api::namespaced(user.clone(), namespace);
+        deployments.create(&PostParams::default(), &deployment).await?;
+        road::settled(&mut world, &deployments, 2).await?;
+        world.until_quiet().await?;
+    }
+    let lines = world.history.lines();
+    let at = |is: &dyn Fn(&str) -> bool| -> anyhow::Result<Timestamp> {
+        let line = lines.iter().filter(|line| line.contains("->member1 POST ") && is(line)).next_back();
+        Ok(line.and_then(|line| line.split(' ').next()).context("no such line")?.parse()?)
+    };
+    let sent = at(&|line| line.contains(" /api/v1/namespaces?") && line.contains(" body "))?;
+    let there = at(&|line| line.contains(" /api/v1/namespaces?") && line.ends_with("-> 201"))?;
+    let follows = at(&|line| line.contains("/namespaces/shop/deployments?") && line.contains(" body "))?;
+    ensure!(there.duration_since(sent).unsigned_abs() >= SLOW, "the namespace came at once");
+    let late = follows.duration_since(there);
+    ensure!(late.as_millis().abs() < 20, "the Deployment came {late:#} after its namespace");
+    let tries = lines.iter().filter(|line| line.contains("->member1 POST ") && line.contains("/shop/deployments?"));
+    ensure!(tries.filter(|line| line.contains(" body ")).count() == 1, "it was tried without its namespace");
+    Ok(())
 }
 
 #[test]

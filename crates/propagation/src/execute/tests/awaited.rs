@@ -3,8 +3,8 @@
 use super::*;
 use crate::detect::Skipped;
 
-/// A Work, the Work and the Namespace that bring its namespace, what is synced, and whether it waits.
-type Waits<'a> = (&'static str, Scene, Option<Work>, Option<Value>, Option<&'a Skipped>, bool);
+/// A Work, the Work and the Namespace that bring its namespace, what is synced, and for how many seconds it waits.
+type Waits<'a> = (&'static str, Scene, Option<Work>, Option<Value>, Option<&'a Skipped>, Option<u64>);
 
 #[test]
 fn what_comes_into_a_namespace_waits_for_it() {
@@ -34,79 +34,126 @@ fn what_comes_into_a_namespace_waits_for_it() {
     ]}});
     let old = -3600;
     let rows: Vec<Waits<'_>> = vec![
-        ("nobody knows it", scene(-1), None, None, Some(&skipped), false),
+        ("nobody knows it", scene(-1), None, None, Some(&skipped), None),
         // Its Work is there.
-        ("on its way", scene(-1), Some(sent(json!({}), json!({}))), None, Some(&skipped), true),
+        ("on its way", scene(-1), Some(sent(json!({}), json!({}))), None, Some(&skipped), Some(119)),
         (
             "on its way, by somebody else than namespace sync",
             scene(-1),
             Some(sent(json!({}), json!({}))),
             None,
             None,
-            true,
+            Some(119),
         ),
-        ("it is there", scene(-1), Some(sent(told("True"), json!({}))), None, Some(&skipped), false),
+        ("it is there", scene(-1), Some(sent(told("True"), json!({}))), None, Some(&skipped), None),
         (
             "it was refused: the object says so, too",
             scene(-1),
             Some(sent(told("False"), json!({}))),
             None,
             Some(&skipped),
-            false,
-        ),
-        ("it is suspended", scene(-1), Some(held()), None, Some(&skipped), false),
-        (
-            "it goes",
-            scene(-1),
-            Some(sent(json!({}), json!({"deletionTimestamp": at(-1)}))),
             None,
-            Some(&skipped),
-            false,
         ),
+        ("it is suspended", scene(-1), Some(held()), None, Some(&skipped), None),
+        ("it goes", scene(-1), Some(sent(json!({}), json!({"deletionTimestamp": at(-1)}))), None, Some(&skipped), None),
         // Its Work follows.
-        ("it stands in the control plane", scene(-1), None, Some(plain()), Some(&skipped), true),
-        ("it does, and nobody sends it", scene(-1), None, Some(plain()), None, false),
-        ("it is skipped", scene(-1), None, Some(stands(json!({"name": "kube-x"}))), Some(&skipped), false),
-        ("every member has it", scene(-1), None, Some(stands(json!({"name": "default"}))), Some(&skipped), false),
+        ("it stands in the control plane", scene(-1), None, Some(plain()), Some(&skipped), Some(119)),
+        ("it does, and nobody sends it", scene(-1), None, Some(plain()), None, None),
+        ("it is skipped", scene(-1), None, Some(stands(json!({"name": "kube-x"}))), Some(&skipped), None),
+        ("every member has it", scene(-1), None, Some(stands(json!({"name": "default"}))), Some(&skipped), None),
         (
             "its owner wants it to stay",
             scene(-1),
             None,
             Some(stands(json!({"labels": {"namespace.karmada.io/skip-auto-propagation": "true"}}))),
             Some(&skipped),
-            false,
+            None,
         ),
-        ("it goes there", scene(-1), None, Some(stands(json!({"deletionTimestamp": at(-1)}))), Some(&skipped), false),
+        ("it goes there", scene(-1), None, Some(stands(json!({"deletionTimestamp": at(-1)}))), Some(&skipped), None),
         (
             "the member goes: it is sent no namespace",
             scene(-1).cluster(leaves),
             None,
             Some(plain()),
             Some(&skipped),
-            false,
+            None,
         ),
         // The bound counts from whatever came last.
-        ("119 s after the Work was made", scene(-119), None, Some(stands(made(old))), Some(&skipped), true),
-        ("after 120 s nobody waits", scene(-120), None, Some(stands(made(old))), Some(&skipped), false),
-        ("119 s after the namespace was made", scene(old), None, Some(stands(made(-119))), Some(&skipped), true),
-        ("after 120 s, too", scene(old), None, Some(stands(made(-120))), Some(&skipped), false),
-        ("119 s after its Work was made", scene(old), Some(sent(json!({}), made(-119))), None, Some(&skipped), true),
-        ("after 120 s of that", scene(old), Some(sent(json!({}), made(-120))), None, Some(&skipped), false),
+        ("119 s after the Work was made", scene(-119), None, Some(stands(made(old))), Some(&skipped), Some(1)),
+        ("after 120 s nobody waits", scene(-120), None, Some(stands(made(old))), Some(&skipped), None),
+        ("119 s after the namespace was made", scene(old), None, Some(stands(made(-119))), Some(&skipped), Some(1)),
+        ("after 120 s, too", scene(old), None, Some(stands(made(-120))), Some(&skipped), None),
+        ("119 s after its Work was made", scene(old), Some(sent(json!({}), made(-119))), None, Some(&skipped), Some(1)),
+        ("after 120 s of that", scene(old), Some(sent(json!({}), made(-120))), None, Some(&skipped), None),
         (
             "119 s after the member came back",
             scene(old).cluster(came_back),
             None,
             Some(stands(made(old))),
             Some(&skipped),
-            true,
+            Some(1),
         ),
     ];
     for (name, scene, work, namespace, synced, waits) in rows {
         let interpreter = Interpreter::default();
-        let space = Space { work: work.as_ref(), namespace: namespace.as_ref(), synced };
+        let space = Space { work: work.as_ref(), namespace: namespace.as_ref(), synced, stands: false };
         let plan = decide(&Seen { namespace: space, ..scene.seen(&interpreter) }, now());
-        assert_eq!(plan.effects == [Effect::Retry], waits, "{name}");
+        let creates = matches!(plan.effects.first(), Some(Effect::CreateInMember(_)));
+        let waiting = waits.map(|seconds| {
+            [Effect::AwaitNamespace { namespace: "shop".into() }, Effect::RetryAfter(Duration::from_secs(seconds))]
+                .to_vec()
+        });
+        assert_eq!((!creates).then_some(plan.effects), waiting, "{name}");
         let says_why = plan.because.contains(&Reason::AwaitsNamespace { namespace: "shop".into() }.into());
-        assert_eq!(says_why, waits, "{name}: it says why");
+        assert_eq!(says_why, waits.is_some(), "{name}: it says why");
+        let there = decide(&Seen { namespace: Space { stands: true, ..space }, ..scene.seen(&interpreter) }, now());
+        assert!(matches!(there.effects.first(), Some(Effect::CreateInMember(_))), "{name}: the member has it by now");
+    }
+}
+
+#[test]
+fn what_is_refused_hears_of_its_namespace() {
+    let interpreter = Interpreter::default();
+    let awaits = Effect::AwaitNamespace { namespace: "shop".into() };
+    let cluster_wide = work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}), "");
+    for (name, work, class, stands, hears) in [
+        ("no such namespace", web(), "NotFound", false, true),
+        ("it is on its way out", web(), "Denied", false, true),
+        ("invalid is invalid in any namespace", web(), "Invalid", false, false),
+        ("the namespace is there: something else is missing", web(), "NotFound", true, false),
+        ("no namespace at all", cluster_wide, "NotFound", false, false),
+        ("it goes", deleting(&web()), "NotFound", false, false),
+    ] {
+        let scene = Scene::of(work);
+        let space = Space { stands, ..Space::default() };
+        let plan = failed(&Seen { namespace: space, ..scene.seen(&interpreter) }, class, "no", now());
+        assert_eq!(plan.effects.contains(&awaits), hears, "{name}");
+    }
+}
+
+#[test]
+fn works_that_settle_a_namespace() {
+    let brings = |manifest: Value| work(manifest, "");
+    let shop = || brings(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
+    let coming = shop();
+    let refused = applied(&coming, "False", "AppliedFailed", "no");
+    let held = with(&shop(), json!({"spec": {"suspendDispatching": true}}));
+    for (name, old, new, wakes) in [
+        ("it is applied", Some(&coming), Some(&done(&coming)), true),
+        ("it is refused: the objects say so, too", Some(&coming), Some(&refused), true),
+        ("it was known before", Some(&refused), Some(&done(&coming)), false),
+        ("it is there since long", Some(&done(&coming)), Some(&done(&coming)), false),
+        ("it is suspended", Some(&coming), Some(&held), true),
+        ("it goes on its way", None, Some(&coming), false),
+        ("it is suspended from its start: nobody waits for what will not come", None, Some(&held), true),
+        ("it is deleted", Some(&coming), Some(&deleting(&coming)), true),
+        ("it is gone", Some(&coming), None, true),
+        ("it is gone after all that", Some(&deleting(&coming)), None, false),
+    ] {
+        assert_eq!(settles_namespace(old, new), wakes.then_some("shop"), "{name}");
+    }
+    let other = brings(json!({"apiVersion": "example.io/v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
+    for work in [other, web()] {
+        assert_eq!(settles_namespace(Some(&work), Some(&done(&work))), None, "it brings none");
     }
 }

@@ -19,7 +19,7 @@ pub use self::metadata::{Claim, ClaimScope};
 use crate::{
     binding::{self, Binding},
     choose::{self, Choice, Policy},
-    content::Content,
+    content::{APPLIED_TEMPLATE, AWAITS_EDIT, Content},
     priority,
     template::{self, Identity},
 };
@@ -27,13 +27,8 @@ use crate::{
 /// What a template waits for. The set of waiting templates is in memory and rebuilt by the first listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// For a policy that selects it.
+    /// For a policy that selects it. What waits for an edit says so itself ([`AWAITS_EDIT`]).
     ForPolicy,
-    /// For the user's next edit, as its policy is lazy: until what the user wrote differs from this.
-    ForEdit {
-        /// [`Content::users`] when the wait began.
-        since: u64,
-    },
 }
 
 /// What is seen of one template.
@@ -162,6 +157,12 @@ fn claimed(
     if policy.is_lazy() && lazy_waits(plan, seen, policy) {
         return;
     }
+    if !template::annotation(seen.template, AWAITS_EDIT).is_empty() {
+        // No member gets to see it: it goes before there is a binding.
+        let patch = json!({"metadata": {"annotations": {AWAITS_EDIT: null}}});
+        plan.push(Effect::PatchTemplate { patch }, Reason::StaysClaimed { policy: key }.into());
+        return;
+    }
     stop_waiting(plan, seen);
     bind(plan, seen, policy, &claim, uid);
 }
@@ -169,14 +170,13 @@ fn claimed(
 /// Whether a lazy policy leaves the binding alone, since the user changed nothing (6.5, row 9 of 31).
 fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     let content = Content::of(seen.template);
-    let unchanged = match (seen.waiting, seen.binding) {
-        (Some(Waiting::ForEdit { since }), None) => since == content.users,
-        (_, Some(binding)) => {
+    let unchanged = match seen.binding {
+        None => template::annotation(seen.template, AWAITS_EDIT) == content.users_text(),
+        Some(binding) => {
             let annotations = binding.metadata().annotations.as_ref();
-            let recorded = annotations.and_then(|a| a.get(crate::content::APPLIED_TEMPLATE));
+            let recorded = annotations.and_then(|a| a.get(APPLIED_TEMPLATE));
             recorded.and_then(|text| Content::parse(text)).is_some_and(|recorded| recorded.users == content.users)
         }
-        _ => false,
     };
     if unchanged {
         plan.note(Reason::LazyWaits { policy: policy.key() }.into());
@@ -237,6 +237,14 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
     }
 }
 
+/// What is told on a template whose binding the server will not have, by the class of the failed write: a name that is too long,
+/// a rule of somebody's admission (5.3). `None` for what says nothing about the template, and is tried again.
+#[must_use]
+pub fn not_bound(template: &Value, class: &str, error: &str) -> Option<Event> {
+    let about = || Identity::of(template).reference();
+    matches!(class, "Invalid" | "Denied").then(|| Event::warning(about(), events::APPLY_POLICY_FAILED, error))
+}
+
 /// Looks for a policy (5.2 step 5, 6).
 fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, uid: &mut impl FnMut() -> String) {
     let Some(choice) = choose::choose(seen.policies.iter().copied(), identity) else {
@@ -254,14 +262,15 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
         return;
     }
     let claim = stamped(plan, policy, uid);
-    plan.effects.extend(claim.patch_of_template(seen.template).map(|patch| Effect::PatchTemplate { patch }));
-    if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
-        // It was there before the policy: claimed at once, bound at the user's next edit. What never was watched before
-        // this policy came did not wait, and shows its age.
-        plan.effects.push(Effect::Wait(Waiting::ForEdit { since: Content::of(seen.template).users }));
-    } else {
-        stop_waiting(plan, seen);
+    if let Some(mut patch) = claim.patch_of_template(seen.template) {
+        if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
+            // It was there before the policy: claimed at once, bound at the user's next edit. What never was watched before
+            // this policy came did not wait, and shows its age.
+            patch["metadata"]["annotations"][AWAITS_EDIT] = Content::of(seen.template).users_text().into();
+        }
+        plan.effects.push(Effect::PatchTemplate { patch });
     }
+    stop_waiting(plan, seen);
 }
 
 /// Whether the template was created before the policy.

@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 /// policy stays lazy over a restart.
 pub const APPLIED_TEMPLATE: &str = "policy.ironclad.io/applied-template";
 
+/// Annotation on a template (ours): what its user had written ([`Content::users`]) when a lazy policy claimed it. As long as it is
+/// still that, the template waits for an edit and has no binding; no restart ends the wait (6.5).
+pub const AWAITS_EDIT: &str = "policy.ironclad.io/awaits-edit";
+
 /// The one label of ours that counts as the user's (6.5).
 const USERS_OWN: &str = ironclad_api::labels::SKIP_AUTO_PROPAGATION;
 
@@ -56,6 +60,12 @@ impl Content {
         format!("{:016x}.{:016x}", self.whole, self.users)
     }
 
+    /// The second of both as text.
+    #[must_use]
+    pub fn users_text(self) -> String {
+        format!("{:016x}", self.users)
+    }
+
     /// From the annotation.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -66,7 +76,7 @@ impl Content {
 }
 
 fn is_control_planes(key: &str) -> bool {
-    key.contains(".karmada.io") && key != USERS_OWN
+    (key.contains(".karmada.io") && key != USERS_OWN) || key == AWAITS_EDIT
 }
 
 /// 64-bit FNV-1a over the JSON text; its keys are sorted, so equal values have equal texts.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_fleet::{BindingKey, Plan};
-use ironclad_propagation::claim::Effect;
+use ironclad_propagation::claim::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::Api;
 use serde_json::Value;
@@ -28,11 +28,12 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
             Effect::CreateBinding(binding) => {
                 let namespace = binding.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
-                writer.create(&api, Some(&cx.bindings), &*binding).await?;
+                writer.create(&api, Some(&cx.bindings), &*binding).await.map_err(|failure| told(cx, seen, failure))?;
             }
             Effect::CreateClusterBinding(binding) => {
                 let api = Api::all(cx.plane.clone());
-                writer.create(&api, Some(&cx.cluster_bindings), &*binding).await?;
+                let created = writer.create(&api, Some(&cx.cluster_bindings), &*binding).await;
+                created.map_err(|failure| told(cx, seen, failure))?;
             }
             Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
             Effect::Wait(what) => {
@@ -46,6 +47,14 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
         }
     }
     Ok(next)
+}
+
+/// What a refused binding means to people, on its template.
+fn told(cx: &Context, seen: &Observed, failure: Failure) -> Failure {
+    if let Some(event) = claim::not_bound(seen.json(), failure.class(), &failure.to_string()) {
+        cx.emit(&event);
+    }
+    failure
 }
 
 async fn patch_template(cx: &Context, writer: &Writer, seen: &Observed, patch: Value) -> Result<(), Failure> {

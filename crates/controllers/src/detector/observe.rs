@@ -98,6 +98,11 @@ impl Context {
 }
 
 impl Observed {
+    /// The template, as decisions read it.
+    pub(super) fn json(&self) -> &Value {
+        &self.json
+    }
+
     /// The bindings that were seen.
     pub(super) fn bindings(&self) -> impl Iterator<Item = &AnyBinding> {
         self.binding.iter().chain(&self.named)

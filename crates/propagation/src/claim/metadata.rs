@@ -6,7 +6,7 @@ use ironclad_api::{ObjectMeta, StringMap, annotations, labels};
 use ironclad_fleet::PolicyKey;
 use serde_json::{Map, Value, json};
 
-use crate::{choose::Policy, template};
+use crate::{choose::Policy, content::AWAITS_EDIT, template};
 
 /// Which kind of policy holds a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +152,7 @@ impl Claim {
         if let Some(namespace) = keys.namespace {
             new_annotations.remove(namespace);
         }
+        new_annotations.remove(AWAITS_EDIT);
         patch((labels, &new_labels), (annotations, &new_annotations))
     }
 }

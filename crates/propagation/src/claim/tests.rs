@@ -1,5 +1,7 @@
 use ironclad_api::policy::{ActivationPreference, ClusterPropagationPolicy, PropagationPolicy};
 
+use ironclad_fleet::EventType;
+
 use super::*;
 use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
 
@@ -342,11 +344,14 @@ fn a_lazy_policy() {
     road.policies.push(lazy("p"));
     road.settle();
     assert_eq!((road.claimant().as_deref(), road.binding.is_none()), (Some("p"), true), "claimed, not bound");
+    assert_eq!(road.waiting, None, "nothing of it is in memory: a restart changes nothing");
+    assert!(road.pass().is_quiet());
     road.edit(json!({"metadata": {"labels": {"propagationpolicy.karmada.io/other": "x"}}}));
     assert!(road.pass().is_quiet(), "our own labels are no edit");
     road.edit(json!({"spec": {"replicas": 4}}));
     road.settle();
     assert_eq!((road.placed(), road.waiting), (vec!["m1".to_owned()], None), "the user's edit binds");
+    assert_eq!(template::annotation(&road.template, AWAITS_EDIT), "", "and nothing is left of the wait");
 
     // A new placement waits for the next edit, over a restart too: what is remembered stands on the binding.
     place(&mut road.policies[0], "m2");
@@ -379,6 +384,40 @@ fn a_template_that_is_older_than_its_lazy_policy_waits_though_nobody_watched_it(
         let placed = if road.binding.is_some() { road.placed() } else { vec![] };
         assert_eq!((road.claimant().as_deref(), placed), (Some("p"), want), "{name}");
     }
+}
+
+#[test]
+fn a_binding_that_is_refused_is_told_on_the_template() {
+    for (class, told) in
+        [("Invalid", true), ("Denied", true), ("Conflict", false), ("AlreadyExists", false), ("Unknown", false)]
+    {
+        let event = not_bound(&deployment(), class, "metadata.name: too long");
+        assert_eq!(event.is_some(), told, "{class}");
+        if let Some(event) = event {
+            let said = (event.type_, event.reason, event.about.name.as_str(), event.message.as_str());
+            assert_eq!(said, (EventType::Warning, "ApplyPolicyFailed", "web", "metadata.name: too long"));
+        }
+    }
+}
+
+#[test]
+fn the_wait_for_an_edit_ends_with_the_policy_that_is_lazy() {
+    let waiting = || {
+        let mut road = Road::new(vec![]);
+        road.settle();
+        road.policies.push(lazy("p"));
+        road.settle();
+        assert_ne!(template::annotation(&road.template, AWAITS_EDIT), "");
+        road
+    };
+    let mut road = waiting();
+    road.policies[0].spec.activation_preference = None;
+    road.settle();
+    assert_eq!((road.placed(), template::annotation(&road.template, AWAITS_EDIT)), (vec!["m1".to_owned()], ""));
+    let mut road = waiting();
+    road.policies.clear();
+    road.settle();
+    assert_eq!((road.claimant(), template::annotation(&road.template, AWAITS_EDIT)), (None, ""), "its policy is gone");
 }
 
 #[test]

@@ -31,10 +31,12 @@ scenarios! {
     road_12_protection
     road_13_execution
     road_14_priority
+    road_14_retention
     road_15_status
     road_16_binding_status
     road_17_template_status
     road_18_health
+    road_19_replicas
     road_20_interpreters
     road_21_shipped
     road_22_namespaces
@@ -45,4 +47,5 @@ scenarios! {
     road_29_cluster_status
     road_90_samples
     road_91_failures
+    road_92_lies
 }

@@ -3,6 +3,7 @@
 mod admission_real;
 mod backup_up;
 mod bad_input;
+mod bad_road;
 mod capacity_sim;
 mod certificates_up;
 mod clients;

@@ -1,6 +1,6 @@
 //! What members are asked, and who waits for whom, in virtual time: a request to a member is a line of the history.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{
@@ -213,4 +213,44 @@ async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result
     let took = world.clock().mono() - began;
     ensure!(took < Duration::from_secs(2), "it waited out a back-off: {took:?}");
     road::settled(&mut world, &templates, 4).await
+}
+
+/// Half an hour of a settled fleet: the health of members is looked at, watches are renewed, and that is all.
+#[tokio::test(start_paused = true)]
+async fn a_settled_fleet_writes_and_lists_nothing_and_has_one_watch_for_each_member_and_kind() -> anyhow::Result<()> {
+    const LONG: Duration = Duration::from_secs(1_800);
+    let mut world = ready(31, 3).await?;
+    let deployments = deployments(&world);
+    deployments.create(&PostParams::default(), &road::deployment()?).await?;
+    road::settled(&mut world, &deployments, 6).await?;
+    world.until_quiet().await?;
+    let since = now(&world);
+    world.pass(LONG).await?;
+    let lines = world.history.lines();
+    let mut watches: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for line in &lines[since..] {
+        let mut words = line.split(' ').skip(1);
+        let (Some(link), Some(method), Some(uri), None) = (words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let path = uri.split('?').next().unwrap_or_default();
+        if uri.contains("watch=") {
+            *watches.entry((link, path)).or_default() += 1;
+            continue;
+        }
+        ensure!(
+            method == "GET" && matches!(path, "/readyz" | "/version" | "/api" | "/apis"),
+            "a settled fleet asks {link} {method} {uri}"
+        );
+    }
+    let writes = lines[since..].iter().find(|line| line.contains(" body "));
+    ensure!(writes.is_none_or(|line| line.contains("/leases/")), "a settled fleet writes {writes:?}");
+    ensure!(watches.keys().any(|(link, path)| link.ends_with("->member3") && *path == "/apis/apps/v1/deployments"));
+    // A watch lasts 200 s: two of them would be renewed twice as often.
+    let most = LONG.as_secs() / 200 + 1;
+    for ((link, path), count) in watches {
+        ensure!(u64::from(count) <= most, "{link} {path} is watched {count} times, {most} would be one watch");
+    }
+    Ok(())
 }

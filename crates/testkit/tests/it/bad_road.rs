@@ -1,0 +1,107 @@
+//! Bad input on the road, in virtual time: what is refused is refused with its reason, what can't go on says so where people look,
+//! and whoever else is on the road goes on.
+
+use anyhow::{Context as _, ensure};
+use ironclad_api::{cluster::Cluster, policy::PropagationPolicy};
+use ironclad_testkit::sim::{World, WorldOptions};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+
+/// A world with one member that is Ready, and a policy that sends it every ConfigMap and claim of `default`.
+async fn ready() -> anyhow::Result<World> {
+    let mut world = World::start(WorldOptions { seed: 254, members: 1 }).await?;
+    world.start_controllers().await;
+    let clusters: Api<Cluster> = Api::all(world.user());
+    world
+        .until("it is Ready", async || {
+            Ok(clusters.list(&ListParams::default()).await?.items.iter().all(|c| c.ready() == Some("True")))
+        })
+        .await?;
+    let policy: PropagationPolicy = serde_json::from_value(json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "maps", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}],
+            "placement": {"clusterAffinity": {}},
+        },
+    }))?;
+    Api::namespaced(world.user(), "default").create(&PostParams::default(), &policy).await?;
+    world.until_quiet().await?;
+    Ok(world)
+}
+
+fn maps(world: &World) -> Api<ConfigMap> {
+    Api::namespaced(world.user(), "default")
+}
+
+fn map(name: &str, bytes: usize) -> anyhow::Result<ConfigMap> {
+    let metadata = json!({"name": name, "namespace": "default"});
+    Ok(serde_json::from_value(json!({"metadata": metadata, "data": {"k": "x".repeat(bytes)}}))?)
+}
+
+/// The code of what was refused, and what was said.
+async fn refused(maps: &Api<ConfigMap>, map: &ConfigMap) -> anyhow::Result<(u16, String)> {
+    match maps.create(&PostParams::default(), map).await {
+        Ok(_) => anyhow::bail!("{} was accepted", map.name_any()),
+        Err(kube::Error::Api(status)) => Ok((status.code, status.message)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Waits until the member has the ConfigMap.
+async fn arrives(world: &mut World, name: &str) -> anyhow::Result<()> {
+    let there: Api<ConfigMap> = Api::namespaced(world.member("member1")?.client(), "default");
+    world.until(&format!("{name} is in the member"), async || Ok(there.get_opt(name).await?.is_some())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_5_mib_is_refused_and_the_largest_that_is_none_goes_the_whole_road() -> anyhow::Result<()> {
+    let mut world = ready().await?;
+    let maps = maps(&world);
+    let (code, says) = refused(&maps, &map("huge", 5 << 20)?).await?;
+    ensure!(code == 413, "{code} {says}");
+    // As much as a ConfigMap may hold.
+    maps.create(&PostParams::default(), &map("large", (1 << 20) - 1)?).await?;
+    arrives(&mut world, "large").await?;
+    world.until_quiet().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_of_254_letters_is_refused_and_one_too_long_for_its_binding_says_so() -> anyhow::Result<()> {
+    let mut world = ready().await?;
+    let maps = maps(&world);
+    let (code, says) = refused(&maps, &map(&"n".repeat(254), 1)?).await?;
+    ensure!(code == 422 && says.contains("must be no more than 253"), "{code} {says}");
+    // The binding's name has the kind behind it, as that of Karmada has: `<name>-persistentvolumeclaim`.
+    let (fits, long) = ("n".repeat(230), "n".repeat(240));
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(world.user(), "default");
+    let claim = json!({
+        "metadata": {"name": long},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    claims.create(&PostParams::default(), &serde_json::from_value(claim)?).await?;
+    maps.create(&PostParams::default(), &map(&fits, 1)?).await?;
+    arrives(&mut world, &fits).await?;
+    let events: Api<Event> = Api::namespaced(world.user(), "default");
+    world
+        .until("people are told", async || {
+            let all = events.list(&ListParams::default()).await?.items;
+            Ok(all.iter().any(|event| {
+                event.type_.as_deref() == Some("Warning")
+                    && event.involved_object.name.as_deref() == Some(&long)
+                    && event.message.as_deref().unwrap_or_default().contains("must be no more than 253")
+            }))
+        })
+        .await?;
+    let before = world.faults.writes();
+    world.pass(std::time::Duration::from_secs(600)).await?;
+    let tries = world.faults.writes() - before;
+    // Once a minute at most, each with its event at most.
+    ensure!(tries <= 24, "it is tried too often: {tries} writes in ten minutes");
+    claims.delete(&long, &DeleteParams::default()).await.context("it can be deleted")?;
+    world.until_quiet().await
+}

@@ -69,7 +69,7 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     if let Some(namespace) = execute::settles_namespace(old, new)
         && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| cx.members.get(&name))
     {
-        heard_of(&member.awaiting, &member.works, namespace);
+        heard_of(&member.awaiting, &member.works, &namespace);
     }
     let Some(work) = change.new.as_deref() else { return };
     if !changes::work(change.old.as_deref().map(|w| &w.metadata), &work.metadata) {

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use ironclad_api::{ObjectMeta, conditions, work::Work};
+use ironclad_api::{
+    ObjectMeta, conditions,
+    work::{Named, Work},
+};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Road;
-use crate::{
-    detect::Skipped,
-    namespace::is_synced,
-    template::{self, Identity},
-};
+use crate::{detect::Skipped, namespace::is_synced, template};
 
 /// How long an object waits at most for its namespace, from the moment in which the last of both could set out. After that it is
 /// tried: what the member says of it is told.
@@ -63,16 +62,16 @@ pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
 /// The namespace of which a Work's event says what came of it: the Work brings it, was on its way, and is not any more. Whatever
 /// waits for the namespace has to look.
 #[must_use]
-pub fn settles_namespace<'a>(old: Option<&'a Work>, new: Option<&'a Work>) -> Option<&'a str> {
-    let name = namespace_of(new.or(old)?)?;
+pub fn settles_namespace(old: Option<&Work>, new: Option<&Work>) -> Option<String> {
     // Before there was a Work, it was about to be made.
-    (old.is_none_or(is_on_its_way) && !new.is_some_and(is_on_its_way)).then_some(name)
+    let settles = old.is_none_or(is_on_its_way) && !new.is_some_and(is_on_its_way);
+    if settles { namespace_of(new.or(old)?) } else { None }
 }
 
-fn namespace_of(work: &Work) -> Option<&str> {
+fn namespace_of(work: &Work) -> Option<String> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
-    let Identity { api_version, kind, name, .. } = Identity::of(manifest);
-    (api_version == "v1" && kind == "Namespace" && !name.is_empty()).then_some(name)
+    let Named { api_version, kind, metadata } = manifest.named();
+    (api_version == "v1" && kind == "Namespace" && !metadata.name.is_empty()).then_some(metadata.name)
 }
 
 fn is_on_its_way(work: &Work) -> bool {

@@ -150,7 +150,7 @@ fn works_that_settle_a_namespace() {
         ("it is gone", Some(&coming), None, true),
         ("it is gone after all that", Some(&deleting(&coming)), None, false),
     ] {
-        assert_eq!(settles_namespace(old, new), wakes.then_some("shop"), "{name}");
+        assert_eq!(settles_namespace(old, new).as_deref(), wakes.then_some("shop"), "{name}");
     }
     let other = brings(json!({"apiVersion": "example.io/v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     for work in [other, web()] {

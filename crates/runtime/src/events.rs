@@ -14,6 +14,10 @@ use parking_lot::Mutex;
 const REMEMBERED_MAX: usize = 10_000;
 /// Longer messages are cut: the server refuses more than 1,024 bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
+/// Names of objects are no longer.
+const NAME_BYTES_MAX: usize = 253;
+/// Letters that make the name of an event its own.
+const SUFFIX_LENGTH: usize = 10;
 
 /// Good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +63,7 @@ impl Recorder {
 
     /// Records an event, unless the last one of this reason on this object said the same.
     pub fn record(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
-        let message = cut(message);
+        let message = cut(message, MESSAGE_BYTES_MAX);
         {
             let mut last = self.0.last.lock();
             if last.len() >= REMEMBERED_MAX {
@@ -74,7 +78,7 @@ impl Recorder {
         let now = Time(self.0.seam.clock.wall_seconds());
         let event = Event {
             metadata: kube::api::ObjectMeta {
-                name: Some(format!("{}.{}", about.name, self.0.seam.rng.stream("events").suffix(10))),
+                name: Some(name_of(&about.name, &self.0.seam.rng.stream("events").suffix(SUFFIX_LENGTH))),
                 namespace: Some(namespace.to_owned()),
                 ..kube::api::ObjectMeta::default()
             },
@@ -105,10 +109,38 @@ impl Recorder {
     }
 }
 
-fn cut(message: &str) -> &str {
-    let mut end = message.len().min(MESSAGE_BYTES_MAX);
-    while !message.is_char_boundary(end) {
+/// The name of an event about an object of this name, which may be as long as names are.
+fn name_of(about: &str, suffix: &str) -> String {
+    let room = NAME_BYTES_MAX - 1 - suffix.len().min(SUFFIX_LENGTH);
+    // A part of a name ends with a letter or a digit.
+    format!("{}.{suffix}", cut(about, room).trim_end_matches(['.', '-']))
+}
+
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &message[..end]
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_events_are_no_longer_than_names_may_be() {
+        let suffix = "0123456789";
+        let long = "a".repeat(253);
+        let parts = format!("{}.{}", "a".repeat(241), "b".repeat(11));
+        for (about, want) in [
+            ("web", "web.0123456789".to_owned()),
+            (&long, format!("{}.{suffix}", "a".repeat(242))),
+            (&parts, format!("{}.{suffix}", "a".repeat(241))),
+        ] {
+            let name = name_of(about, suffix);
+            assert_eq!(name, want);
+            assert!(name.len() <= NAME_BYTES_MAX);
+        }
+    }
 }

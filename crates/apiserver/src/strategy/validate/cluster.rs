@@ -103,7 +103,7 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
             }
             // The binder sets these once.
             for key in ["volumeName", "storageClassName"] {
-                if at(old, &format!("/spec/{key}")).is_null() {
+                if text(old, &format!("/spec/{key}")).is_empty() {
                     map.remove(key);
                 }
             }

@@ -36,6 +36,17 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
+/// Where an example of the product's crate is: it is built beside the binary.
+///
+/// # Errors
+/// If the binary is unknown, or the example was not built.
+pub fn example(name: &str) -> anyhow::Result<PathBuf> {
+    let binary = binary()?;
+    let path = binary.parent().context("the binary has a folder")?.join("examples").join(name);
+    ensure!(path.exists(), "{} is not there\n  try: cargo build --example {name}", path.display());
+    Ok(path)
+}
+
 /// Runs a verb to its end.
 ///
 /// # Errors
@@ -76,6 +87,16 @@ impl Product {
         let mut command = Command::new(binary()?);
         command.args(args);
         Self::start_command(command, start_of_line).await
+    }
+
+    /// Starts an example in its place, and waits for the line that starts with `ready`.
+    ///
+    /// # Errors
+    /// If it was not built, or ends before, with what it said.
+    pub async fn start_example<I: IntoIterator<Item: AsRef<OsStr>>>(name: &str, args: I) -> anyhow::Result<Self> {
+        let mut command = Command::new(example(name)?);
+        command.args(args);
+        Ok(Self::start_command(command, "ready").await?.0)
     }
 
     /// Starts it under limits of the system, said in the words of a shell, such as `ulimit -n 64`.

@@ -27,6 +27,7 @@ mod failover_up;
 mod failover_walk;
 mod flows;
 mod flows_up;
+mod interpreter_webhook_up;
 mod kill_loop;
 mod limits_up;
 mod members_sim;

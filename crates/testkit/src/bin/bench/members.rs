@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::PostParams};
 
 use crate::{
-    process::plane_writes,
+    process::requests,
     propagate::{World, deployment},
 };
 
@@ -65,19 +65,23 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     println!("{whole} pods run and are told of after {:.1} s", (clock.mono() - began).as_secs_f64());
     clock.sleep(SETTLE).await;
-    let (before, writes) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let (before, sent) = (world.product.used()?, requests(&world.metrics).await?);
     clock.sleep(Duration::from_secs(args.seconds)).await;
-    let (after, writes_after) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let (after, sent_after) = (world.product.used()?, requests(&world.metrics).await?);
+    let (plane, members) = (sent_after.0 - sent.0, sent_after.1 - sent.1);
     let share = (after.cpu_seconds - before.cpu_seconds) / args.seconds as f64;
     println!(
         "memory: {:.0} MiB without pods, {:.0} MiB settled, {:.0} MiB at most",
         empty.resident_mib, after.resident_mib, after.peak_mib
     );
     println!(
-        "settled over {} s: {:.2} % of one core, {} write requests of our own to the control plane",
+        "settled over {} s: {:.2} % of one core; of our own to the control plane {} writes and {} reads, to members {} and {}",
         args.seconds,
         share * 100.0,
-        writes_after - writes
+        plane.writes,
+        plane.reads,
+        members.writes,
+        members.reads
     );
     Ok(())
 }

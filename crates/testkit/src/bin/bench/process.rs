@@ -108,8 +108,45 @@ impl Drop for Product {
     }
 }
 
-/// The writes that the product sent to the control plane so far, from its metrics.
+/// Requests of the product's own to one side, by what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// Gets and lists.
+    pub reads: u64,
+    /// All that changes something.
+    pub writes: u64,
+}
+
+impl std::ops::Sub for Requests {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { reads: self.reads - before.reads, writes: self.writes - before.writes }
+    }
+}
+
+/// What the product sent to the control plane so far, and to the members, from its metrics.
+pub(crate) async fn requests(address: &str) -> anyhow::Result<(Requests, Requests)> {
+    let text = metrics(address).await?;
+    let of = |server: &str| {
+        let count = |kind: &str| {
+            let line = text.lines().find(|line| {
+                line.starts_with("ironclad_client_requests_total") && line.contains(server) && line.contains(kind)
+            });
+            let line = line.with_context(|| format!("the metrics lack the {kind}s of {server}"))?;
+            anyhow::Ok(line.rsplit(' ').next().unwrap_or("0").parse::<f64>()? as u64)
+        };
+        anyhow::Ok(Requests { reads: count("\"read\"")?, writes: count("\"write\"")? })
+    };
+    Ok((of("plane")?, of("members")?))
+}
+
+/// The writes that the product sent to the control plane so far.
 pub(crate) async fn plane_writes(address: &str) -> anyhow::Result<u64> {
+    Ok(requests(address).await?.0.writes)
+}
+
+async fn metrics(address: &str) -> anyhow::Result<String> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut stream = tokio::time::timeout(Duration::from_secs(5), tokio::net::TcpStream::connect(address)).await??;
     stream
@@ -117,11 +154,7 @@ pub(crate) async fn plane_writes(address: &str) -> anyhow::Result<u64> {
         .await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
-    let line = text
-        .lines()
-        .find(|l| l.starts_with("ironclad_client_requests_total") && l.contains("plane") && l.contains("write"))
-        .context("the metrics lack ironclad_client_requests_total{server=\"plane\",kind=\"write\"}")?;
-    Ok(line.rsplit(' ').next().unwrap_or("0").parse::<f64>()? as u64)
+    Ok(text)
 }
 
 /// A port of loopback that was free a moment ago.

@@ -13,7 +13,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    process::plane_writes,
+    process::{Requests, requests},
     propagate::{World, deployment, nodes_for},
 };
 
@@ -71,9 +71,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     println!("ready after {:.2} s", (ready - began).as_secs_f64());
     println!("a user's change then reached all members after {:.3} s", (clock.mono() - asked).as_secs_f64());
-    let writes = quiet(&world, &clock).await?;
+    let (plane, members) = quiet(&world, &clock).await?;
     let used = world.product.used()?;
-    println!("write requests of our own to the control plane since the start: {writes}");
+    println!(
+        "since the start, of our own: {} writes to the control plane and {} to members, the change of one Deployment among them",
+        plane.writes, members.writes
+    );
+    println!("and {} reads of the control plane, {} of members", plane.reads, members.reads);
     println!("own CPU since the start: {:.1} s, memory {:.0} MiB", used.cpu_seconds, used.resident_mib);
     Ok(())
 }
@@ -106,13 +110,14 @@ async fn prepare(world: &World, clock: &Clock, deployments: usize) -> anyhow::Re
     }
 }
 
-/// Waits until nothing is written any more; returns the writes since the start.
-async fn quiet(world: &World, clock: &Clock) -> anyhow::Result<u64> {
-    let mut before = plane_writes(&world.metrics).await?;
+/// Waits until nothing is written any more, neither to the control plane nor to members; returns what was sent since the start.
+async fn quiet(world: &World, clock: &Clock) -> anyhow::Result<(Requests, Requests)> {
+    let writes = |sent: (Requests, Requests)| (sent.0.writes, sent.1.writes);
+    let mut before = requests(&world.metrics).await?;
     loop {
         clock.sleep(QUIET).await;
-        let now = plane_writes(&world.metrics).await?;
-        if now == before {
+        let now = requests(&world.metrics).await?;
+        if writes(now) == writes(before) {
             return Ok(now);
         }
         before = now;

@@ -1,0 +1,94 @@
+//! The example of an interpreter webhook, as the docs say it is used: through `ironclad up`, over TLS.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use ironclad_testkit::{
+    product::{Product, free_port},
+    real::{Binaries, Kubectl, until},
+};
+
+use crate::road_up::kubectl;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const KIND: &str = include_str!("../../../../samples/interpreter-webhook/farm-crd.yaml");
+const FARM: &str = include_str!("../../../../samples/interpreter-webhook/farm.yaml");
+
+/// Waits until a field of an object says this.
+async fn says(kubectl: &Kubectl, object: &str, path: &str, want: &str) -> anyhow::Result<()> {
+    until(&format!("{path} of {object} is {want:?}"), DEADLINE, async || {
+        let got = kubectl.run(["get", object, "-o", &format!("jsonpath={path}")]).await?;
+        ensure!(got == want, "{got:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
+    let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
+    let path = data.display().to_string();
+    let product = Product::start([
+        "up",
+        "--data-dir",
+        &path,
+        "--listen",
+        &listen,
+        "--clusters",
+        "2",
+        "--metrics-bind-address",
+        "0",
+    ])
+    .await?;
+    let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
+    let mut members = Vec::new();
+    for n in 1..=2 {
+        members.push(kubectl(&binaries, &data, &format!("member{n}"), dir.path())?);
+    }
+
+    let manifest = dir.path().join("webhook.json").display().to_string();
+    let webhook =
+        Product::start_example("interpreter-webhook", ["--listen", "127.0.0.1:0", "--manifest", &manifest]).await?;
+    plane.run(["apply", "-f", &manifest]).await?;
+    plane.apply(KIND).await?;
+    for member in &members {
+        let path = "{.status.conditions[?(@.type==\"Established\")].status}";
+        until("the kind is in the member", DEADLINE, async || {
+            let got = member.run(["get", "crd/farms.farm.io", "-o", &format!("jsonpath={path}")]).await?;
+            ensure!(got == "True", "{got:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    plane.apply(FARM).await?;
+
+    // Replicas and what one needs, their division, and the share in each copy.
+    let binding = "rb/valley-farm";
+    says(&plane, binding, "{.spec.clusters[*].name}:{.spec.clusters[*].replicas}", "member1 member2:4 2").await?;
+    says(&plane, binding, "{.spec.replicaRequirements.resourceRequest.cpu}", "100m").await?;
+    for (member, share) in members.iter().zip(["4", "2"]) {
+        until("the farm is in the member", DEADLINE, async || {
+            let size = member.run(["get", "farm/valley", "-o", "jsonpath={.spec.size}"]).await?;
+            ensure!(size == share, "its size is {size}");
+            let seeds = member.run(["get", "configmap/wheat", "-o", "jsonpath={.data.sort}"]).await?;
+            ensure!(seeds == "spelt", "the dependency says {seeds:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    says(&plane, binding, "{.status.aggregatedStatus[*].health}", "Unhealthy Unhealthy").await?;
+
+    // What the members report, their health, and both together in the template.
+    for (member, ready) in members.iter().zip([4, 1]) {
+        let status = format!("{{\"status\": {{\"ready\": {ready}, \"weather\": \"dry\"}}}}");
+        member.run(["patch", "farm/valley", "--subresource=status", "--type=merge", "-p", &status]).await?;
+    }
+    says(&plane, binding, "{.status.aggregatedStatus[*].health}", "Healthy Unhealthy").await?;
+    says(&plane, binding, "{.status.aggregatedStatus[*].status}", "{\"ready\":4} {\"ready\":1}").await?;
+    says(&plane, "farm/valley", "{.status.ready}", "5").await?;
+
+    drop(webhook);
+    product.stop().await
+}

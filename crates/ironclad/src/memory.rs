@@ -7,7 +7,7 @@ use ironclad_seam::Seam;
 /// How long after the start the first round comes: lists have been read by then.
 const FIRST: Duration = Duration::from_secs(10);
 /// The time between two rounds.
-const EVERY: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(30);
 
 /// Gives back, now and again, the pages of the program's own code: what runs is mapped again at once from the cache of files, and
 /// what only the start ran, four fifths of it, no longer counts as memory of the process.

@@ -32,6 +32,8 @@ use crate::process::{Product, Used, binary, free_port, plane_writes};
 
 /// How long the whole may take before it counts as stuck.
 const DEADLINE: Duration = Duration::from_secs(600);
+/// After it, what only the work needed has been given back.
+const REST: Duration = Duration::from_secs(35);
 /// Deployments created at once.
 const CREATING: usize = 8;
 
@@ -147,6 +149,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     clock.sleep(Duration::from_secs(4)).await;
     let (after, writes_after) = (world.product.used()?, plane_writes(&world.metrics).await?);
     print(&args, &table, created, whole, (before, after), writes_after - writes_before);
+    clock.sleep(REST).await;
+    let rest = world.product.used()?;
+    println!("own memory at rest: {:.1} MiB, {:.1} without pages of files", rest.resident_mib, rest.own_mib);
     tasks.kill();
     Ok(())
 }

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_counts_as_content() {
-        let hash = content_hash(&deployment().into());
+        let hash = content_hash(&deployment());
         for (name, patch, differs) in [
             ("status", json!({"status": {"a": 1}}), false),
             ("metadata", json!({"metadata": {"labels": {"a": "b"}}}), false),

@@ -163,11 +163,7 @@ fn write(
 
 /// Whether the Work is for this namespace.
 fn holds(work: &Work, namespace: &Value) -> bool {
-    work.spec.workload.manifests.first().is_some_and(|held| {
-        let held = held.object();
-        let (held, wanted) = (Identity::of(&held), Identity::of(namespace));
-        (held.group(), held.kind, held.name) == (wanted.group(), wanted.kind, wanted.name)
-    })
+    work.spec.workload.manifests.first().is_some_and(|held| Identity::of(namespace).is_named(&held.named()))
 }
 
 fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, uid: &mut impl FnMut() -> String) {

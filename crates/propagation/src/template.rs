@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::work::ObjectReference;
+use ironclad_api::work::{Named, ObjectReference};
 use ironclad_fleet::{Gvk, ObjectKey};
 use serde_json::Value;
 
@@ -41,6 +41,14 @@ impl<'a> Identity<'a> {
     #[must_use]
     pub fn group(&self) -> &'a str {
         group(self.api_version)
+    }
+
+    /// Whether a manifest of this name is about the object, in whichever version of its kind.
+    #[must_use]
+    pub fn is_named(&self, manifest: &Named) -> bool {
+        let Named { api_version, kind, metadata } = manifest;
+        (group(api_version), &**kind, &*metadata.namespace, &*metadata.name)
+            == (self.group(), self.kind, self.namespace, self.name)
     }
 
     /// The key of the object.

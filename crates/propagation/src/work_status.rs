@@ -2,13 +2,13 @@
 
 use ironclad_api::{
     annotations, events,
-    work::{ManifestStatus, Named, ResourceHealth, ResourceIdentifier, Work},
+    work::{ManifestStatus, ResourceHealth, ResourceIdentifier, Work},
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart, because::propagation::Reason};
 use ironclad_interpreter::{Health, Interpreter};
 use serde_json::{Map, Value, json};
 
-use crate::template::{self, Identity, annotation};
+use crate::template::{Identity, annotation};
 
 /// What is seen of one applied object.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,8 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     }
     let identity = Identity::of(object);
     let manifests = &work.spec.workload.manifests;
-    let Some(ordinal) = manifests.iter().position(|manifest| same(&manifest.named(), &identity)) else {
+    // The member may serve the object in another version than the manifest's.
+    let Some(ordinal) = manifests.iter().position(|manifest| identity.is_named(&manifest.named())) else {
         let message = format!("the Work has no manifest of {}", identity.key());
         plan.push(
             Effect::Event(Event::warning(reference(work), events::REFLECT_STATUS_FAILED, message.clone())),
@@ -98,13 +99,6 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         plan.effects.push(Effect::Status(StatusPart { fields, conditions: Vec::new() }));
     }
     plan
-}
-
-fn same(manifest: &Named, object: &Identity<'_>) -> bool {
-    let Named { api_version, kind, metadata } = manifest;
-    // The member may serve the object in another version than the manifest's.
-    template::group(api_version) == object.group()
-        && (&**kind, &*metadata.namespace, &*metadata.name) == (object.kind, object.namespace, object.name)
 }
 
 fn reference(work: &Work) -> ironclad_api::work::ObjectReference {

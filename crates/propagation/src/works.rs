@@ -385,12 +385,7 @@ impl Copy<'_> {
 
     fn is_of_template(&self, work: &Work) -> bool {
         let template = Identity::of(self.template);
-        work.spec.workload.manifests.first().is_none_or(|manifest| {
-            let manifest = manifest.object();
-            let held = Identity::of(&manifest);
-            (held.group(), held.kind, held.namespace, held.name)
-                == (template.group(), template.kind, template.namespace, template.name)
-        })
+        work.spec.workload.manifests.first().is_none_or(|manifest| template.is_named(&manifest.named()))
     }
 
     fn work(

@@ -27,6 +27,7 @@ mod queues;
 mod quota;
 mod rebalance;
 mod scheduler;
+mod selected;
 mod settings;
 mod taint_manager;
 mod taint_policy;

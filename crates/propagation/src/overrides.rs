@@ -16,6 +16,7 @@ use ironclad_api::{
         ClusterOverridePolicy, LabelAnnotationOverrider, OverridePolicy, OverrideSpec, OverriderOperator, Overriders,
         PlaintextOverrider,
     },
+    work::ObjectReference,
 };
 use ironclad_fleet::affinity;
 use serde_json::{Map, Value, json};
@@ -76,6 +77,14 @@ pub fn apply(
         all.applied = apply_level(&mut all.manifest, cluster, level, &mut all.warnings)?;
     }
     Ok(all)
+}
+
+/// Whether an override policy may take this template, whatever its labels are. One without selectors takes all.
+#[must_use]
+pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
+    let kind = (&*template.api_version, &*template.kind);
+    spec.resource_selectors.is_empty()
+        || spec.resource_selectors.iter().any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
 /// An override policy of either kind.

@@ -17,6 +17,7 @@ use crate::{
     binding::Binding,
     choose::Policy,
     claim::{self, Claim, ClaimScope},
+    selector,
     template::{self, Identity},
 };
 
@@ -230,6 +231,19 @@ fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Po
         (ClaimScope::Cluster, ClaimScope::Namespaced) => false,
         (ClaimScope::Namespaced, ClaimScope::Namespaced) | (ClaimScope::Cluster, ClaimScope::Cluster) => stronger,
     }
+}
+
+/// Whether the policy may select this template, whatever its labels are.
+#[must_use]
+pub fn may_select(policy: Policy<'_>, template: &ObjectKey) -> bool {
+    let own = policy.key().namespace;
+    let kind = (&*template.gvk.api_version(), &*template.gvk.kind);
+    (own.is_empty() || own == template.namespace)
+        && policy
+            .spec()
+            .resource_selectors
+            .iter()
+            .any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
 /// The templates that a preempting policy may want: those that its selectors name. None for one that does not preempt.

@@ -27,22 +27,49 @@ impl Implicit {
     }
 }
 
+/// Whether the selector may take an object of this kind and name, whatever its labels are.
+#[must_use]
+pub fn may_take(selector: &ResourceSelector, (api_version, kind): (&str, &str), namespace: &str, name: &str) -> bool {
+    (&*selector.api_version, &*selector.kind) == (api_version, kind)
+        && (selector.namespace.is_empty() || selector.namespace == namespace)
+        && (selector.name.is_empty() || selector.name == name)
+}
+
 /// How this selector matches the template; `None` if it does not.
 #[must_use]
 pub fn matches(selector: &ResourceSelector, template: &Identity<'_>) -> Option<Implicit> {
-    if selector.api_version != template.api_version
-        || selector.kind != template.kind
-        || (!selector.namespace.is_empty() && selector.namespace != template.namespace)
-    {
+    if !may_take(selector, (template.api_version, template.kind), template.namespace, template.name) {
         return None;
     }
     if !selector.name.is_empty() {
-        return (selector.name == template.name).then_some(Implicit::Name);
+        return Some(Implicit::Name);
     }
     match &selector.label_selector {
         None => Some(Implicit::All),
         Some(labels) => selector::matches(labels, &template.labels).unwrap_or(false).then_some(Implicit::Label),
     }
+}
+
+/// Under what a cache finds a policy with these selectors ([`found_under`]). `scope` is the policy's namespace, empty for a
+/// cluster-wide one.
+#[must_use]
+pub fn index(scope: &str, selectors: &[ResourceSelector]) -> Vec<String> {
+    if selectors.is_empty() {
+        return vec![scope.to_owned()];
+    }
+    selectors.iter().map(|s| indexed(scope, &s.api_version, &s.kind, &s.name)).collect()
+}
+
+/// Under what the policies of a scope stand that may take the template: those that name it, those that name its kind, and those
+/// that name nothing. Together they are all that match, and some that don't.
+#[must_use]
+pub fn found_under(scope: &str, template: &Identity<'_>) -> [String; 3] {
+    let of = |name: &str| indexed(scope, template.api_version, template.kind, name);
+    [of(template.name), of(""), scope.to_owned()]
+}
+
+fn indexed(scope: &str, api_version: &str, kind: &str, name: &str) -> String {
+    format!("{scope} {api_version} {kind} {name}")
 }
 
 /// The best match among selectors; `None` if none matches.
@@ -95,6 +122,38 @@ mod tests {
             full.as_object_mut().unwrap().extend(selector.as_object().unwrap().clone());
             let selector: ResourceSelector = serde_json::from_value(full).unwrap();
             assert_eq!(matches(&selector, &Identity::of(&template)), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_match_is_found() {
+        let template = template();
+        let identity = Identity::of(&template);
+        let of = |rest: Value| -> ResourceSelector {
+            let mut full = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+            full.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            serde_json::from_value(full).unwrap()
+        };
+        let (web, db) = (of(json!({"name": "web"})), of(json!({"name": "db"})));
+        let labelled = of(json!({"labelSelector": {"matchLabels": {"app": "db"}}}));
+        let elsewhere = of(json!({"namespace": "test"}));
+        let other = of(json!({"kind": "StatefulSet", "name": "web"}));
+        for (name, scope, selectors, found, taken) in [
+            ("by name", "prod", vec![&web], true, true),
+            ("another name", "prod", vec![&db], false, false),
+            ("labels are looked at later", "prod", vec![&labelled], true, true),
+            ("so is the selector's namespace in a cluster-wide policy", "", vec![&elsewhere], true, false),
+            ("another kind", "prod", vec![&other], false, false),
+            ("one of several", "", vec![&db, &web], true, true),
+            ("a policy of another namespace", "test", vec![&web], false, true),
+            ("no selectors at all", "prod", vec![], true, false),
+        ] {
+            let all: Vec<ResourceSelector> = selectors.into_iter().cloned().collect();
+            let under = index(scope, &all);
+            let asked = found_under(if scope.is_empty() { "" } else { "prod" }, &identity);
+            assert_eq!(asked.iter().any(|text| under.contains(text)), found, "{name}");
+            let kind = (identity.api_version, identity.kind);
+            assert_eq!(all.iter().any(|s| may_take(s, kind, "prod", "web")), taken, "{name}: by name");
         }
     }
 

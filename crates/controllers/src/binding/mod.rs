@@ -10,7 +10,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_propagation::{changes, works};
+use ironclad_propagation::{changes, overrides, works};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::Resource;
 
@@ -76,24 +76,32 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     }
 }
 
-/// An override changed: the bindings of its namespace get a turn.
+/// An override changed: the bindings of its namespace whose templates it may take, or took, get a turn.
 pub(crate) fn on_override(cx: &Arc<Context>, change: &Change<OverridePolicy>) {
     let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
     if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
         return;
     }
+    let told = [&change.old, &change.new];
     for binding in cx.bindings.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
-        cx.queues.binding.add_replay(Key::of(&*binding));
+        let about = |policy: &Arc<OverridePolicy>| overrides::may_take(&policy.spec, &binding.spec.resource);
+        if told.into_iter().flatten().any(about) {
+            cx.queues.binding.add_replay(Key::of(&*binding));
+        }
     }
 }
 
-/// A cluster-wide override changed: all bindings get a turn.
+/// A cluster-wide override changed: the bindings whose templates it may take, or took, get a turn.
 pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOverridePolicy>) {
     if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
         return;
     }
+    let told = [&change.old, &change.new];
     for binding in cx.all_bindings() {
-        let key = binding.view().key();
-        cx.queues.binding.add_replay(Key::new(&key.namespace, &key.name));
+        let about = |policy: &Arc<ClusterOverridePolicy>| overrides::may_take(&policy.spec, &binding.spec().resource);
+        if told.into_iter().flatten().any(about) {
+            let key = binding.view().key();
+            cx.queues.binding.add_replay(Key::new(&key.namespace, &key.name));
+        }
     }
 }

@@ -9,12 +9,15 @@ use ironclad_api::{
     work::Work,
 };
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::works::{Options, Seen, first_names};
+use ironclad_propagation::{
+    template::Identity,
+    works::{Options, Seen, first_names},
+};
 use ironclad_runtime::{Failure, Key};
 use ironclad_scheduling::Clusters;
 use serde_json::Value;
 
-use crate::{AnyBinding, Context, context::BY_BINDING};
+use crate::{AnyBinding, Context, context::BY_BINDING, selected::may_select};
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -61,13 +64,19 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         .iter()
         .filter_map(|work| cx.works.get(&names::execution_namespace(&work.cluster.0), &work.name))
         .collect();
+    let identity = template.as_ref().map(Identity::of);
+    let cluster_overrides = identity.as_ref().map(|id| may_select(&cx.cluster_overrides, "", id)).unwrap_or_default();
+    let overrides = identity
+        .filter(|id| !id.namespace.is_empty())
+        .map(|id| may_select(&cx.overrides, id.namespace, &id))
+        .unwrap_or_default();
     Ok(Some(Observed {
         works,
         named,
         template,
         clusters: cx.all_clusters(),
-        cluster_overrides: cx.cluster_overrides.list(),
-        overrides: cx.overrides.namespace(&template_key.namespace),
+        cluster_overrides,
+        overrides,
         interpreter: cx.interpreter(),
         options: Options { state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection) },
         held: cx.held.since(key, cx.seam.clock.mono()),

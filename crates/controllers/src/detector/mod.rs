@@ -3,15 +3,13 @@
 mod apply;
 mod observe;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{
+    choose::Policy,
     claim::{self, Waiting},
-    detect,
+    detect, policy,
 };
 use ironclad_runtime::{Change, Failure, Next, run_workers};
 use kube::api::DynamicObject;
@@ -32,9 +30,9 @@ const WORKERS: usize = 5;
 pub struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
 
 impl WaitingTemplates {
-    /// The waiting templates of these kinds.
-    pub(crate) fn of_kinds(&self, kinds: &BTreeSet<Gvk>) -> Vec<ObjectKey> {
-        self.0.lock().keys().filter(|key| kinds.contains(&key.gvk)).cloned().collect()
+    /// The waiting templates that the policy may select.
+    pub(crate) fn selected(&self, policy: Policy<'_>) -> Vec<ObjectKey> {
+        self.0.lock().keys().filter(|key| policy::may_select(policy, key)).cloned().collect()
     }
 }
 

@@ -11,8 +11,9 @@ use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     binding::Options,
     choose::Policy,
-    claim::{Seen, Waiting},
+    claim::{Claim, Seen, Waiting},
     priority,
+    template::Identity,
 };
 use ironclad_runtime::{Failure, Key, Writer};
 use jiff::Timestamp;
@@ -23,6 +24,7 @@ use serde_json::Value;
 use crate::{
     AnyBinding, Context,
     context::{BY_TEMPLATE, template_name},
+    selected::may_select,
 };
 
 /// The snapshot.
@@ -31,7 +33,7 @@ pub(super) struct Observed {
     pub(super) key: ObjectKey,
     /// It; its version is the one to write over.
     pub(super) template: Arc<DynamicObject>,
-    /// All policies that could have it.
+    /// The policy that has it, or else all that could.
     pub(super) policies: Vec<AnyPolicy>,
     binding: Option<AnyBinding>,
     json: Value,
@@ -87,6 +89,35 @@ impl Context {
         self.cluster_policies.list().into_iter().map(AnyPolicy::Cluster).collect()
     }
 
+    /// The policies that may take the template.
+    fn policies_for(&self, template: &Identity<'_>) -> Vec<AnyPolicy> {
+        let namespaced = match template.namespace {
+            "" => Vec::new(),
+            namespace => may_select(&self.policies, namespace, template),
+        };
+        let cluster = may_select(&self.cluster_policies, "", template);
+        namespaced.into_iter().map(AnyPolicy::Namespaced).chain(cluster.into_iter().map(AnyPolicy::Cluster)).collect()
+    }
+
+    /// The OverridePolicies and ClusterOverridePolicies that exist of those that these policies depend on.
+    pub(crate) fn overrides_asked_for(&self, policies: &[AnyPolicy]) -> (BTreeSet<String>, BTreeSet<String>) {
+        let (mut namespaced, mut cluster) = (BTreeSet::new(), BTreeSet::new());
+        for policy in policies {
+            let (key, asked) = (policy.view().key(), &policy.view().spec().dependent_overrides);
+            match policy {
+                AnyPolicy::Namespaced(_) => {
+                    let exists = |name: &&String| self.overrides.get(&key.namespace, name).is_some();
+                    namespaced.extend(asked.iter().filter(exists).cloned());
+                }
+                AnyPolicy::Cluster(_) => {
+                    let exists = |name: &&String| self.cluster_overrides.get("", name).is_some();
+                    cluster.extend(asked.iter().filter(exists).cloned());
+                }
+            }
+        }
+        (namespaced, cluster)
+    }
+
     /// The policy of this key.
     pub(crate) fn policy(&self, key: &PolicyKey) -> Option<AnyPolicy> {
         if key.namespace.is_empty() {
@@ -132,17 +163,22 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
     let Some(template) = informer.get(&key.namespace, &key.name) else { return Ok(None) };
     let json = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
     let first_name = names::binding_name(&key.gvk.kind, &key.name);
+    let policies = match Claim::of_template(&json) {
+        Some(claim) => cx.policy(&claim.policy()).into_iter().collect(),
+        None => cx.policies_for(&Identity::of(&json)),
+    };
+    let (overrides, cluster_overrides) = cx.overrides_asked_for(&policies);
     Ok(Some(Observed {
         key: key.clone(),
         template,
-        policies: cx.policies_in(&key.namespace).into_iter().chain(cx.all_cluster_policies()).collect(),
+        policies,
         binding: cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next(),
         json,
         named: cx.binding(&Key::new(&key.namespace, &first_name)),
         waiting: cx.waiting.0.lock().get(key).copied(),
         interpreter: cx.interpreter(),
-        overrides: cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect(),
-        cluster_overrides: cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect(),
+        overrides,
+        cluster_overrides,
         options: Options {
             workload_affinity: cx.settings.gates.enabled(Gate::WorkloadAffinity),
             resource_quota_estimate: cx.settings.gates.enabled(Gate::ResourceQuotaEstimate),

@@ -9,7 +9,7 @@ use ironclad_propagation::{
 };
 use ironclad_runtime::{Failure, Informer, Key};
 use jiff::Timestamp;
-use kube::{ResourceExt as _, api::DynamicObject};
+use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
@@ -120,16 +120,13 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         claimed.push((binding, held));
     }
     let mut waiting = Vec::new();
-    for key in cx.waiting.of_kinds(&kinds) {
+    for key in cx.waiting.selected(policy.view()) {
         if let Some(object) = cx.templates.get(&key) {
             waiting.push(Held::new(key, object)?.json);
         }
     }
-    let overrides = if key.namespace.is_empty() {
-        cx.cluster_overrides.list().iter().map(|o| o.name_any()).collect()
-    } else {
-        cx.overrides.namespace(&key.namespace).iter().map(|o| o.name_any()).collect()
-    };
+    let (namespaced, cluster) = cx.overrides_asked_for(std::slice::from_ref(&policy));
+    let overrides = if key.namespace.is_empty() { cluster } else { namespaced };
     let preempts = cx.settings.gates.enabled(Gate::PropagationPolicyPreemption);
     let preemption = preempts.then(|| preemption(cx, &policy)).transpose()?;
     Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))

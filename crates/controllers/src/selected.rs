@@ -1,0 +1,48 @@
+//! Policies and override policies by what they may select, so that one template's turn does not read all of them.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use ironclad_api::policy::{
+    ClusterOverridePolicy, ClusterPropagationPolicy, OverridePolicy, PropagationPolicy, ResourceSelector,
+};
+use ironclad_propagation::{selector, template::Identity};
+use ironclad_runtime::{Informer, Key};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+/// The index by what may be selected ([`selector::index`]).
+const BY_SELECTED: &str = "selected";
+
+/// What selects templates.
+pub(crate) trait Selects: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static {
+    /// Its selectors, as stored.
+    fn selectors(&self) -> &[ResourceSelector];
+}
+
+macro_rules! selects {
+    ($($kind:ty),+) => {$(
+        impl Selects for $kind {
+            fn selectors(&self) -> &[ResourceSelector] {
+                &self.spec.resource_selectors
+            }
+        }
+    )+};
+}
+
+selects!(PropagationPolicy, ClusterPropagationPolicy, OverridePolicy, ClusterOverridePolicy);
+
+/// An informer that [`may_select`] finds candidates in.
+pub(crate) fn informer<K: Selects>() -> Informer<K> {
+    Informer::new(&[(BY_SELECTED, |policy: &K| {
+        selector::index(policy.meta().namespace.as_deref().unwrap_or_default(), policy.selectors())
+    })])
+}
+
+/// The policies of this scope (a namespace, or empty for cluster-wide ones) that may select the template, in order of their
+/// names.
+pub(crate) fn may_select<K: Selects>(policies: &Informer<K>, scope: &str, template: &Identity<'_>) -> Vec<Arc<K>> {
+    let under = selector::found_under(scope, template);
+    let found = under.iter().flat_map(|text| policies.by_index(BY_SELECTED, text));
+    let by_name: BTreeMap<Key, Arc<K>> = found.map(|policy| (Key::of(&*policy), policy)).collect();
+    by_name.into_values().collect()
+}

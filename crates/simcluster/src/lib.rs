@@ -9,6 +9,7 @@ mod kubelet;
 mod member;
 mod nodes;
 mod options;
+mod placing;
 mod scheduler;
 mod served;
 mod signing;

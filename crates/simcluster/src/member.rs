@@ -15,7 +15,8 @@ use crate::{
     kubelet::{self, SharedTimes},
     nodes::Nodes,
     options::{Faults, Flap, MemberOptions, Shape, Times},
-    scheduler::{self, Placing},
+    placing::Placing,
+    scheduler,
     served::{ServedRoute, metrics_group},
     signing::signer,
     usage::{Rules, UsageRule},
@@ -332,9 +333,10 @@ impl Inner {
             signer: options.authority.clone().map(signer),
         };
         ironclad_kubecontrollers::start(&cluster, &controllers);
-        scheduler::start(&cluster, &self.placing);
+        let scheduler = scheduler::start(&cluster);
         volumes::start(&cluster);
-        kubelet::start(&cluster, &options.name, self.times.clone());
+        let kubelet = kubelet::start(&cluster, &options.name, self.times.clone());
+        self.placing.by(scheduler, kubelet);
         let nodes = Nodes::start(&cluster, &options.name, options.shape.clone());
         cluster.caches.start(&client, &seam);
         state.inside = Some(Inside { tasks: seam.tasks.clone(), nodes, cluster });

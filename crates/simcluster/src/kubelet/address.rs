@@ -1,6 +1,11 @@
 //! Addresses of simulated nodes and pods: distinct within a member, and the same on every run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
 
 /// Each node has so many addresses for its pods.
 const PER_NODE: u32 = 1_024;
@@ -23,6 +28,10 @@ pub(crate) fn host_ip(node: u32) -> String {
 pub(crate) struct Addresses {
     taken: BTreeMap<u32, BTreeSet<u32>>,
     of: BTreeMap<String, (u32, u32)>,
+    /// Pods that were given an address as they were made, oldest first.
+    promised: VecDeque<(Instant, String)>,
+    /// Those of them that no cache shows yet.
+    unseen: BTreeSet<String>,
 }
 
 impl Addresses {
@@ -39,8 +48,22 @@ impl Addresses {
         Some(address(node, place))
     }
 
+    /// The address of a pod that is being made. It is free again if the pod does not come within this time.
+    pub(crate) fn promise(&mut self, uid: &str, node: u32, now: Instant, kept: Duration) -> Option<String> {
+        while let Some((_, uid)) = self.promised.pop_front_if(|(since, _)| now.duration_since(*since) >= kept) {
+            if self.unseen.remove(&uid) {
+                self.free(&uid);
+            }
+        }
+        let address = self.take(uid, node)?;
+        self.promised.push_back((now, uid.to_owned()));
+        self.unseen.insert(uid.to_owned());
+        Some(address)
+    }
+
     /// The pod has this address already.
     pub(crate) fn seen(&mut self, uid: &str, node: u32, ip: &str) {
+        self.unseen.remove(uid);
         let Ok(ip) = ip.parse::<std::net::Ipv4Addr>() else { return };
         let place = u32::from(ip).wrapping_sub(base(node));
         if place < PER_NODE && self.of.get(uid) != Some(&(node, place)) {
@@ -51,6 +74,7 @@ impl Addresses {
 
     /// The pod is gone.
     pub(crate) fn free(&mut self, uid: &str) {
+        self.unseen.remove(uid);
         if let Some((node, place)) = self.of.remove(uid)
             && let Some(taken) = self.taken.get_mut(&node)
         {
@@ -91,6 +115,18 @@ mod tests {
         addresses.seen("e", 0, "10.64.0.4");
         assert_eq!(addresses.take("f", 0).as_deref(), Some("10.64.0.5"));
         assert_eq!(host_ip(1), "172.18.0.2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_never_comes_gives_its_address_back() {
+        let (mut addresses, began, kept) = (Addresses::default(), Instant::now(), Duration::from_secs(30));
+        assert_eq!(addresses.promise("a", 0, began, kept).as_deref(), Some("10.64.0.2"));
+        assert_eq!(addresses.promise("b", 0, began, kept).as_deref(), Some("10.64.0.3"));
+        addresses.seen("b", 0, "10.64.0.3");
+        assert_eq!(addresses.promise("c", 0, began + kept / 2, kept).as_deref(), Some("10.64.0.4"));
+        let later = began + kept;
+        assert_eq!(addresses.promise("d", 0, later, kept).as_deref(), Some("10.64.0.2"), "a never came");
+        assert_eq!(addresses.promise("e", 0, later, kept).as_deref(), Some("10.64.0.5"), "b did, c has time");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     if is_finished(pod) {
         return Step::Leave;
     }
-    let ready = annotation(pod, READY) != Some("false");
+    let ready = is_wanted_ready(pod);
     if phase(pod) != "Running" {
         return at(starts(pod, times), now, Step::Run { ready });
     }
@@ -59,6 +59,19 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     }
 }
 
+/// Whether a new pod that has its node runs as it is made, as its start takes no time, and then whether it is ready.
+pub(crate) fn starts_at_once(pod: &Pod, times: &Times) -> Option<bool> {
+    startup_delay(pod, times).is_zero().then(|| is_wanted_ready(pod))
+}
+
+fn is_wanted_ready(pod: &Pod) -> bool {
+    annotation(pod, READY) != Some("false")
+}
+
+fn startup_delay(pod: &Pod, times: &Times) -> Duration {
+    annotation(pod, STARTUP_DELAY).and_then(duration).unwrap_or(times.startup_delay)
+}
+
 fn at(due: Timestamp, now: Timestamp, step: Step) -> Step {
     if due <= now { step } else { Step::Wait(due) }
 }
@@ -66,8 +79,7 @@ fn at(due: Timestamp, now: Timestamp, step: Step) -> Step {
 fn starts(pod: &Pod, times: &Times) -> Timestamp {
     let bound = condition(pod, "PodScheduled").filter(|c| c.status == "True");
     let bound = bound.and_then(|c| c.last_transition_time.as_ref()).or(pod.metadata.creation_timestamp.as_ref());
-    let delay = annotation(pod, STARTUP_DELAY).and_then(duration).unwrap_or(times.startup_delay);
-    later(bound.map_or(Timestamp::UNIX_EPOCH, |t| t.0), delay)
+    later(bound.map_or(Timestamp::UNIX_EPOCH, |t| t.0), startup_delay(pod, times))
 }
 
 /// A deletion time is the time of the request and the grace period; the pod needs less of it.
@@ -219,6 +231,21 @@ mod tests {
             assert_eq!(decide(&pod, true, &times, t(now)), want, "{name}");
         }
         assert_eq!(decide(&pod("Running", |_| {}), false, &times, t(1)), Step::Remove, "its node is no more");
+    }
+
+    #[test]
+    fn who_starts_at_once() {
+        let slow = Times { startup_delay: Duration::from_secs(1), ..Times::default() };
+        let at_once = Times { startup_delay: Duration::ZERO, ..slow };
+        for (name, pod, times, want) in [
+            ("nothing to wait for", pod("Pending", |_| {}), &at_once, Some(true)),
+            ("never ready", pod("Pending", |p| note(p, READY, "false")), &at_once, Some(false)),
+            ("a delay", pod("Pending", |_| {}), &slow, None),
+            ("a delay of its own", pod("Pending", |p| note(p, STARTUP_DELAY, "250ms")), &at_once, None),
+            ("none of its own", pod("Pending", |p| note(p, STARTUP_DELAY, "0s")), &slow, Some(true)),
+        ] {
+            assert_eq!(starts_at_once(&pod, times), want, "{name}");
+        }
     }
 
     #[test]

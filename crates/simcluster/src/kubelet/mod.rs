@@ -4,7 +4,7 @@ mod address;
 mod decide;
 mod status;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ironclad_kubecontrollers::{Cluster, pods::node_of};
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, Writer, run_workers};
@@ -21,10 +21,10 @@ pub(crate) use self::address::host_ip;
 pub use self::decide::duration;
 use self::{
     address::Addresses,
-    decide::{Step, decide},
+    decide::{Step, decide, starts_at_once},
     status::{Place, ended, running},
 };
-use crate::{nodes::number, options::Times};
+use crate::{nodes::number, options::Times, placing::KEPT};
 
 /// Requests under way at once.
 const WORKERS: usize = 16;
@@ -32,7 +32,8 @@ const WORKERS: usize = 16;
 /// The times in force, which change while pods run.
 pub(crate) type SharedTimes = Arc<Mutex<Times>>;
 
-struct Kubelet {
+/// All nodes' kubelets.
+pub(crate) struct Kubelet {
     cluster: Cluster,
     member: String,
     times: SharedTimes,
@@ -42,8 +43,8 @@ struct Kubelet {
     addresses: Mutex<Addresses>,
 }
 
-/// Runs all nodes' kubelets as tasks of the cluster's seam.
-pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) {
+/// Runs all nodes' kubelets as tasks of the cluster's seam, which end when the seam does.
+pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak<Kubelet> {
     let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
     let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/kubelet"));
     let kubelet = Arc::new(Kubelet {
@@ -70,6 +71,7 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) {
             pods.iter().for_each(|pod| to.add(Key::of(&**pod)));
         }
     });
+    let weak = Arc::downgrade(&kubelet);
     let tasks = cluster.seam.tasks.clone();
     tasks.clone().spawn("kubelet-start", async move {
         nodes.synced().await;
@@ -79,9 +81,20 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) {
             async move { kubelet.reconcile(&key).await }
         });
     });
+    weak
 }
 
 impl Kubelet {
+    /// The status that a new pod, which has its node, is made with: it runs, if its start takes no time.
+    pub(crate) fn status_at_birth(&self, pod: &Pod) -> Option<PodStatus> {
+        self.nodes.get("", node_of(pod))?;
+        let ready = starts_at_once(pod, &self.times.lock())?;
+        let clock = &self.cluster.seam.clock;
+        let take = |addresses: &mut Addresses, uid: &str, node| addresses.promise(uid, node, clock.mono(), KEPT);
+        let place = self.place(pod, take)?;
+        Some(running(pod, place, ready, self.seconds(clock.wall())))
+    }
+
     fn pod_changed(&self, change: &Change<Pod>, queue: &Queue<Key>) {
         if let Some(old) = &change.old
             && change.new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
@@ -105,7 +118,7 @@ impl Kubelet {
             Step::Leave => Ok(Next::Forget),
             Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
             Step::Run { ready } => {
-                let Some(place) = self.place(&pod) else {
+                let Some(place) = self.place(&pod, Addresses::take) else {
                     tracing::warn!(pod = %key, node = node_of(&pod), "the node has no address left for a pod");
                     return Ok(Next::Retry);
                 };
@@ -120,7 +133,7 @@ impl Kubelet {
         Timestamp::from_second(now.as_second()).unwrap_or(now)
     }
 
-    fn place(&self, pod: &Pod) -> Option<Place> {
+    fn place(&self, pod: &Pod, take: impl FnOnce(&mut Addresses, &str, u32) -> Option<String>) -> Option<Place> {
         // A node that a user made by hand gets addresses past those that a member can have itself.
         let node = number(&self.member, node_of(pod)).unwrap_or(8_191);
         let host_ip = host_ip(node);
@@ -128,7 +141,7 @@ impl Kubelet {
         let pod_ip = if on_host {
             host_ip.clone()
         } else {
-            self.addresses.lock().take(pod.metadata.uid.as_deref().unwrap_or(""), node)?
+            take(&mut self.addresses.lock(), pod.metadata.uid.as_deref().unwrap_or(""), node)?
         };
         Some(Place { host_ip, pod_ip })
     }

@@ -7,7 +7,7 @@ mod promise;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use ironclad_kubecontrollers::{
@@ -26,7 +26,6 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-pub(crate) use self::promise::Placing;
 use self::{
     demand::demand,
     fit::{Placement, Seat, place},
@@ -40,7 +39,8 @@ const WORKERS: usize = 8;
 /// The scheduler that pods name if they name none.
 const NAME: &str = "default-scheduler";
 
-struct Scheduler {
+/// The pod scheduler.
+pub(crate) struct Scheduler {
     cluster: Cluster,
     pods: Informer<Pod>,
     writer: Writer,
@@ -78,7 +78,7 @@ impl State {
 }
 
 /// Runs the scheduler as tasks of the cluster's seam.
-pub(crate) fn start(cluster: &Cluster, placing: &Placing) {
+pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
     let (pods, nodes) = (cluster.caches.pods(), cluster.caches.nodes());
     let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/scheduler"));
     let scheduler = Arc::new(Scheduler {
@@ -87,7 +87,7 @@ pub(crate) fn start(cluster: &Cluster, placing: &Placing) {
         writer: Writer::new("scheduler"),
         state: Mutex::default(),
     });
-    placing.by(&scheduler);
+    let weak = Arc::downgrade(&scheduler);
     // The scheduler holds the informers: a strong reference back would keep both for ever.
     let (to, of) = (queue.clone(), Arc::downgrade(&scheduler));
     pods.on_change(move |change| {
@@ -111,6 +111,7 @@ pub(crate) fn start(cluster: &Cluster, placing: &Placing) {
             async move { scheduler.reconcile(&key).await }
         });
     });
+    weak
 }
 
 /// True if the pod waits for us.

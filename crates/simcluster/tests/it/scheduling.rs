@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ironclad_simcluster::Shape;
+use ironclad_simcluster::{MemberOptions, Shape};
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     apimachinery::pkg::api::resource::Quantity,
@@ -91,6 +91,27 @@ async fn a_pod_that_fits_has_its_node_at_once_and_starts_with_one_write() {
     let running = w.pods().get("one").await.unwrap();
     assert_eq!(running.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     assert_eq!(scheduled(&running), scheduled(&made));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_start_takes_no_time_runs_as_it_is_made() {
+    let w = World::new(8, MemberOptions { startup_delay: Duration::ZERO, ..options() }).await;
+    let made = w.pods().create(&PostParams::default(), &pod("first", "c", "100m")).await.unwrap();
+    let status = made.status.clone().unwrap();
+    assert_eq!((status.phase.as_deref(), status.qos_class.as_deref()), (Some("Running"), Some("Burstable")));
+    let true_ones: Vec<&str> =
+        status.conditions.iter().flatten().filter(|c| c.status == "True").map(|c| &*c.type_).collect();
+    assert_eq!(true_ones, ["PodScheduled", "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"]);
+    w.quiet().await;
+    assert_eq!(w.pods().get("first").await.unwrap(), made, "nothing is left to be said");
+    let mut slow = pod("second", "c", "100m");
+    slow.metadata.annotations.get_or_insert_default().insert("sim.ironclad.io/startup-delay".into(), "5s".into());
+    let made = w.pods().create(&PostParams::default(), &slow).await.unwrap();
+    assert_eq!(made.status.unwrap().phase.as_deref(), Some("Pending"), "its own delay counts");
+    w.quiet().await;
+    let addresses: std::collections::BTreeSet<_> =
+        w.list::<Pod>().await.into_iter().map(|pod| pod.status.unwrap().pod_ip).collect();
+    assert_eq!(addresses.len(), 2, "each has its own");
 }
 
 #[tokio::test(start_paused = true)]

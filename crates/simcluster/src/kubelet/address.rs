@@ -101,6 +101,8 @@ fn address(node: u32, place: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ironclad_seam::Clock;
+
     use super::*;
 
     #[test]
@@ -119,7 +121,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_never_comes_gives_its_address_back() {
-        let (mut addresses, began, kept) = (Addresses::default(), Instant::now(), Duration::from_secs(30));
+        let (mut addresses, began, kept) = (Addresses::default(), Clock::system().mono(), Duration::from_secs(30));
         assert_eq!(addresses.promise("a", 0, began, kept).as_deref(), Some("10.64.0.2"));
         assert_eq!(addresses.promise("b", 0, began, kept).as_deref(), Some("10.64.0.3"));
         addresses.seen("b", 0, "10.64.0.3");

@@ -14,6 +14,7 @@ pub mod events;
 pub mod eviction;
 pub mod finalizers;
 pub mod gates;
+mod json_text;
 pub mod kind;
 pub mod labels;
 pub mod multicluster;
@@ -34,6 +35,7 @@ pub mod work;
 
 use std::collections::BTreeMap;
 
+pub use json_text::JsonText;
 pub use k8s_openapi::{
     api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration},
     apimachinery::pkg::{

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use ironclad_api::ObjectMeta;
+use ironclad_api::{JsonText, ObjectMeta};
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::Kept;
 use ironclad_propagation::{
@@ -34,8 +34,7 @@ pub struct MemberObject {
     types: Option<TypeMeta>,
     /// Its metadata, without `managedFields` where it comes from a cache.
     pub metadata: ObjectMeta,
-    /// Its status, null if it has none.
-    pub status: Value,
+    status: Option<JsonText>,
     rest: Rest,
 }
 
@@ -45,7 +44,7 @@ enum Rest {
     Whole(Map<String, Value>),
     Held {
         /// The fields that interpreters read.
-        kept: Map<String, Value>,
+        kept: JsonText,
         /// Stands for all of it ([`execute::content_hash`]).
         hash: u64,
         /// What it was found to be against the manifest of its Work.
@@ -86,7 +85,7 @@ impl MemberObject {
             Rest::Held { hash, .. } => *hash,
             Rest::Whole(rest) => hash_of(rest),
         };
-        drift::Cached { metadata: &self.metadata, status: &self.status, content }
+        drift::Cached { metadata: &self.metadata, status: self.status.as_ref(), content }
     }
 
     /// Takes off what is not kept, once `find` said what the whole is; what was found before of the same content is given
@@ -108,7 +107,7 @@ impl MemberObject {
                 kept.entry(parent).or_insert_with(|| Value::Object(Map::new()))[name] = value.clone();
             }
         }
-        self.rest = Rest::Held { kept, hash, found };
+        self.rest = Rest::Held { kept: (&Value::Object(kept)).into(), hash, found };
         Ok(())
     }
 }
@@ -194,7 +193,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberObject, A::Error> {
         let (mut api_version, mut kind, mut metadata, mut status, mut rest) =
-            (None, None, None, Value::Null, Map::new());
+            (None, None, None, None, Map::new());
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => api_version = map.next_value()?,
@@ -229,7 +228,14 @@ struct View<'a>(&'a MemberObject);
 impl Serialize for View<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let object = self.0;
-        let (Rest::Whole(rest) | Rest::Held { kept: rest, .. }) = &object.rest;
+        let kept: Map<String, Value>;
+        let rest = match &object.rest {
+            Rest::Whole(rest) => rest,
+            Rest::Held { kept: text, .. } => {
+                kept = serde_json::from_str(text.as_str()).map_err(S::Error::custom)?;
+                &kept
+            }
+        };
         let mut map = to.serialize_map(None)?;
         if let Some(types) = &object.types {
             map.serialize_entry("apiVersion", &types.api_version)?;
@@ -239,8 +245,8 @@ impl Serialize for View<'_> {
         for (key, value) in rest {
             map.serialize_entry(key, value)?;
         }
-        if !object.status.is_null() {
-            map.serialize_entry("status", &object.status)?;
+        if let Some(status) = &object.status {
+            map.serialize_entry("status", status)?;
         }
         map.end()
     }

@@ -5,17 +5,16 @@
 //! from the moment it was answered and drops its echo, so that no record is needed: an event is news, or it is an own
 //! write that was put into the cache, for which the decision finds nothing to do.
 
-use ironclad_api::{ObjectMeta, annotations, labels};
+use ironclad_api::{JsonText, ObjectMeta, annotations, labels};
 use ironclad_fleet::Gvk;
-use serde_json::Value;
 
 /// An object as caches of members hold it.
 #[derive(Debug, Clone, Copy)]
 pub struct Cached<'a> {
     /// Its metadata.
     pub metadata: &'a ObjectMeta,
-    /// Its status, null if it has none.
-    pub status: &'a Value,
+    /// Its status, if it has one.
+    pub status: Option<&'a JsonText>,
     /// Stands for the rest of it ([`crate::execute::content_hash`]).
     pub content: u64,
 }
@@ -95,7 +94,8 @@ fn any_metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
 #[must_use]
 pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     let established = |cached: Cached<'_>| {
-        let conditions = cached.status.get("conditions").and_then(Value::as_array);
+        let status = cached.status.map(JsonText::value);
+        let conditions = status.as_ref().and_then(|status| status.get("conditions")?.as_array());
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Established" && c["status"] == "True"))
     };
     *gvk.group == *"apiextensions.k8s.io" && old.is_some_and(established) != new.is_some_and(established)
@@ -114,15 +114,15 @@ pub fn brings_namespace(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     /// An object of which a cache holds this.
-    struct Object(ObjectMeta, Value, u64);
+    struct Object(ObjectMeta, JsonText, u64);
 
     fn cached(object: &Object) -> Option<Cached<'_>> {
-        Some(Cached { metadata: &object.0, status: &object.1, content: object.2 })
+        Some(Cached { metadata: &object.0, status: Some(&object.1), content: object.2 })
     }
 
     fn object(patch: Value) -> Object {
@@ -134,7 +134,7 @@ mod tests {
         });
         crate::testkit::merge(&mut whole, &patch);
         let metadata = serde_json::from_value(whole["metadata"].take()).unwrap();
-        let status = whole["status"].take();
+        let status = JsonText::from(&whole["status"].take());
         Object(metadata, status, crate::execute::content_hash(whole.as_object().unwrap()))
     }
 

@@ -1,14 +1,16 @@
-//! One object of a Work, as caches hold it: as text, since a tree takes ten times as much, and since a Work is copied and compared
-//! more often than its objects are read.
+//! One object of a Work, as caches hold it.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::JsonText;
 
 /// An object for a member, as it is. Cheap to clone; equal to another if both say the same, whatever the order of their fields.
-#[derive(Clone)]
-pub struct Manifest(Arc<str>);
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Manifest(JsonText);
 
 /// What names an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -36,26 +38,25 @@ impl Manifest {
     /// The object as JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
     /// The object, read anew: whoever needs it twice keeps it.
     #[must_use]
     pub fn object(&self) -> Value {
-        // What is held was written by a serializer, or by one of ours from what a deserializer understood.
-        serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(Map::new()))
+        self.0.value()
     }
 
     /// What names the object; empty where that is not said, or not as a text.
     #[must_use]
     pub fn named(&self) -> Named {
-        serde_json::from_str(&self.0).unwrap_or_default()
+        serde_json::from_str(self.as_str()).unwrap_or_default()
     }
 }
 
 impl From<&Value> for Manifest {
     fn from(object: &Value) -> Self {
-        Self(object.to_string().into())
+        Self(object.into())
     }
 }
 
@@ -65,30 +66,9 @@ impl From<Value> for Manifest {
     }
 }
 
-impl PartialEq for Manifest {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0 || self.object() == other.object()
-    }
-}
-
 impl fmt::Debug for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Serialize for Manifest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_transcode::transcode(&mut serde_json::Deserializer::from_str(&self.0), serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Manifest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut text = Vec::new();
-        serde_transcode::transcode(deserializer, &mut serde_json::Serializer::new(&mut text))
-            .map_err(D::Error::custom)?;
-        Ok(Self(String::from_utf8(text).map_err(D::Error::custom)?.into()))
+        self.0.fmt(f)
     }
 }
 

@@ -192,8 +192,7 @@ impl<'de> Visitor<'de> for Fields {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberObject, A::Error> {
-        let (mut api_version, mut kind, mut metadata, mut status, mut rest) =
-            (None, None, None, None, Map::new());
+        let (mut api_version, mut kind, mut metadata, mut status, mut rest) = (None, None, None, None, Map::new());
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => api_version = map.next_value()?,

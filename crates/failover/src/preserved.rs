@@ -5,7 +5,7 @@
 mod path;
 
 use ironclad_api::{
-    StringMap,
+    JsonText, StringMap,
     policy::StatePreservation,
     work::{AggregatedStatusItem, GracefulEvictionTask},
 };
@@ -59,11 +59,12 @@ pub fn collect(
     previous: Option<&GracefulEvictionTask>,
 ) -> Result<StringMap, PreserveError> {
     let told = status.iter().find(|line| line.cluster_name == *cluster.0).and_then(|line| line.status.as_ref());
+    let told = told.map(JsonText::value);
     let inherited = |alias: &str| previous.and_then(|task| task.preserved_label_state.get(alias));
     let mut state = StringMap::new();
     for rule in &rules.rules {
         let alias = &rule.alias_label_name;
-        let own = match told {
+        let own = match &told {
             None => Err(PreserveError::NotCollected { cluster: cluster.clone() }),
             Some(status) => JsonPath::parse(&rule.json_path).and_then(|path| path.render(status)).map_err(|source| {
                 let (alias, path) = (alias.clone(), rule.json_path.clone());
@@ -114,6 +115,7 @@ mod tests {
     }
 
     fn told(status: Option<Value>) -> Vec<AggregatedStatusItem> {
+        let status = status.as_ref().map(JsonText::from);
         vec![AggregatedStatusItem { status, ..line("m1", ResourceHealth::Unhealthy, 0) }]
     }
 

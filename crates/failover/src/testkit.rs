@@ -72,7 +72,7 @@ pub(crate) fn task(from: &str) -> GracefulEvictionTask {
 pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> AggregatedStatusItem {
     AggregatedStatusItem {
         cluster_name: cluster.to_owned(),
-        status: Some(serde_json::json!({ "readyReplicas": ready })),
+        status: Some((&serde_json::json!({ "readyReplicas": ready })).into()),
         applied: true,
         applied_message: String::new(),
         health: Some(health),

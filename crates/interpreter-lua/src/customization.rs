@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ironclad_api::{
+    JsonText,
     config::ResourceInterpreterCustomizationSpec,
     work::{AggregatedStatusItem, Component},
 };
@@ -166,7 +167,7 @@ fn arguments(lua: &Lua, question: &Question<'_>) -> mlua::Result<MultiValue> {
 fn line(item: &Item<'_>) -> Value {
     json!(AggregatedStatusItem {
         cluster_name: item.cluster.to_owned(),
-        status: item.status.cloned(),
+        status: item.status.as_deref().map(JsonText::from),
         applied: item.applied,
         applied_message: item.message.to_owned(),
         health: item.health,

@@ -3,7 +3,7 @@
 mod addresses;
 mod job;
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use ironclad_api::work::{AggregatedStatusItem, ResourceHealth};
 use ironclad_fleet::ClusterName;
@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// One cluster's report: an item of `aggregatedStatus`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Item<'a> {
     /// Which cluster.
     pub cluster: &'a str,
     /// What it reflected, if anything.
-    pub status: Option<&'a Value>,
+    pub status: Option<Cow<'a, Value>>,
     /// Whether the copy is applied there.
     pub applied: bool,
     /// Why it is not.
@@ -33,7 +33,7 @@ impl<'a> Item<'a> {
     /// An applied copy's report, which is all that native rules look at.
     #[must_use]
     pub fn of(cluster: &'a str, status: Option<&'a Value>) -> Self {
-        Self { cluster, status, applied: true, message: "", health: None }
+        Self { cluster, status: status.map(Cow::Borrowed), applied: true, message: "", health: None }
     }
 }
 
@@ -41,7 +41,7 @@ impl<'a> From<&'a AggregatedStatusItem> for Item<'a> {
     fn from(item: &'a AggregatedStatusItem) -> Self {
         Self {
             cluster: &item.cluster_name,
-            status: item.status.as_ref(),
+            status: item.status.as_ref().map(|status| Cow::Owned(status.value())),
             applied: item.applied,
             message: &item.applied_message,
             health: item.health,
@@ -66,13 +66,16 @@ impl<'a> Reports<'a> {
     }
 
     /// The statuses that there are, with their clusters.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
-        self.all.iter().filter_map(|item| Some((item.cluster, item.status?)))
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&'a str, &Value)> {
+        self.all.iter().filter_map(|item| Some((item.cluster, item.status.as_deref()?)))
     }
 
     /// The statuses of the clusters that should report; `None` where one is silent.
-    pub(crate) fn expected(&self) -> impl Iterator<Item = Option<&'a Value>> {
-        self.all.iter().filter(|item| self.expected.iter().any(|e| &*e.0 == item.cluster)).map(|item| item.status)
+    pub(crate) fn expected(&self) -> impl Iterator<Item = Option<&Value>> {
+        self.all
+            .iter()
+            .filter(|item| self.expected.iter().any(|e| &*e.0 == item.cluster))
+            .map(|item| item.status.as_deref())
     }
 
     fn sum(&self, template: &Value, field: &'static str) -> Result<i64, ShapeError> {
@@ -218,15 +221,18 @@ fn cron_job(reports: &Reports<'_>) -> Value {
 
 /// The first of `order` that some cluster reports; one without report counts as Pending.
 fn first_present(reports: &Reports<'_>, order: &[&'static str]) -> &'static str {
-    let phases: BTreeSet<&str> =
-        reports.all.iter().map(|item| item.status.map_or("Pending", |status| lens::text(status, "/phase"))).collect();
+    let phases: BTreeSet<&str> = reports
+        .all
+        .iter()
+        .map(|item| item.status.as_deref().map_or("Pending", |status| lens::text(status, "/phase")))
+        .collect();
     order.iter().copied().find(|phase| phases.contains(phase)).unwrap_or("Pending")
 }
 
 fn claim_phase(reports: &Reports<'_>) -> String {
     let mut phase = "Bound".to_owned();
     for item in &reports.all {
-        let told = item.status.map_or("Pending", |status| lens::text(status, "/phase"));
+        let told = item.status.as_deref().map_or("Pending", |status| lens::text(status, "/phase"));
         match told {
             "Lost" => return "Lost".into(),
             "Bound" | "" => {}

@@ -13,7 +13,7 @@ use ironclad_api::config::{
     GroupVersionKind, JSON_PATCH, ResourceInterpreterContext, ResourceInterpreterRequest, ResourceInterpreterResponse,
     ResourceInterpreterWebhook, ResourceInterpreterWebhookConfiguration, operations,
 };
-use ironclad_api::work::AggregatedStatusItem;
+use ironclad_api::{JsonText, work::AggregatedStatusItem};
 use serde_json::Value;
 
 use crate::{
@@ -139,7 +139,7 @@ fn request(question: &Question<'_>) -> ResourceInterpreterRequest {
                 .iter()
                 .map(|item| AggregatedStatusItem {
                     cluster_name: item.cluster.into(),
-                    status: item.status.cloned(),
+                    status: item.status.as_deref().map(JsonText::from),
                     applied: item.applied,
                     applied_message: item.message.into(),
                     health: item.health,

@@ -109,7 +109,7 @@ async fn settled(bindings: &Api<ResourceBinding>, templates: &[String]) -> anyho
             let Some(item) = status.aggregated_status.iter().find(|i| i.cluster_name == target.name) else {
                 return Ok(None);
             };
-            let ready = item.status.as_ref().and_then(|s| s["readyReplicas"].as_i64()).unwrap_or(0);
+            let ready = item.status.as_ref().and_then(|s| s.value()["readyReplicas"].as_i64()).unwrap_or(0);
             if ready != i64::from(target.replicas) || !item.applied {
                 return Ok(None);
             }

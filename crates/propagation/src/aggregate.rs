@@ -185,7 +185,7 @@ mod tests {
         });
         let told = ready.map(|ready| ManifestStatus {
             identifier: ResourceIdentifier::default(),
-            status: Some(json!({"readyReplicas": ready})),
+            status: Some((&json!({"readyReplicas": ready})).into()),
             health: Some(ResourceHealth::Healthy),
         });
         work.status = Some(WorkStatus {
@@ -218,7 +218,7 @@ mod tests {
     fn lines(binding: &ResourceBinding) -> Vec<(String, bool, String, Option<i64>, ResourceHealth)> {
         let status = binding.status.as_ref().unwrap();
         let line = |i: &AggregatedStatusItem| {
-            let ready = i.status.as_ref().and_then(|s| s["readyReplicas"].as_i64());
+            let ready = i.status.as_ref().and_then(|s| s.value()["readyReplicas"].as_i64());
             (i.cluster_name.clone(), i.applied, i.applied_message.clone(), ready, i.health.unwrap())
         };
         status.aggregated_status.iter().map(line).collect()
@@ -343,10 +343,13 @@ mod tests {
         let line = |cluster: &str, template_generation: i64| AggregatedStatusItem {
             cluster_name: cluster.into(),
             applied: true,
-            status: Some(json!({
-                "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
-                "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": template_generation,
-            })),
+            status: Some(
+                (&json!({
+                    "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+                    "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": template_generation,
+                }))
+                    .into(),
+            ),
             ..AggregatedStatusItem::default()
         };
         let template = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "d", "generation": 4}});

@@ -1,7 +1,7 @@
 //! What a member object's status makes of its Work's (propagation.md 15.2).
 
 use ironclad_api::{
-    annotations, events,
+    JsonText, annotations, events,
     work::{ManifestStatus, ResourceHealth, ResourceIdentifier, Work},
 };
 use ironclad_fleet::{Because, Event, Plan, StatusPart, because::propagation::Reason};
@@ -88,7 +88,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
             name: identity.name.to_owned(),
             ..ResourceIdentifier::default()
         },
-        status,
+        status: status.as_ref().map(JsonText::from),
         health: Some(health),
     };
     let standing = work.status.as_ref().map(|status| status.manifest_statuses.as_slice()).unwrap_or_default();
@@ -169,7 +169,7 @@ mod tests {
             let item = &after.status.as_ref().unwrap().manifest_statuses[0];
             assert_eq!(item.health, Some(health), "{name}");
             assert_eq!(item.identifier.kind, "Deployment", "{name}");
-            let status = item.status.as_ref().unwrap();
+            let status = item.status.as_ref().unwrap().value();
             assert_eq!(status["readyReplicas"], ready, "{name}");
             assert_eq!(status["resourceTemplateGeneration"], 7, "{name}");
             assert!(decided(&after, &object).is_quiet(), "{name}: the second time nothing is new");

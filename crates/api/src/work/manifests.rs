@@ -3,10 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{Manifest, ResourceHealth};
-use crate::{kind::kind, omit, schema};
+use crate::{JsonText, kind::kind, omit, schema};
 
 kind! {
     /// The manifests that a cluster shall hold, in the execution namespace of the cluster.
@@ -60,7 +59,7 @@ pub struct ManifestStatus {
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
-    pub status: Option<Value>,
+    pub status: Option<JsonText>,
     /// The interpreter's verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ResourceHealth>,

@@ -3,10 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::TargetCluster;
-use crate::{omit, schema};
+use crate::{JsonText, omit, schema};
 
 /// What became of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +55,7 @@ pub struct AggregatedStatusItem {
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
-    pub status: Option<Value>,
+    pub status: Option<JsonText>,
     /// Whether the copy is applied.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub applied: bool,

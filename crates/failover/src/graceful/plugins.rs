@@ -1,8 +1,10 @@
 //! What lets a task end: a small registry, of which `--evict-plugins` chooses (failover.md 7.4).
 
-use ironclad_api::work::{GracefulEvictionTask, ResourceHealth, TargetCluster};
+use ironclad_api::{
+    JsonText,
+    work::{GracefulEvictionTask, ResourceHealth, TargetCluster},
+};
 use ironclad_fleet::ClusterName;
-use serde_json::Value;
 
 use super::Seen;
 
@@ -125,8 +127,8 @@ fn is_healthy(target: &TargetCluster, binding: &Seen<'_>) -> bool {
 }
 
 /// The ready replicas that a status tells, if its kind counts them.
-fn ready_replicas(status: &Value) -> Option<i64> {
-    status.get("readyReplicas").and_then(Value::as_i64)
+fn ready_replicas(status: &JsonText) -> Option<i64> {
+    status.value().get("readyReplicas")?.as_i64()
 }
 
 /// The cluster that the task leaves is a target again, so its copy is wanted (IR-28).

@@ -360,7 +360,7 @@ proptest! {
         let every_copy_healthy = !result.is_empty() && !lags && result.iter().all(|(name, replicas)| {
             let line = case.status.iter().find(|l| l.cluster_name == *name);
             !lost.contains(name) && line.is_some_and(|l| {
-                l.applied && l.health == Some(Healthy) && l.status.as_ref().unwrap()["readyReplicas"].as_i64() >= Some(i64::from(*replicas))
+                l.applied && l.health == Some(Healthy) && l.status.as_ref().unwrap().value()["readyReplicas"].as_i64() >= Some(i64::from(*replicas))
             })
         });
         for Cleared { task, by } in &decision.cleared {

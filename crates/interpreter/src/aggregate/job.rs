@@ -30,7 +30,7 @@ pub(super) fn aggregate(template: &Value, old: &Value, reports: &Reports<'_>, no
         let times: Option<Vec<&str>> = reports
             .all
             .iter()
-            .map(|item| item.status.map(|s| lens::text(s, &format!("/{field}"))).filter(|t| !t.is_empty()))
+            .map(|item| item.status.as_deref().map(|s| lens::text(s, &format!("/{field}"))).filter(|t| !t.is_empty()))
             .collect();
         times.filter(|times| !times.is_empty())
     };
@@ -49,7 +49,8 @@ pub(super) fn aggregate(template: &Value, old: &Value, reports: &Reports<'_>, no
 fn terminal_conditions(reports: &Reports<'_>, now: &str) -> Vec<Value> {
     let has = |status: &Value, type_: &str| lens::condition(status, type_) == "True";
     let everywhere = |type_: &str| {
-        !reports.all.is_empty() && reports.all.iter().all(|item| item.status.is_some_and(|status| has(status, type_)))
+        !reports.all.is_empty()
+            && reports.all.iter().all(|item| item.status.as_deref().is_some_and(|status| has(status, type_)))
     };
     let condition = |type_: &str, reason: &str, message: &str| json!({"type": type_, "status": "True", "reason": reason, "message": message, "lastProbeTime": now, "lastTransitionTime": now});
     let failed: Vec<(&str, &Value)> = reports.told().filter(|(_, status)| has(status, "Failed")).collect();

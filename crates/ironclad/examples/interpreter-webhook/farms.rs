@@ -47,7 +47,7 @@ fn interpret(request: &ResourceInterpreterRequest) -> Result<ResourceInterpreter
         // And what the reports of all clusters say together.
         operations::AGGREGATE_STATUS => {
             let reports = request.aggregated_status.iter().filter_map(|item| item.status.as_ref());
-            let sum: i64 = reports.map(ready).sum();
+            let sum: i64 = reports.map(|status| ready(&status.value())).sum();
             patch(&mut response, &json!([{"op": "add", "path": "/status", "value": {"ready": sum}}]));
         }
         operations::INTERPRET_HEALTH => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ironclad_api::{
+    JsonText,
     conditions::TRUE,
     policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceHealth},
@@ -105,7 +106,7 @@ impl Plan<'_> {
         });
         let report = AggregatedStatusItem {
             cluster_name: cluster.to_string(),
-            status,
+            status: status.as_ref().map(JsonText::from),
             applied: true,
             applied_message: String::new(),
             health: Some(ResourceHealth::Healthy),

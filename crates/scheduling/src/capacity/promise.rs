@@ -360,7 +360,7 @@ fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, t
 
 /// The pods of a reported status, as most workloads tell them.
 fn pods_of(report: &AggregatedStatusItem) -> Option<i64> {
-    report.status.as_ref()?.get("replicas")?.as_i64()
+    report.status.as_ref()?.value().get("replicas")?.as_i64()
 }
 
 /// What a cluster gains when it is assigned these components.

@@ -42,7 +42,7 @@ fn free(capacity: &Capacity) -> i64 {
 }
 
 fn report(pods: i64, health: ResourceHealth) -> Vec<AggregatedStatusItem> {
-    let status = Some(json!({"replicas": pods}));
+    let status = Some((&json!({"replicas": pods})).into());
     vec![AggregatedStatusItem { cluster_name: "m1".into(), status, health: Some(health), ..Default::default() }]
 }
 

@@ -736,7 +736,7 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
         world.evictions.take_events().into_iter().find(|e| e.reason == "EvictWorkloadFromClusterFailed").unwrap();
     assert!(told.message.contains("has not yet been collected from Cluster(m1)"), "{}", told.message);
     world.edit("w", |b| {
-        let status = Some(serde_json::json!({ "ready": 2 }));
+        let status = Some((&serde_json::json!({ "ready": 2 })).into());
         let line = AggregatedStatusItem { cluster_name: "m1".into(), status, ..AggregatedStatusItem::default() };
         b.status.get_or_insert_default().aggregated_status = vec![line];
     });

@@ -271,7 +271,7 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
             bail!("nothing is reported from {}", target.name);
         };
         ensure!(line.applied, "not applied in {}", target.name);
-        let ready = line.status.as_ref().and_then(|s| s.get("readyReplicas")).and_then(serde_json::Value::as_i64);
+        let ready = line.status.as_ref().and_then(|s| s.value().get("readyReplicas")?.as_i64());
         ensure!(
             ready.unwrap_or_default() == i64::from(target.replicas),
             "{ready:?} of {} replicas are ready in {}",

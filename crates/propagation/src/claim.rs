@@ -44,9 +44,9 @@ pub struct Seen<'a> {
     pub named: Option<Binding<'a>>,
     /// Whether it waits, and for what.
     pub waiting: Option<Waiting>,
-    /// Names of the OverridePolicies of its namespace (only policies with `dependentOverrides` ask).
+    /// Names of the OverridePolicies of its namespace, at least of those that the policies depend on (`dependentOverrides`).
     pub overrides: &'a BTreeSet<String>,
-    /// Names of the ClusterOverridePolicies.
+    /// The same of ClusterOverridePolicies.
     pub cluster_overrides: &'a BTreeSet<String>,
     /// All PriorityClasses; `None` while the gate `PriorityBasedScheduling` is off.
     pub priority_classes: Option<&'a [priority::Class]>,

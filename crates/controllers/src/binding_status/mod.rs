@@ -6,7 +6,7 @@ use ironclad_api::{
     annotations,
     cluster::Cluster,
     conditions,
-    work::{ClusterResourceBinding, ResourceBinding, Work},
+    work::{ClusterResourceBinding, ResourceBinding, Work, WorkStatus},
 };
 use ironclad_fleet::{ClusterName, ObjectKey};
 use ironclad_propagation::aggregate::{self, Effect, Seen, SeenTemplate};
@@ -95,7 +95,9 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     if let (None, Some(work), true) = (old, new, cx.works.is_synced()) {
         cx.work_status.noise(Key::of(work));
     }
-    let told = |work: Option<&Work>| work.map(|w| (w.status.clone(), w.metadata.deletion_timestamp.is_some()));
+    fn told(work: Option<&Work>) -> Option<(&Option<WorkStatus>, bool)> {
+        work.map(|work| (&work.status, work.metadata.deletion_timestamp.is_some()))
+    }
     if told(old) == told(new) {
         return;
     }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use crate::{Cache, Change, Key};
+use crate::{Cache, Change, Key, Yields};
 
 /// The first wait after a watch that broke.
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
@@ -211,12 +211,16 @@ where
         let (this, clock, jitter) = (self.clone(), seam.clock.clone(), seam.rng.stream("informer"));
         tasks.spawn(format!("informer/{name}"), async move {
             let mut stream = Box::pin(watcher::watcher(api, config));
-            let mut failures = 0u32;
+            let (mut failures, mut yields) = (0u32, Yields::default());
             while let Some(event) = stream.next().await {
                 match event {
                     Ok(event) => {
                         failures = 0;
+                        let listed = matches!(event, Event::InitApply(_));
                         this.observe(event);
+                        if listed {
+                            yields.done().await;
+                        }
                     }
                     Err(error) => {
                         let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);

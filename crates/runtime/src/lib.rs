@@ -15,6 +15,7 @@ mod queue;
 mod reconcile;
 mod status;
 mod write;
+mod yields;
 
 pub use cache::{Cache, Change, Key};
 pub use client::{
@@ -29,3 +30,4 @@ pub use queue::{Queue, Queued, QueuedState};
 pub use reconcile::{Next, Worker, run_workers};
 pub use status::{Current, StatusTarget, StatusWriter};
 pub use write::Writer;
+pub use yields::Yields;

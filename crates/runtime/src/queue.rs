@@ -53,6 +53,13 @@ struct Working {
     again: Option<u8>,
 }
 
+/// A key that a worker gets.
+pub(crate) struct Turn<T> {
+    pub(crate) key: T,
+    /// Whether nobody waits for it.
+    pub(crate) is_replay: bool,
+}
+
 /// A key in the queue, as somebody sees it who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued<T> {
@@ -226,6 +233,11 @@ impl<T: Ord + Clone + Debug> Queue<T> {
 
     /// The next key; [`Queue::done`] must be called with it.
     pub async fn next(&self) -> T {
+        self.next_turn().await.key
+    }
+
+    /// The next key, and whether it is only replayed; [`Queue::done`] must be called with it.
+    pub(crate) async fn next_turn(&self) -> Turn<T> {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
@@ -234,12 +246,12 @@ impl<T: Ord + Clone + Debug> Queue<T> {
                 let mut state = self.0.state.lock();
                 let now = self.0.clock.mono();
                 state.promote(now, self.meter());
-                if let Some(key) = state.take(now, self.meter()) {
+                if let Some(turn) = state.take(now, self.meter()) {
                     // Another worker may find more.
                     if !state.ready.is_empty() {
                         self.0.changed.notify_one();
                     }
-                    return key;
+                    return turn;
                 }
                 state.delayed.first().map(|(at, _)| *at)
             };
@@ -320,7 +332,7 @@ impl<T: Ord + Clone> State<T> {
         }
     }
 
-    fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<T> {
+    fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<Turn<T>> {
         let ((priority, _), Ready { key, since }) = self.ready.pop_first()?;
         self.place.remove(&key);
         self.working.insert(key.clone(), Working { since: now, again: None });
@@ -330,7 +342,7 @@ impl<T: Ord + Clone> State<T> {
                 depth.dec();
             }
         }
-        Some(key)
+        Some(Turn { key, is_replay: priority == REPLAY })
     }
 }
 

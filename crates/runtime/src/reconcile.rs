@@ -14,7 +14,7 @@ use std::{
 use futures::FutureExt as _;
 use ironclad_seam::Tasks;
 
-use crate::{Failure, Queue};
+use crate::{Failure, Queue, queue::Turn};
 
 /// What a reconciler wants for its key after it went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ where
         let (queue, reconcile, counters) = (queue.clone(), reconcile.clone(), counters.clone());
         tasks.spawn(name, async move {
             loop {
-                let key = queue.next().await;
+                let Turn { key, is_replay } = queue.next_turn().await;
                 if let Some(meter) = queue.meter() {
                     meter.active.inc();
                 }
@@ -69,6 +69,10 @@ where
                 }
                 after(name, &queue, &counters, &key, outcome);
                 queue.done(&key);
+                if is_replay {
+                    // A pass that finds nothing to do never waits: thousands of them would keep a user's change from its turn.
+                    tokio::task::yield_now().await;
+                }
             }
         });
     }
@@ -136,6 +140,24 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn replays_keep_nobody_from_its_turn() {
+        let tasks = Tasks::new("t");
+        let queue = Queue::new(Clock::system(), Rng::from_seed(1).stream("q"));
+        let done: Arc<AtomicU64> = Arc::default();
+        let counted = done.clone();
+        run_workers("test", &tasks, &queue, 1, move |_: u32| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Next::Forget) }
+        });
+        (0..1_000).for_each(|key| queue.add_replay(key));
+        tokio::task::yield_now().await;
+        assert_eq!(done.load(Ordering::Relaxed), 1, "this test has its turn after one of a thousand");
+        (2_000..2_100).for_each(|key| queue.add(key));
+        tokio::task::yield_now().await;
+        assert_eq!(done.load(Ordering::Relaxed), 102, "what a user changed is done in one go");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_or_an_error_is_backed_off_and_others_go_on() {

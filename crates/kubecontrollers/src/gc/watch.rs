@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
+use ironclad_runtime::Yields;
 use ironclad_seam::Seam;
 use kube::{
     Api,
@@ -31,7 +32,7 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
     let jitter = seam.rng.stream("garbage-collector");
     let mut known: BTreeSet<Uid> = BTreeSet::new();
     let mut listed: BTreeSet<Uid> = BTreeSet::new();
-    let mut failures = 0u32;
+    let (mut failures, mut yields) = (0u32, Yields::default());
     while let Some(event) = stream.next().await {
         let event = match event {
             Ok(event) => event,
@@ -48,7 +49,10 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
         failures = 0;
         match event {
             Event::Init => listed.clear(),
-            Event::InitApply(object) => listed.extend(apply(&collector, &kind, object)),
+            Event::InitApply(object) => {
+                listed.extend(apply(&collector, &kind, object));
+                yields.done().await;
+            }
             Event::InitDone => {
                 for uid in known.difference(&listed) {
                     collector.deleted(&kind, uid);

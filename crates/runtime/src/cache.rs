@@ -81,6 +81,48 @@ pub struct Cache<K> {
     indexes: BTreeMap<&'static str, Index<K>>,
     /// What a running relist has brought so far.
     relist: Option<Relist<K>>,
+    flights: Flights,
+}
+
+/// Creates that were sent and not answered yet, and what the watch took away meanwhile: the answer may come after the end of what
+/// it tells of.
+#[derive(Default)]
+struct Flights {
+    /// Moments, counted.
+    now: u64,
+    /// When each was sent.
+    sent: BTreeSet<u64>,
+    /// What was reported gone since the first of them.
+    gone: BTreeMap<u64, String>,
+    /// When a list was last complete.
+    listed: Option<u64>,
+}
+
+impl Flights {
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn saw_gone(&mut self, uid: Option<&str>) {
+        if let Some(uid) = uid.filter(|_| !self.sent.is_empty()) {
+            let now = self.tick();
+            self.gone.insert(now, uid.to_owned());
+        }
+    }
+
+    fn ended(&mut self, sent: u64) {
+        self.sent.remove(&sent);
+        let first = self.sent.first().copied().unwrap_or(u64::MAX);
+        self.gone = self.gone.split_off(&first);
+    }
+
+    /// Whether what was created is gone again as far as the watch knows. After a list in between it can't tell any more, and will
+    /// show the object if there is one.
+    fn overtook(&self, sent: u64, uid: Option<&str>) -> bool {
+        self.listed.is_some_and(|listed| listed > sent)
+            || self.gone.range(sent..).any(|(_, gone)| Some(gone.as_str()) == uid)
+    }
 }
 
 struct Relist<K> {
@@ -91,7 +133,13 @@ struct Relist<K> {
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), deleted: BTreeMap::new(), indexes: BTreeMap::new(), relist: None }
+        Self {
+            entries: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+            relist: None,
+            flights: Flights::default(),
+        }
     }
 }
 
@@ -168,6 +216,7 @@ impl<K: Resource + Clone> Cache<K> {
     /// The watch says that the object is gone.
     pub fn deleted(&mut self, object: &K) -> Option<Change<K>> {
         let key = Key::of(object);
+        self.flights.saw_gone(object.meta().uid.as_deref());
         if self.deleted.get(&key).map(String::as_str) == object.meta().uid.as_deref() {
             self.deleted.remove(&key);
         }
@@ -195,6 +244,7 @@ impl<K: Resource + Clone> Cache<K> {
     /// The list is complete: whatever is not in it is gone, unless we wrote it meanwhile.
     pub fn relist_done(&mut self) -> Vec<Change<K>> {
         let Some(relist) = self.relist.take() else { return Vec::new() };
+        self.flights.listed = Some(self.flights.tick());
         let mut changes = Vec::new();
         let gone: Vec<Key> = self
             .entries
@@ -219,6 +269,26 @@ impl<K: Resource + Clone> Cache<K> {
         // What the list does not contain was deleted before it began.
         self.deleted.retain(|key, _| relist.written_since.contains(key));
         changes
+    }
+
+    /// A create of ours is sent; give the number back with [`Cache::created`] or [`Cache::not_created`].
+    pub fn creating(&mut self) -> u64 {
+        let sent = self.flights.tick();
+        self.flights.sent.insert(sent);
+        sent
+    }
+
+    /// A create of ours was answered with this object. If the watch has seen its end already, it is not laid over the cache: no
+    /// echo would ever take it away again.
+    pub fn created(&mut self, sent: u64, object: K) -> Option<Change<K>> {
+        let overtaken = self.flights.overtook(sent, object.meta().uid.as_deref());
+        self.flights.ended(sent);
+        if overtaken { None } else { self.written(None, object) }
+    }
+
+    /// A create of ours was not answered with an object.
+    pub fn not_created(&mut self, sent: u64) {
+        self.flights.ended(sent);
     }
 
     /// A write of ours, based on this version (`None`: a create), was answered with this object.
@@ -339,6 +409,60 @@ mod tests {
         assert!(cache.applied(object("u", "3")).is_none(), "the echo is no news");
         assert!(cache.applied(object("u", "4")).is_some());
         assert_eq!(shown(&cache).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn what_came_and_went_before_its_create_was_answered_does_not_come_back() {
+        // (name, what the watch told while the create of v was on its way, what the cache shows after its answer, then after an event)
+        type Told = fn(&mut Cache<ConfigMap>);
+        let rows: [(&str, Told, Option<&str>); 7] = [
+            ("nothing", |_| {}, Some("5")),
+            ("its echo", |cache| drop(cache.applied(object("v", "5"))), Some("5")),
+            (
+                "that it came and went",
+                |cache| {
+                    cache.applied(object("v", "5"));
+                    cache.deleted(&object("v", "6"));
+                },
+                None,
+            ),
+            (
+                "and that another came",
+                |cache| {
+                    cache.applied(object("v", "5"));
+                    cache.deleted(&object("v", "6"));
+                    cache.applied(object("w", "7"));
+                },
+                Some("7"),
+            ),
+            ("that the one before went", |cache| drop(cache.deleted(&object("u", "4"))), Some("5")),
+            (
+                "a list without it",
+                |cache| {
+                    cache.relist_started();
+                    cache.relist_done();
+                },
+                None,
+            ),
+            (
+                "a list with it",
+                |cache| {
+                    cache.relist_started();
+                    cache.relisted(object("v", "5"));
+                    cache.relist_done();
+                },
+                Some("5"),
+            ),
+        ];
+        for (name, told, want) in rows {
+            let mut cache = Cache::default();
+            let (other, sent) = (cache.creating(), cache.creating());
+            told(&mut cache);
+            cache.not_created(other);
+            cache.created(sent, object("v", "5"));
+            assert_eq!(shown(&cache).as_deref(), want, "{name}");
+            assert!(cache.flights.gone.is_empty() && cache.flights.sent.is_empty(), "{name}: nothing is kept");
+        }
     }
 
     #[test]

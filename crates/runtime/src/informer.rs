@@ -59,6 +59,32 @@ struct Progress {
     trouble: Option<String>,
 }
 
+/// A create that is on its way. Dropped, it was not answered.
+pub(crate) struct Creating<'a, K: Resource + Clone> {
+    informer: &'a Informer<K>,
+    sent: Option<u64>,
+}
+
+impl<K> Creating<'_, K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// It was answered with this object.
+    pub(crate) fn answered(mut self, object: K) {
+        let Some(sent) = self.sent.take() else { return };
+        let object = self.informer.slim(object);
+        self.informer.tell(|cache| cache.created(sent, object).into_iter().collect());
+    }
+}
+
+impl<K: Resource + Clone> Drop for Creating<'_, K> {
+    fn drop(&mut self) {
+        if let Some(sent) = self.sent {
+            self.informer.0.cache.write().not_created(sent);
+        }
+    }
+}
+
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -179,6 +205,11 @@ where
     pub fn close(&self) {
         self.0.cache.write().relist_started();
         self.observe(Event::InitDone);
+    }
+
+    /// A create of ours is sent.
+    pub(crate) fn creating(&self) -> Creating<'_, K> {
+        Creating { informer: self, sent: Some(self.0.cache.write().creating()) }
     }
 
     /// The answer to a write of ours that was conditional on this version (`None`: a create).

@@ -40,9 +40,10 @@ impl Writer {
     where
         K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        let creating = cache.map(Informer::creating);
         let created = api.create(&self.post(), object).await?;
-        if let Some(cache) = cache {
-            cache.written(None, created.clone());
+        if let Some(creating) = creating {
+            creating.answered(created.clone());
         }
         Ok(created)
     }

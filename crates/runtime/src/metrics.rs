@@ -58,6 +58,7 @@ pub struct WorkMetrics {
     worked: Histograms<QueueLabels>,
     results: Family<ResultLabels, Counter>,
     errors: Family<ControllerLabels, Counter>,
+    panics: Family<ControllerLabels, Counter>,
     times: Histograms<ControllerLabels>,
     workers: Family<ControllerLabels, Gauge>,
     active: Family<ControllerLabels, Gauge>,
@@ -77,6 +78,7 @@ impl WorkMetrics {
             worked: Family::new_with_constructor(seconds),
             results: Family::default(),
             errors: Family::default(),
+            panics: Family::default(),
             times: Family::new_with_constructor(seconds),
             workers: Family::default(),
             active: Family::default(),
@@ -89,6 +91,7 @@ impl WorkMetrics {
         registry.register("workqueue_work_duration_seconds", "Work on a key", all.worked.clone());
         registry.register("controller_runtime_reconcile", "Passes, by how they ended", all.results.clone());
         registry.register("controller_runtime_reconcile_errors", "Passes that failed", all.errors.clone());
+        registry.register("controller_runtime_reconcile_panics", "Passes that panicked", all.panics.clone());
         registry.register("controller_runtime_reconcile_time_seconds", "Length of a pass", all.times.clone());
         registry.register("controller_runtime_max_concurrent_reconciles", "Workers", all.workers.clone());
         registry.register("controller_runtime_active_workers", "Workers in a pass", all.active.clone());
@@ -114,6 +117,7 @@ impl WorkMetrics {
             requeued: result("requeue"),
             failed: result("error"),
             errors: self.errors.get_or_create_owned(&controller),
+            panics: self.panics.get_or_create_owned(&controller),
             times: self.times.get_or_create_owned(&controller),
             workers: self.workers.get_or_create_owned(&controller),
             active: self.active.get_or_create_owned(&controller),
@@ -140,6 +144,7 @@ pub(crate) struct Meter {
     pub(crate) requeued: Counter,
     pub(crate) failed: Counter,
     pub(crate) errors: Counter,
+    pub(crate) panics: Counter,
     times: Histogram,
     pub(crate) workers: Gauge,
     pub(crate) active: Gauge,

@@ -1,6 +1,7 @@
 //! The loop of every reconciler: take a key, reconcile it, and go on, whatever happens.
 
 use std::{
+    collections::BTreeMap,
     fmt::Debug,
     future::Future,
     panic::AssertUnwindSafe,
@@ -13,6 +14,7 @@ use std::{
 
 use futures::FutureExt as _;
 use ironclad_seam::Tasks;
+use parking_lot::Mutex;
 
 use crate::{Failure, Queue, queue::Turn};
 
@@ -38,7 +40,11 @@ pub struct Worker {
     pub panicked: AtomicU64,
 }
 
-/// Runs so many workers of a reconciler as tasks of this group. A panic is caught, counted, told and backed off.
+/// What each key's last pass panicked with, until one goes well: the same is told once, however often it happens.
+type Panics<T> = Mutex<BTreeMap<T, String>>;
+
+/// Runs so many workers of a reconciler as tasks of this group. A panic is caught, counted and backed off; of each key the same
+/// one is told once, as an error.
 pub fn run_workers<T, F, Fut>(
     name: &'static str,
     tasks: &Tasks,
@@ -55,8 +61,9 @@ where
     if let Some(meter) = queue.meter() {
         meter.workers.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
+    let panics: Arc<Panics<T>> = Arc::default();
     for _ in 0..workers {
-        let (queue, reconcile, counters) = (queue.clone(), reconcile.clone(), counters.clone());
+        let (queue, reconcile, counters, panics) = (queue.clone(), reconcile.clone(), counters.clone(), panics.clone());
         tasks.spawn(name, async move {
             loop {
                 let Turn { key, is_replay } = queue.next_turn().await;
@@ -67,7 +74,7 @@ where
                 if let Some(meter) = queue.meter() {
                     meter.active.dec();
                 }
-                after(name, &queue, &counters, &key, outcome);
+                after(name, &queue, &counters, &panics, &key, outcome);
                 queue.done(&key);
                 if is_replay {
                     // A pass that finds nothing to do never waits: thousands of them would keep a user's change from its turn.
@@ -83,6 +90,7 @@ fn after<T: Ord + Clone + Debug>(
     name: &'static str,
     queue: &Queue<T>,
     counters: &Worker,
+    panics: &Panics<T>,
     key: &T,
     outcome: Result<Result<Next, Failure>, Box<dyn std::any::Any + Send>>,
 ) {
@@ -97,10 +105,14 @@ fn after<T: Ord + Clone + Debug>(
                 meter.errors.inc()
             }
         };
+        if outcome.is_err() {
+            meter.panics.inc();
+        }
     }
     match outcome {
         Ok(Ok(next)) => {
             count(&counters.succeeded);
+            panics.lock().remove(key);
             match next {
                 Next::Forget => queue.forget(key),
                 Next::After(wait) => {
@@ -129,9 +141,18 @@ fn after<T: Ord + Clone + Debug>(
                 .map(|s| (*s).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_default();
-            tracing::error!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked");
+            if is_news(panics, key, &what) {
+                tracing::error!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked");
+            } else {
+                tracing::debug!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked again");
+            }
         }
     }
+}
+
+/// Whether the key's last pass did not panic with the same; remembers it.
+fn is_news<T: Ord + Clone>(panics: &Panics<T>, key: &T, what: &str) -> bool {
+    panics.lock().insert(key.clone(), what.to_owned()).is_none_or(|before| before != what)
 }
 
 #[cfg(test)]
@@ -189,5 +210,28 @@ mod tests {
         assert_eq!(counters.panicked.load(Ordering::Relaxed), 1);
         assert_eq!(counters.failed.load(Ordering::Relaxed), 1);
         assert_eq!(counters.succeeded.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn the_same_panic_of_one_key_is_news_once() {
+        let panics = Panics::default();
+        for (name, key, what, want) in [
+            ("the first", "a", "nothing there", true),
+            ("the same again", "a", "nothing there", false),
+            ("another key", "b", "nothing there", true),
+            ("another panic", "a", "too much there", true),
+            ("and again", "a", "too much there", false),
+        ] {
+            assert_eq!(is_news(&panics, &key, what), want, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_goes_well_makes_the_next_panic_news() {
+        let (queue, panics) = (Queue::new(Clock::system(), Rng::from_seed(1).stream("q")), Panics::default());
+        let counters = Worker::default();
+        assert!(is_news(&panics, &"a", "nothing there"));
+        after("test", &queue, &counters, &panics, &"a", Ok(Ok(Next::Forget)));
+        assert!(is_news(&panics, &"a", "nothing there"));
     }
 }

@@ -20,4 +20,4 @@ mod world;
 pub use faults::{Cut, EventFault, Fault, FaultPlan};
 pub use history::History;
 pub use link::Link;
-pub use world::{Setup, World, WorldOptions};
+pub use world::{Poison, Setup, World, WorldOptions};

@@ -1,7 +1,10 @@
 //! A controller process: tasks that can be killed together, caches of its own, links with faults to all servers, and where
 //! there are several, a part in the election of the leader.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Server};
@@ -26,6 +29,8 @@ pub(super) struct Slot {
     pub(super) faults: FaultPlan,
     /// What is done to its requests to members.
     pub(super) member_faults: FaultPlan,
+    /// Members whose connecting panics.
+    pub(super) poisoned: Arc<Mutex<BTreeSet<String>>>,
     /// Its own time of day.
     pub(super) clock: Clock,
     process: Option<Process>,
@@ -54,6 +59,7 @@ impl Slot {
             name,
             faults: FaultPlan::default(),
             member_faults: FaultPlan::default(),
+            poisoned: Arc::default(),
             clock: clock.for_process(),
             process: None,
             incarnation: 0,
@@ -95,6 +101,7 @@ impl Slot {
             seam: world.clone(),
             process: seam.tasks.clone(),
             faults: self.member_faults.clone(),
+            poisoned: self.poisoned.clone(),
             fence: fence.clone(),
             history: history.clone(),
         });
@@ -177,6 +184,7 @@ struct SimConnector {
     seam: Seam,
     process: Tasks,
     faults: FaultPlan,
+    poisoned: Arc<Mutex<BTreeSet<String>>>,
     fence: Option<Fence>,
     history: History,
 }
@@ -184,6 +192,7 @@ struct SimConnector {
 impl Connector for SimConnector {
     fn connect(&self, cluster: &Cluster, _credentials: Option<&Secret>) -> Result<Client, String> {
         let name = cluster.name_any();
+        assert!(!self.poisoned.lock().contains(&name), "{name} is poison");
         let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
         let link = Link::new(
             member.faulted_service(Identity::admin("ironclad")),

@@ -93,6 +93,15 @@ impl From<WorldOptions> for Setup {
     }
 }
 
+/// Whether a member makes whoever connects it panic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poison {
+    /// It does.
+    Given,
+    /// It does not.
+    Cured,
+}
+
 /// The world.
 pub struct World {
     /// Everything that happened.
@@ -268,6 +277,15 @@ impl World {
         self.history.log(format!("the clock of {name} is off by {ms} ms"));
         self.member_clocks.get(name).with_context(|| format!("there is no member {name}"))?.set_skew_ms(ms);
         Ok(())
+    }
+
+    /// From now on the first controller process panics wherever it connects this member, or does so no more.
+    pub fn poison(&self, name: &str, poison: Poison) {
+        let mut poisoned = self.slots[0].poisoned.lock();
+        match poison {
+            Poison::Given => poisoned.insert(name.to_owned()),
+            Poison::Cured => poisoned.remove(name),
+        };
     }
 
     /// What the first controller process shares, while it runs.

@@ -1,14 +1,17 @@
 //! Bad input on the road, in virtual time: what is refused is refused with its reason, what can't go on says so where people look,
 //! and whoever else is on the road goes on.
 
+use std::{io, sync::Arc, time::Duration};
+
 use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, policy::PropagationPolicy};
-use ironclad_testkit::sim::{World, WorldOptions};
+use ironclad_testkit::sim::{Poison, World, WorldOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams},
 };
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// A world with one member that is Ready, and a policy that sends it every ConfigMap and claim of `default`.
@@ -98,10 +101,82 @@ async fn a_name_of_254_letters_is_refused_and_one_too_long_for_its_binding_says_
         })
         .await?;
     let before = world.faults.writes();
-    world.pass(std::time::Duration::from_secs(600)).await?;
+    world.pass(Duration::from_secs(600)).await?;
     let tries = world.faults.writes() - before;
     // Once a minute at most, each with its event at most.
     ensure!(tries <= 24, "it is tried too often: {tries} writes in ten minutes");
     claims.delete(&long, &DeleteParams::default()).await.context("it can be deleted")?;
     world.until_quiet().await
+}
+
+/// What is logged, as long as the guard lives.
+fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_ansi(false)
+        .with_writer(move || Lines(writer.clone()))
+        .finish();
+    (lines, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> anyhow::Result<()> {
+    let (lines, _guard) = logged();
+    let mut world = World::start(WorldOptions { seed: 255, members: 2 }).await?;
+    world.poison("member2", Poison::Given);
+    world.start_controllers().await;
+    let clusters: Api<Cluster> = Api::all(world.user());
+    let ready = async |name: &str| -> anyhow::Result<bool> {
+        Ok(clusters.get_opt(name).await?.is_some_and(|cluster| cluster.ready() == Some("True")))
+    };
+    world.until("the other one is Ready", async || ready("member1").await).await?;
+    let panics = |world: &World| -> anyhow::Result<u32> {
+        let mut text = String::new();
+        let registry = world.context().context("it runs")?.metrics.registry();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        let start = "controller_runtime_reconcile_panics_total{controller=\"cluster\"} ";
+        let line = text.lines().find_map(|line| line.strip_prefix(start)).context("it is counted")?;
+        Ok(line.parse()?)
+    };
+    world.pass(Duration::from_secs(600)).await?;
+    let count = panics(&world)?;
+    // 5 ms, twice as long each time until it is a minute: 23 within ten minutes.
+    ensure!((14..=30).contains(&count), "{count} passes panicked within ten minutes");
+    // Who is not concerned goes the whole road.
+    let policy: PropagationPolicy = serde_json::from_value(json!({
+        "metadata": {"name": "maps", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["member1"]}},
+        },
+    }))?;
+    Api::namespaced(world.user(), "default").create(&PostParams::default(), &policy).await?;
+    maps(&world).create(&PostParams::default(), &map("m", 1)?).await?;
+    arrives(&mut world, "m").await?;
+    let told = |what: &str| String::from_utf8_lossy(&lines.lock()).lines().filter(|line| line.contains(what)).count();
+    ensure!(
+        told("member2 is poison") == 1,
+        "told {} times:\n{}",
+        told("poison"),
+        String::from_utf8_lossy(&lines.lock())
+    );
+    ensure!(told("ERROR") == 1, "{}", String::from_utf8_lossy(&lines.lock()));
+    // Nothing is lost by it: it goes on when it can.
+    world.poison("member2", Poison::Cured);
+    world.until("it is Ready too", async || ready("member2").await).await?;
+    world.until_quiet().await?;
+    ensure!(told("member2 is poison") == 1, "it is over");
+    Ok(())
 }

@@ -80,3 +80,26 @@ async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_sta
     let error = plan(vec![unknown]).await.unwrap_err().to_string();
     assert!(error.starts_with("the control plane does not serve farm.io/v1"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_refers_to_is_looked_up_and_follows() {
+    let world = world().await;
+    let (client, clock) = (&world.plane.client, &world.seam.clock);
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::default_namespaced(client.clone());
+    for name in ["settings", "other"] {
+        let map = json!({"metadata": {"name": name}, "data": {"a": "1"}});
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    }
+    let mut web = deployment();
+    web["spec"]["template"]["spec"]["volumes"] = json!([
+        {"name": "v", "configMap": {"name": "settings"}}, {"name": "w", "secret": {"secretName": "not-there"}},
+    ]);
+    let mut policy = policy(&["m2"]);
+    policy["spec"]["propagateDeps"] = true.into();
+    let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock).await.unwrap();
+    let told: Vec<(&str, usize)> =
+        found.templates.iter().map(|fate| (&*fate.template.name, fate.copies.len())).collect();
+    assert_eq!(told, [("settings", 1), ("web", 1)]);
+    assert_eq!(copies(&found), [("m2".into(), "new", Some(0)), ("m2".into(), "new", Some(2))]);
+    assert_eq!(found.unchanged, 0, "nothing else was read");
+}

@@ -1,8 +1,7 @@
-//! What applied objects would lead to: the decisions of the policies, the detector, the scheduler and the overrides, run over the
-//! fleet with these objects in it. Nothing here decides anything itself.
+//! What applied objects would lead to: the decisions of the policies, the detector, the scheduler, the dependencies and the
+//! overrides, run over the fleet with these objects in it. Nothing here decides anything itself.
 //!
-//! Of each template one turn of the scheduler is taken; that several of them compete for the same room is not followed, nor are
-//! dependencies.
+//! Of each template one turn of the scheduler is taken; that several of them compete for the same room is not followed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +12,10 @@ use ironclad_api::{
     cluster::Cluster,
     policy::{ClusterOverridePolicy, OverridePolicy},
 };
-use ironclad_fleet::{Because, ClusterName, ObjectKey, PolicyKey, World, because::propagation::Reason as Road};
-use ironclad_interpreter::Interpreter;
+use ironclad_fleet::{
+    Because, ClusterName, ObjectKey, PolicyKey, World, because::propagation::Reason as Road, targets::targets as places,
+};
+use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_patch::merge::merge_patch;
 use ironclad_propagation::{
     binding,
@@ -72,6 +73,9 @@ pub struct Foreseen {
     pub templates: Vec<Fate>,
     /// How many others were looked at and stay as they are.
     pub unchanged: usize,
+    /// What templates refer to that follow their workloads: a fleet that lacks one of them says less than is true.
+    #[serde(skip)]
+    pub needs: Vec<Dependency>,
 }
 
 /// What becomes of one template.
@@ -137,33 +141,54 @@ impl Foreseen {
 /// Follows the applied objects to the copies in the clusters.
 #[must_use]
 pub fn foresee(question: &Question<'_>) -> Foreseen {
-    let mut road = Way { question, fleet: question.after.clone(), because: BTreeMap::new(), ids: 0 };
+    let (because, turns) = (BTreeMap::new(), BTreeMap::new());
+    let mut road = Way { question, fleet: question.after.clone(), because, turns, needs: Vec::new(), ids: 0 };
     for key in question.policies {
         road.policy(key);
     }
-    let mut found = Foreseen::default();
     let templates: Vec<ObjectKey> = road.fleet.world.templates.keys().cloned().collect();
-    for key in templates {
-        let Some(fate) = road.template(&key) else { continue };
+    for key in &templates {
+        road.template(key);
+        road.follow(key);
+    }
+    let mut found = Foreseen::default();
+    let followers = road.followers();
+    let all: BTreeSet<ObjectKey> = road.turns.keys().chain(followers.keys()).cloned().collect();
+    for key in &all {
+        let mut fate = road.fate(key);
+        fate.because.extend(followers.get(key).into_iter().flatten().cloned());
         let moves = fate.copies.values().any(|copy| copy.change() != "stays");
         // One that gets a binding is news, even if there is no place for it.
         let is_bound = fate.binding.is_some() && !fate.made;
-        if moves || is_bound || question.templates.contains(&key) || road.because.contains_key(&key) {
+        if moves || is_bound || question.templates.contains(key) || road.because.contains_key(key) {
             found.templates.push(fate);
         } else {
             found.unchanged += 1;
         }
     }
+    Dependency::sort(&mut road.needs);
+    found.needs = road.needs;
     found
 }
 
+/// What the turns on one template said.
+#[derive(Default)]
+struct Turn {
+    because: Vec<Because>,
+    scheduling: Option<Scheduling>,
+}
+
 /// The fleet on its way to what it will be.
-struct Way<'a> {
-    question: &'a Question<'a>,
-    fleet: Fleet,
+pub(super) struct Way<'a> {
+    pub(super) question: &'a Question<'a>,
+    pub(super) fleet: Fleet,
     /// What a policy did to templates of others.
     because: BTreeMap<ObjectKey, Vec<Because>>,
-    ids: u32,
+    /// Of the templates that are looked at.
+    turns: BTreeMap<ObjectKey, Turn>,
+    /// What follows workloads.
+    pub(super) needs: Vec<Dependency>,
+    pub(super) ids: u32,
 }
 
 impl Way<'_> {
@@ -231,13 +256,12 @@ impl Way<'_> {
     }
 
     /// The turns of the detector and of the scheduler on one template.
-    fn template(&mut self, key: &ObjectKey) -> Option<Fate> {
+    fn template(&mut self, key: &ObjectKey) {
         let skipped = Skipped::default();
         if skipped.skips_kind(&key.gvk) || skipped.skips_object(&key.gvk, &key.namespace, &key.name) {
-            return None;
+            return;
         }
         let mut because = self.because.get(key).cloned().unwrap_or_default();
-        let before = placement::standing(&self.question.before.world, key);
         for _ in 0..STEPS_MAX {
             if !self.detect(key, &mut because) {
                 break;
@@ -247,29 +271,44 @@ impl Way<'_> {
             let claim = self.fleet.world.templates.get(key).and_then(|template| Claim::of_template(template));
             because.extend(claim.map(|claim| Because::from(Road::StaysClaimed { policy: claim.policy() })));
         }
-        let binding = placement::standing(&self.fleet.world, key);
+        let mut turn = Turn { because, scheduling: None };
+        // One without a placement is where its referrers are: nobody schedules it.
+        let placed = |binding: &Binding| binding.view().spec().placement.is_some();
+        if let Some(binding) = placement::standing(&self.fleet.world, key).filter(placed) {
+            let (scheduling, clusters) = placement::scheduled(&binding, &self.fleet.world, self.question.now);
+            turn.scheduling = Some(scheduling);
+            let (world, key) = (&mut self.fleet.world, binding.view().key());
+            if let Some(binding) = world.bindings.get_mut(&key) {
+                Arc::make_mut(binding).spec.clusters = clusters;
+            } else if let Some(binding) = world.cluster_bindings.get_mut(&key) {
+                Arc::make_mut(binding).spec.clusters = clusters;
+            }
+        }
+        self.turns.insert(key.clone(), turn);
+    }
+
+    /// What became of an object, once all turns are taken.
+    fn fate(&mut self, key: &ObjectKey) -> Fate {
+        let turn = self.turns.remove(key).unwrap_or_default();
+        let before = placement::standing(&self.question.before.world, key);
+        let after = placement::standing(&self.fleet.world, key);
+        let binding = after.as_ref().or(before.as_ref());
         let mut fate = Fate {
             template: key.clone(),
-            because,
-            binding: binding.as_ref().map(|binding| binding.view().key().to_string()),
+            because: turn.because,
+            binding: after.as_ref().map(|binding| binding.view().key().to_string()),
             made: before.is_some(),
-            replicas: binding.as_ref().map_or(0, |binding| binding.view().spec().replicas),
+            replicas: binding.map_or(0, |binding| binding.view().spec().replicas),
             copies: BTreeMap::new(),
-            scheduling: None,
+            scheduling: turn.scheduling,
         };
-        let stands = before.as_ref().map(targets).unwrap_or_default();
-        let mut then = BTreeMap::new();
-        if let Some(binding) = &binding {
-            let (scheduling, clusters) = placement::scheduled(binding, &self.fleet.world, self.question.now);
-            then = clusters.iter().map(|target| (ClusterName::from(target.name.as_str()), target.replicas)).collect();
-            fate.scheduling = Some(scheduling);
-        }
+        let [stands, then] = [&before, &after].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
         let all: BTreeSet<&ClusterName> = stands.keys().chain(then.keys()).collect();
         for name in all {
             let copy = Copy { before: stands.get(name).copied(), after: then.get(name).copied(), ..Copy::default() };
             fate.copies.insert(name.clone(), self.overridden(key, name, copy));
         }
-        Some(fate)
+        fate
     }
 
     /// One turn of the detector; whether it changed something.
@@ -343,7 +382,7 @@ impl Way<'_> {
     }
 
     /// As the server takes it: a change of the spec is another generation, for which the scheduler looks.
-    fn patch_binding(&mut self, key: &ironclad_fleet::BindingKey, patch: &Value) {
+    pub(super) fn patch_binding(&mut self, key: &ironclad_fleet::BindingKey, patch: &Value) {
         let world = &mut self.fleet.world;
         let generation = |generation: Option<i64>| json!({"metadata": {"generation": generation.unwrap_or(0) + 1}});
         let is_spec = patch.get("spec").is_some();
@@ -390,7 +429,7 @@ impl Way<'_> {
     }
 }
 
-fn given(ids: &mut u32) -> String {
+pub(super) fn given(ids: &mut u32) -> String {
     *ids += 1;
     format!("given-when-applied-{ids}")
 }
@@ -421,9 +460,12 @@ fn names_of(fleet: &Fleet, policy: Policy<'_>) -> BTreeSet<String> {
     }
 }
 
+/// Where the binding's copies are, those among them that only its referrers need: whose replicas are theirs, not the copy's.
 fn targets(binding: &Binding) -> BTreeMap<ClusterName, i32> {
-    let clusters = &binding.view().spec().clusters;
-    clusters.iter().map(|target| (ClusterName::from(target.name.as_str()), target.replicas)).collect()
+    let spec = binding.view().spec();
+    let of_scheduler = spec.clusters.len();
+    let all = places(spec).into_iter().enumerate();
+    all.map(|(at, target)| (target.cluster, if at < of_scheduler { target.replicas } else { 0 })).collect()
 }
 
 /// What a user would call the content of a copy: neither status nor replicas, and of metadata labels and annotations that are not

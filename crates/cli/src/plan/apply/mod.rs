@@ -1,5 +1,6 @@
 //! `ironclad plan apply`: what would happen if a manifest were applied.
 
+mod follow;
 mod foresee;
 mod print;
 mod read;
@@ -8,7 +9,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use ironclad_interpreter::webhook::Webhooks;
+use ironclad_interpreter::{Dependency, webhook::Webhooks};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::Value;
@@ -61,7 +62,9 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             eprintln!("not known without a control plane: what admission would refuse or fill in");
             let standing = super::read::dumped(Path::new(dump))?;
             let namespace = how.namespace.as_deref().unwrap_or("default");
-            read::dump(standing, documents, namespace)?.foreseen(preemption, clock)
+            let seen = read::dump(standing, documents, namespace)?;
+            let found = seen.foreseen(preemption, clock);
+            (seen.objects, found)
         }
         None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock).await?,
     };
@@ -96,12 +99,23 @@ pub async fn of_plane(
     preemption: Preemption,
     clock: &Clock,
 ) -> anyhow::Result<(Vec<Object>, Foreseen)> {
-    Ok(read::live(client, documents, namespace).await?.foreseen(preemption, clock))
+    let (mut seen, resources) = read::live(client, documents, namespace).await?;
+    let mut asked: Vec<Dependency> = Vec::new();
+    loop {
+        let found = seen.foreseen(preemption, clock);
+        // What is fetched may be a workload with references of its own; each is asked for once, so this ends.
+        let missing: Vec<&Dependency> = found.needs.iter().filter(|need| !asked.contains(need)).collect();
+        if missing.is_empty() {
+            return Ok((seen.objects, found));
+        }
+        seen.fetch(client, &resources, &missing).await?;
+        asked.extend(missing.into_iter().cloned());
+    }
 }
 
 impl read::Seen {
-    fn foreseen(self, preemption: Preemption, clock: &Clock) -> (Vec<Object>, Foreseen) {
-        let found = foresee(&Question {
+    fn foreseen(&self, preemption: Preemption, clock: &Clock) -> Foreseen {
+        foresee(&Question {
             before: &self.before,
             after: &self.after,
             policies: &self.policies,
@@ -109,7 +123,6 @@ impl read::Seen {
             preemption: preemption == Preemption::On,
             interpreter: &why::read::interpreter(clock, &self.customizations, Webhooks::default()),
             now: clock.wall_seconds(),
-        });
-        (self.objects, found)
+        })
     }
 }

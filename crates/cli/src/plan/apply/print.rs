@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ironclad_fleet::Because;
+use ironclad_fleet::{Because, because::propagation::Reason};
 
 use super::{Copy, Fate, Foreseen, read::Object};
 use crate::{print, why};
@@ -37,8 +37,13 @@ fn template(fate: &Fate, text: &mut String) {
             let _ = writeln!(text, "  {:<11}{value}", if i == 0 { name } else { "" });
         }
     };
-    let because: Vec<String> = fate.because.iter().map(Because::to_string).collect();
-    lines("policy", &because);
+    let is_need = |because: &&Because| {
+        matches!(because, Because::Propagation(Reason::NeededBy { .. } | Reason::NotNeeded { .. }))
+    };
+    let (needs, claims): (Vec<&Because>, Vec<&Because>) = fate.because.iter().partition(is_need);
+    for (name, because) in [("policy", claims), ("needed", needs)] {
+        lines(name, &because.into_iter().map(Because::to_string).collect::<Vec<_>>());
+    }
     match &fate.binding {
         None => lines("binding", &["none: nobody would have it".to_owned()]),
         Some(binding) => {
@@ -46,15 +51,16 @@ fn template(fate: &Fate, text: &mut String) {
             lines("binding", &[format!("{binding}, replicas {}{made}", fate.replicas)]);
         }
     }
-    let Some(scheduling) = &fate.scheduling else { return };
-    let turn: Vec<String> = scheduling.turn.iter().map(Because::to_string).collect();
-    lines("scheduler", &turn);
-    lines("no place", &scheduling.failure.iter().cloned().collect::<Vec<_>>());
+    if let Some(scheduling) = &fate.scheduling {
+        let turn: Vec<String> = scheduling.turn.iter().map(Because::to_string).collect();
+        lines("scheduler", &turn);
+        lines("no place", &scheduling.failure.iter().cloned().collect::<Vec<_>>());
+    }
     if !fate.copies.is_empty() {
         let rows: Vec<Vec<String>> = fate.copies.iter().map(|(cluster, copy)| row(&cluster.0, copy)).collect();
         let _ = write!(text, "\n{}", print::table(&["COPY IN", "CHANGE", "NOW", "THEN", "OVERRIDES"], &rows));
     }
-    for pass in &scheduling.passes {
+    for pass in fate.scheduling.iter().flat_map(|scheduling| &scheduling.passes) {
         let group = pass.group.as_ref().map(|group| format!("affinity group {group}\n")).unwrap_or_default();
         let _ = write!(text, "\n{group}{}", why::rendered_pass(pass));
         if let Some(failed) = &pass.failed {

@@ -13,8 +13,9 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ObjectReference, ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_fleet::{Gvk, ObjectKey, PolicyKey};
+use ironclad_interpreter::Dependency;
 use ironclad_patch::merge::merge_patch;
-use ironclad_propagation::template::Identity;
+use ironclad_propagation::{dependencies, template::Identity};
 use kube::{
     Api, Client,
     api::{DynamicObject, Patch, PatchParams},
@@ -130,7 +131,11 @@ pub(super) fn dump(standing: Vec<Value>, documents: Vec<Value>, namespace: &str)
 }
 
 /// What a control plane has, and what it would make of the file: each object goes through its admission as a dry run.
-pub(super) async fn live(client: &Client, documents: Vec<Value>, namespace: Option<&str>) -> anyhow::Result<Seen> {
+pub(super) async fn live(
+    client: &Client,
+    documents: Vec<Value>,
+    namespace: Option<&str>,
+) -> anyhow::Result<(Seen, Resources)> {
     bounded(&documents)?;
     let resources = Resources::of(client).await.context("asking the control plane what it serves")?;
     let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
@@ -195,7 +200,7 @@ pub(super) async fn live(client: &Client, documents: Vec<Value>, namespace: Opti
         }
     }
     seen.apply(applied)?;
-    Ok(seen)
+    Ok((seen, resources))
 }
 
 /// Every object of one resource, a page at a time.
@@ -249,6 +254,34 @@ fn wanted(before: &Fleet, applied: &[(Option<Value>, Value)], resources: &Resour
 }
 
 impl Seen {
+    /// Puts what workloads refer to into the fleet, as it is and as it would be, as far as it is there.
+    pub(super) async fn fetch(
+        &mut self,
+        client: &Client,
+        resources: &Resources,
+        needs: &[&Dependency],
+    ) -> anyhow::Result<()> {
+        for need in needs {
+            let Some(resource) = resources.of_kind(&need.api_version, &need.kind) else { continue };
+            let api: Api<DynamicObject> = crate::tree::api(client.clone(), resource, &need.namespace);
+            let found = match need.name.as_str() {
+                "" => of_resource(&api).await?,
+                name => api.get_opt(name).await.map_err(said)?.into_iter().collect(),
+            };
+            for object in found {
+                let object = crate::tree::whole(&object, resource)?;
+                let identity = Identity::of(&object);
+                // An applied one is known, as it would be.
+                if !dependencies::selects(need, &identity) || self.after.world.templates.contains_key(&identity.key()) {
+                    continue;
+                }
+                self.before.world.insert_template(object.clone());
+                self.after.world.insert_template(object);
+            }
+        }
+        Ok(())
+    }
+
     /// Puts an object into the fleet as it is.
     fn keep(&mut self, object: Value) -> anyhow::Result<()> {
         put(&mut self.before, &mut self.customizations, object)

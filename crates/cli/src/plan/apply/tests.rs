@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use ironclad_interpreter::webhook::Webhooks;
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 
-use super::{Question, foresee, print, read};
-use crate::{plan::read::objects, why};
+use super::{Preemption, print, read};
+use crate::plan::read::objects;
 
 /// m2 is cordoned, m3 does not serve Deployments; `web` and `db` wait for a policy.
 const FLEET: &str = r#"
@@ -61,15 +60,7 @@ const IMAGE: &str = "---\napiVersion: policy.karmada.io/v1alpha1\nkind: Override
 fn story(fleet: &str, file: &str, preemption: bool) -> String {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
     let seen = read::dump(objects(fleet).unwrap(), objects(file).unwrap(), "shop").unwrap();
-    let found = foresee(&Question {
-        before: &seen.before,
-        after: &seen.after,
-        policies: &seen.policies,
-        templates: &seen.templates,
-        preemption,
-        interpreter: &why::read::interpreter(&clock, &seen.customizations, Webhooks::default()),
-        now: clock.wall_seconds(),
-    });
+    let found = seen.foreseen(if preemption { Preemption::On } else { Preemption::Off }, &clock);
     let mut text = String::new();
     for fate in &found.templates {
         let because: Vec<String> = fate.because.iter().map(ToString::to_string).collect();
@@ -188,6 +179,123 @@ fn what_would_happen() {
     }
 }
 
+/// `mounting`, which refers to ConfigMap `settings`, in m1; the ConfigMap is attached to it.
+fn attached() -> String {
+    let claim = ", labels: {propagationpolicy.karmada.io/permanent-id: all-id}, annotations: {propagationpolicy.karmada.io/name: all, propagationpolicy.karmada.io/namespace: shop}";
+    let all = mounting_policy("[m1]", "true").replace(
+        "name: all, namespace: shop}",
+        "name: all, namespace: shop, labels: {propagationpolicy.karmada.io/permanent-id: all-id}, finalizers: [karmada.io/propagation-policy-controller]}",
+    );
+    let dependencies = r#"[{"apiVersion":"v1","kind":"ConfigMap","namespace":"shop","name":"settings"}]"#;
+    let binding = format!(
+        "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+        metadata: {{name: mounting-deployment, namespace: shop, uid: b, generation: 2, labels: {{propagationpolicy.karmada.io/permanent-id: all-id, resourcebinding.karmada.io/permanent-id: rb}}, \
+        finalizers: [karmada.io/binding-controller, karmada.io/binding-dependencies-distributor], annotations: {{propagationpolicy.karmada.io/name: all, propagationpolicy.karmada.io/namespace: shop, \
+        resourcebinding.karmada.io/dependencies: '{dependencies}', \
+        policy.karmada.io/applied-placement: '{{\"clusterAffinity\":{{\"clusterNames\":[\"m1\"]}}}}'}}}}\n\
+        spec: {{replicas: 2, propagateDeps: true, resource: {{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: mounting, uid: u-mounting}}, \
+        clusters: [{{name: m1, replicas: 2}}], placement: {{clusterAffinity: {{clusterNames: [m1]}}}}}}\n\
+        status: {{schedulerObservedGeneration: 2, conditions: [{{type: Scheduled, status: \"True\", reason: Success, message: \"\", lastTransitionTime: \"2026-01-01T00:00:00Z\"}}]}}\n"
+    );
+    let edge = ironclad_api::names::depended_by_label("shop", "mounting-deployment");
+    let follower = format!(
+        "---\napiVersion: work.karmada.io/v1alpha2\nkind: ResourceBinding\n\
+        metadata: {{name: settings-configmap, namespace: shop, uid: s, labels: {{resourcebinding.karmada.io/permanent-id: rs, {edge}: rb}}, finalizers: [karmada.io/binding-controller]}}\n\
+        spec: {{resource: {{apiVersion: v1, kind: ConfigMap, namespace: shop, name: settings, uid: u-settings}}, \
+        requiredBy: [{{namespace: shop, name: mounting-deployment, clusters: [{{name: m1, replicas: 2}}]}}]}}\n"
+    );
+    format!("{FLEET}{}{SETTINGS}{all}{binding}{follower}", mounting(claim))
+}
+
+/// A Deployment that refers to ConfigMap `settings`; `claim` is metadata besides.
+fn mounting(claim: &str) -> String {
+    deployment("mounting", 2, claim)
+        .replace("containers:", "volumes: [{name: v, configMap: {name: settings}}], containers:")
+}
+
+fn mounting_policy(clusters: &str, follow: &str) -> String {
+    policy("all", ", name: mounting", clusters, &format!(", propagateDeps: {follow}"))
+}
+
+const SETTINGS: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop, uid: u-settings}\ndata: {a: \"1\"}\n";
+
+/// What templates refer to goes where they would be, and no further (8).
+#[test]
+fn what_follows() {
+    let by = "the workload of binding shop/mounting-deployment refers to it";
+    let gone = "nothing refers to the object of binding shop/settings-configmap any more";
+    let (nobody, stays) = (
+        "no policy selects ConfigMap shop/settings",
+        "the template is claimed by PropagationPolicy shop/all and stays with it",
+    );
+    for (name, fleet, file, want) in [
+        (
+            "with its workload",
+            format!("{FLEET}{}{SETTINGS}", mounting("")),
+            mounting_policy("[m1, m4]", "true"),
+            format!(
+                "settings [{nobody}; {by}] m1:new ->0 m4:new ->0\n\
+                 mounting [PropagationPolicy shop/all selects the template by name] m1:new ->2 m4:new ->2\n0 unchanged"
+            ),
+        ),
+        (
+            "nothing follows unless it is asked for",
+            format!("{FLEET}{}{SETTINGS}", mounting("")),
+            mounting_policy("[m1]", "false"),
+            "mounting [PropagationPolicy shop/all selects the template by name] m1:new ->2\n1 unchanged".to_owned(),
+        ),
+        (
+            "what is not there yet comes with the same file",
+            format!("{FLEET}{}", mounting("")),
+            format!("{}{SETTINGS}", mounting_policy("[m1]", "true")),
+            format!(
+                "settings [{nobody}; {by}] m1:new ->0\n\
+                 mounting [PropagationPolicy shop/all selects the template by name] m1:new ->2\n0 unchanged"
+            ),
+        ),
+        (
+            "and moves with it",
+            attached(),
+            mounting_policy("[m4]", "true"),
+            format!(
+                "settings [{nobody}; {by}] m1:goes 0>- m4:new ->0\nmounting [{stays}] m1:goes 2>- m4:new ->2\n0 unchanged"
+            ),
+        ),
+        (
+            "its own change shows in the copies",
+            attached(),
+            SETTINGS.replace("\"1\"", "\"2\""),
+            format!("settings [{nobody}] m1:changes 0>0\n1 unchanged"),
+        ),
+        (
+            "not referred to any more, it goes",
+            attached(),
+            deployment("mounting", 2, "").replace("{containers:", "{volumes: null, containers:"),
+            format!(
+                "settings [{nobody}; {gone}] m1:goes 0>-\n\
+                 mounting [{stays}] m1:changes 2>2\n0 unchanged"
+            ),
+        ),
+        (
+            "as it does when nothing is to follow",
+            attached(),
+            mounting_policy("[m1]", "false"),
+            format!("settings [{nobody}; {gone}] m1:goes 0>-\n1 unchanged"),
+        ),
+    ] {
+        assert_eq!(story(&fleet, &file, false), want, "{name}");
+    }
+}
+
+#[test]
+fn what_people_read_of_what_follows() {
+    let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
+    let file = mounting_policy("[m4]", "true");
+    let seen = read::dump(objects(&attached()).unwrap(), objects(&file).unwrap(), "shop").unwrap();
+    let found = seen.foreseen(Preemption::Off, &clock);
+    insta::assert_snapshot!(print::table(&seen.objects, &found));
+}
+
 #[test]
 fn what_people_read() {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
@@ -197,15 +305,7 @@ fn what_people_read() {
         IMAGE.replace("PATH", "/spec/minReadySeconds").replace("replace", "add")
     );
     let seen = read::dump(objects(&placed()).unwrap(), objects(&file).unwrap(), "shop").unwrap();
-    let found = foresee(&Question {
-        before: &seen.before,
-        after: &seen.after,
-        policies: &seen.policies,
-        templates: &seen.templates,
-        preemption: false,
-        interpreter: &why::read::interpreter(&clock, &[], Webhooks::default()),
-        now: clock.wall_seconds(),
-    });
+    let found = seen.foreseen(Preemption::Off, &clock);
     insta::assert_snapshot!(print::table(&seen.objects, &found));
 }
 

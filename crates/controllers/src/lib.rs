@@ -84,6 +84,7 @@ pub async fn start(cx: &Arc<Context>) {
     taint_manager::start(cx).await;
 }
 
+/// Whether `--controllers` has this one run. Its queue is emptied all the same: nobody counts the events that come.
 fn runs(cx: &Context, controller: &str) -> bool {
     cx.settings.controllers.enabled(controller)
 }

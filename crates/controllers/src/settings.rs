@@ -102,6 +102,21 @@ impl ControllerList {
         self.0.remove(name);
     }
 
+    /// What the list says that does not happen, for a person.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.enabled("cluster") {
+            warnings.push("controller cluster runs all the same: it connects the members".to_owned());
+        }
+        let [sync, status] = ["federatedResourceQuotaSync", "federatedResourceQuotaStatus"];
+        if self.enabled(sync) != self.enabled(status) {
+            let does = if self.enabled(sync) { "runs" } else { "does not run" };
+            warnings.push(format!("controller {status} {does}: it is one with {sync}"));
+        }
+        warnings
+    }
+
     /// Whether a controller runs. A name that is not in [`CONTROLLERS`] does not.
     #[must_use]
     pub fn enabled(&self, name: &str) -> bool {
@@ -128,6 +143,22 @@ mod tests {
         ];
         for (text, name, expected) in rows {
             assert_eq!(on(text, name), expected, "{text}: {name}");
+        }
+        for (text, want) in [
+            ("*", &[][..]),
+            ("*,-binding", &[]),
+            ("*,-cluster", &["controller cluster runs all the same: it connects the members"]),
+            ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
+            (
+                "*,-federatedResourceQuotaSync",
+                &["controller federatedResourceQuotaStatus does not run: it is one with federatedResourceQuotaSync"],
+            ),
+            (
+                "*,-federatedResourceQuotaStatus",
+                &["controller federatedResourceQuotaStatus runs: it is one with federatedResourceQuotaSync"],
+            ),
+        ] {
+            assert_eq!(ControllerList::parse(text).unwrap().warnings(), want, "{text}");
         }
         let error = ControllerList::parse("*,-nmespace").unwrap_err().to_string();
         assert!(error.starts_with("--controllers names \"nmespace\", which is none\n  try: one of "), "{error}");

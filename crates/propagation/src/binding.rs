@@ -405,10 +405,7 @@ impl Draft {
     }
 
     fn write_policy(&mut self, policy: PropagationSpec, priority: Option<&ResolvedPriority>) {
-        let created = self.metadata.creation_timestamp.is_none();
-        if self.namespaced || created {
-            self.spec.propagate_deps = policy.propagate_deps;
-        }
+        self.spec.propagate_deps = policy.propagate_deps;
         self.spec.scheduler_name = policy.scheduler_name;
         self.spec.placement = Some(policy.placement);
         self.spec.failover = policy.failover;

@@ -77,9 +77,6 @@ impl Memories {
 
 /// Starts the workers.
 pub(crate) fn start(cx: &Arc<Context>) {
-    if !cx.settings.controllers.enabled(NAME) {
-        return;
-    }
     let worker = cx.clone();
     run_workers(NAME, &cx.seam.tasks, &cx.queues.application_failover, WORKERS, move |key| {
         let cx = worker.clone();
@@ -88,6 +85,9 @@ pub(crate) fn start(cx: &Arc<Context>) {
 }
 
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    if !crate::runs(cx, NAME) {
+        return Ok(Next::Forget);
+    }
     let memories = &cx.unhealthy;
     let Some(observed) = observe::observe(cx, key, memories.of(key)) else {
         memories.remember(key, Memory::default());

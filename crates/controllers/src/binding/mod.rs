@@ -30,6 +30,9 @@ pub(crate) fn start(cx: &Arc<Context>) {
 }
 
 async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
+    if !crate::runs(cx, "binding") {
+        return Ok(Next::Forget);
+    }
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
     let decide = || observed.with_seen(|seen| works::decide(seen, || rng.uuid()));

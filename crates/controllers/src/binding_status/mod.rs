@@ -22,9 +22,12 @@ use crate::{
 /// Bindings, and templates, added up at once.
 const WORKERS: usize = 2;
 
+/// The controller, as `--controllers` names it.
+const NAME: &str = "bindingStatus";
+
 pub(crate) fn start(cx: &Arc<Context>) {
     let worker = cx.clone();
-    run_workers("bindingStatus", &cx.seam.tasks, &cx.queues.binding_status, WORKERS, move |key| {
+    run_workers(NAME, &cx.seam.tasks, &cx.queues.binding_status, WORKERS, move |key| {
         let cx = worker.clone();
         async move { binding(&cx, &key) }
     });
@@ -37,6 +40,9 @@ pub(crate) fn start(cx: &Arc<Context>) {
 
 /// It only reads caches and wants a status: nothing to wait for.
 fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    if !crate::runs(cx, NAME) {
+        return Ok(Next::Forget);
+    }
     let Some(binding) = cx.binding_as_written(key) else { return Ok(Next::Forget) };
     let Some(id) = binding.view().permanent_id() else { return Ok(Next::Forget) };
     let works: Vec<Arc<Work>> = cx.works.by_index(BY_BINDING, id).iter().map(|work| cx.work_as_written(work)).collect();
@@ -59,6 +65,9 @@ fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
 }
 
 async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
+    if !crate::runs(cx, NAME) {
+        return Ok(Next::Forget);
+    }
     if cx.templates.listed(&key.gvk).await?.is_none() {
         return Ok(Next::Forget);
     }

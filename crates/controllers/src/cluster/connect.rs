@@ -37,7 +37,9 @@ pub(super) fn connect(cx: &Arc<Context>, name: &ClusterName, cluster: &Cluster) 
     if let Some(member) = connected {
         execution::start_member(cx, &member);
         work_status::start_member(cx, &member);
-        collect::start_member(cx, &member);
+        if crate::runs(cx, health::NAME) {
+            collect::start_member(cx, &member);
+        }
         execution::enqueue_all(cx, &member);
     }
 }

@@ -24,9 +24,15 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(5);
 /// What a ready member serves is read again after this time.
 const COLLECT_EVERY: Duration = Duration::from_secs(60);
 
-/// Starts the checks of a cluster; `look` asks for one now.
+/// The controller, as `--controllers` names it.
+pub(super) const NAME: &str = "clusterStatus";
+
+/// Starts the checks of a cluster, if they are wanted here; `look` asks for one now.
 pub(super) fn start(cx: &Arc<Context>, name: &ClusterName, look: Arc<Notify>) -> Tasks {
     let tasks = cx.seam.tasks.child(&format!("health/{name}"));
+    if !crate::runs(cx, NAME) {
+        return tasks;
+    }
     let (weak, name) = (Arc::downgrade(cx), name.clone());
     tasks.spawn("health", async move {
         let mut state = State::default();
@@ -86,7 +92,7 @@ async fn check(cx: &Context, name: &ClusterName, state: &mut State) {
     let uid = cluster.metadata.uid.clone().unwrap_or_default();
     for Effect::Status(part) in decision.plan.effects {
         // Placement and failover wait for it: never held back.
-        cx.cluster_status.want(&Key::new("", &name.0), &uid, "clusterStatus", part, true);
+        cx.cluster_status.want(&Key::new("", &name.0), &uid, NAME, part, true);
     }
 }
 

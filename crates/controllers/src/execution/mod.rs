@@ -37,6 +37,9 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
 }
 
 async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Failure> {
+    if !crate::runs(cx, "execution") {
+        return Ok(Next::Forget);
+    }
     let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
     let now = cx.seam.clock.wall_seconds();
     let Settled { plan, retry } = cx.settle(&observed.interpreter, || observed.decide(now, execute::decide)).await;

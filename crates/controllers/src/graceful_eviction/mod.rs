@@ -28,9 +28,6 @@ const WORKERS: usize = 5;
 
 /// Starts the workers.
 pub(crate) fn start(cx: &Arc<Context>) {
-    if !cx.settings.controllers.enabled(NAME) {
-        return;
-    }
     let worker = cx.clone();
     run_workers(NAME, &cx.seam.tasks, &cx.queues.graceful_eviction, WORKERS, move |key| {
         let cx = worker.clone();
@@ -39,6 +36,9 @@ pub(crate) fn start(cx: &Arc<Context>) {
 }
 
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
+    if !crate::runs(cx, NAME) {
+        return Ok(Next::Forget);
+    }
     let Some(observed) = observe::observe(cx, key) else { return Ok(Next::Forget) };
     let decision = graceful::decide(&observed.seen(cx), cx.seam.clock.wall_seconds());
     apply::apply(cx, key, &observed, &decision).await

@@ -28,6 +28,9 @@ pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
 
 /// It only reads caches and wants a status: nothing to wait for but an interpreter's webhook.
 async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
+    if !crate::runs(cx, "workStatus") {
+        return Ok(Next::Forget);
+    }
     let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
     let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
         return Ok(Next::Forget);

@@ -1,6 +1,6 @@
 //! The flags that `up` and `run` share, one file an area; their meaning and checks are the controllers' and the core's.
 
-mod accepted;
+pub(crate) mod accepted;
 mod admission;
 mod eviction;
 mod graceful;
@@ -57,6 +57,7 @@ impl ControllerFlags {
         let mut told = self.graceful.put_into(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
         told.extend(warnings);
+        told.extend(controllers.warnings());
         self.eviction.put_into(&mut failover);
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {

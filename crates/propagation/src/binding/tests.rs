@@ -1,4 +1,4 @@
-use ironclad_api::policy::PropagationPolicy;
+use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use ironclad_interpreter::{Answer, Question, Replicas, Reply, Source};
 use proptest::prelude::*;
 
@@ -103,6 +103,16 @@ fn a_new_binding_of_a_cluster_scoped_template() {
     assert_eq!((binding.spec.replicas, &binding.spec.replica_requirements), (0, &None), "not a workload");
     let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
     assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, ids("x")).unwrap().is_quiet());
+    // Whether dependencies go along is the policy's to say at any time (8, row 22 of 31).
+    let mut standing = standing;
+    for follows in [true, false] {
+        let policy: ClusterPropagationPolicy = patched(&policy, &json!({"spec": {"propagateDeps": follows}}));
+        let seen = Seen { policy: Policy::Cluster(&policy), binding: Some(Binding::from(&standing)), ..seen };
+        let plan = decide(&seen, ids("x")).unwrap();
+        let [Effect::Patch { patch, .. }] = plan.effects.as_slice() else { panic!("{plan:?}") };
+        standing = patched(&standing, patch);
+        assert_eq!(standing.spec.propagate_deps, follows);
+    }
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub(super) enum Step {
     Advance(Duration),
     Down(String),
     Up(String),
-    Restart,
+    /// The controller process ends and another one starts, with these flags and no others; none: with those it had.
+    Restart(Vec<(String, String)>),
     Get {
         object: Named,
         pointers: Vec<String>,
@@ -110,7 +111,14 @@ fn step(words: &[&str], line: &str, block: &str) -> anyhow::Result<Step> {
         }
         ["down", member] => Step::Down((*member).into()),
         ["up", member] => Step::Up((*member).into()),
-        ["restart"] => Step::Restart,
+        ["restart", flags @ ..] => {
+            let flag = |word: &&str| {
+                let (name, value) = word.strip_prefix("--").and_then(|word| word.split_once('='))?;
+                Some((name.to_owned(), value.to_owned()))
+            };
+            let flags = flags.iter().map(|word| flag(word).with_context(|| format!("{word} is no --flag=value")));
+            Step::Restart(flags.collect::<Result<_, _>>()?)
+        }
         ["get", server, kind, name, pointers @ ..] => Step::Get {
             object: named(server, kind, name),
             pointers: pointers.iter().map(|p| (*p).to_owned()).collect(),

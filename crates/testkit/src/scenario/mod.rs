@@ -17,6 +17,7 @@
 //! advance 30s                                        lets virtual time pass
 //! down member1 | up member1                          its API server
 //! restart                                            the controller process ends and another one starts
+//! restart --controllers=*,-namespace                 the same, with these flags and no others
 //! get plane deployment default/web /spec/replicas    shows values, one a line; `absent` if there is no such object
 //! get plane work karmada-es-member1/w /status/conditions/Applied/reason    an item of a list by type, name or clusterName
 //! list plane works                                   namespaces and names of all objects of a kind

@@ -7,10 +7,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{cluster::Cluster, taints::NO_EXECUTE};
+use ironclad_controllers::{ControllerList, Settings};
 use ironclad_fleet::{
     Gvk, ObjectKey,
     gates::{Gate, Gates},
 };
+use ironclad_propagation::detect::Skipped;
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -23,7 +25,7 @@ use serde_json::Value;
 use super::dialect::{self, Named, Script, Step};
 use crate::sim::{
     Setup, World, WorldOptions,
-    matrix::{Disturbance, Played},
+    matrix::{self, Disturbance, Played},
     programme::{HAND_KEY, POLICY_KEY},
 };
 
@@ -99,6 +101,7 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
                 return Err(error.context(format!("at `{line}`; so far\n{transcript}\nthe history ends with\n{tail}")));
             }
         }
+        matrix::show(disturbance, &stage.world.history);
         let played = Played::since(&faults, before, stage.world.state().await?);
         Ok((transcript, played))
     })
@@ -149,8 +152,13 @@ impl Stage {
             Step::Advance(time) => self.world.advance(time).await,
             Step::Down(member) => self.faults(&member, Faults { down: true, ..Faults::default() })?,
             Step::Up(member) => self.faults(&member, Faults::default())?,
-            Step::Restart => {
+            Step::Restart(flags) => {
                 self.world.kill_controllers();
+                if !flags.is_empty() {
+                    for warning in self.started_with(&flags)? {
+                        transcript.line(&format!("  {warning}"));
+                    }
+                }
                 self.world.start_controllers().await;
             }
             Step::Get { object, pointers } => {
@@ -201,6 +209,31 @@ impl Stage {
             }
         }
         Ok(())
+    }
+
+    /// Has the next controller process run with these flags and no others; gives what it warns of. Admission goes on with its own.
+    fn started_with(&mut self, flags: &[(String, String)]) -> anyhow::Result<Vec<String>> {
+        let (mut settings, mut warnings) = (Settings::default(), Vec::new());
+        let (mut apis, mut namespaces) = ("", "kube-.*");
+        for (name, value) in flags {
+            match name.as_str() {
+                "feature-gates" => {
+                    let (gates, told) = Gates::parse(value)?;
+                    settings.gates = gates;
+                    warnings.extend(told);
+                }
+                "controllers" => {
+                    settings.controllers = ControllerList::parse(value)?;
+                    warnings.extend(settings.controllers.warnings());
+                }
+                "skipped-propagating-apis" => apis = value,
+                "skipped-propagating-namespaces" => namespaces = value,
+                _ => bail!("scripts don't know --{name}"),
+            }
+        }
+        settings.propagation.skipped = Skipped::parse(apis, namespaces)?;
+        self.world.settings = settings;
+        Ok(warnings)
     }
 
     fn client(&self, server: &str) -> anyhow::Result<Client> {

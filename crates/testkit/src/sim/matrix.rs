@@ -3,12 +3,15 @@
 
 use anyhow::{Context as _, ensure};
 
-use super::{EventFault, Fault, FaultPlan};
+use super::{EventFault, Fault, FaultPlan, History};
 
 /// `full` takes every write and event; a number takes so many of each scenario.
 const EXTENT: &str = "IRONCLAD_MATRIX";
 /// Only scenarios with this in their names.
 const ONLY: &str = "IRONCLAD_SCENARIO";
+
+/// Of each scenario the place of this number alone; its history is printed.
+const PLACE: &str = "IRONCLAD_PLACE";
 
 /// The one thing that is done to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +78,21 @@ impl Pass {
             Self::Writes(fault) => Disturbance::Write(number, fault),
             Self::Events(fault) => Disturbance::Event(number, fault),
         };
-        spread(count, extent(at_most)).into_iter().map(of).collect()
+        match place() {
+            Some(place) => vec![of(place)],
+            None => spread(count, extent(at_most)).into_iter().map(of).collect(),
+        }
+    }
+}
+
+fn place() -> Option<u64> {
+    std::env::var(PLACE).ok()?.parse().ok()
+}
+
+/// Prints what happened in a run, if somebody asked for this place.
+pub fn show(disturbance: Disturbance, history: &History) {
+    if place().is_some() && disturbance != Disturbance::None {
+        history.lines().iter().for_each(|line| println!("{line}"));
     }
 }
 

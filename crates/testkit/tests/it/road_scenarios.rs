@@ -45,6 +45,11 @@ scenarios! {
     road_25_quota
     road_26_rebalancer
     road_29_cluster_status
+    road_30_flags
+    road_31_correctness
+    road_31_quota_and_rebalance
+    road_31_scale
+    road_31_usability
     road_90_samples
     road_91_failures
     road_92_lies

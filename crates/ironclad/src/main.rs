@@ -92,6 +92,8 @@ struct Log {
     /// How it is logged, on stderr
     #[arg(long, global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
+    #[command(flatten)]
+    klog: flags::accepted::KlogArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -152,6 +154,9 @@ fn start_logging(log: &Log, server: bool) -> anyhow::Result<()> {
     match log.log_format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),
+    }
+    for warning in log.klog.warnings() {
+        tracing::warn!("{warning}");
     }
     Ok(())
 }

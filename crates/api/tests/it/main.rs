@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the whole file is tests, the makers between them too")]
 
 mod docs;
+mod events;
 mod fields;
 mod goldens;
 mod inventory;

@@ -1,5 +1,5 @@
-//! Flags of Karmada's processes that say nothing in one process: accepted, so that command lines that exist still start, and
-//! warned of (operations.md 8).
+//! Flags of Karmada's programs that say nothing here: accepted, so that command lines that exist still start, and warned of
+//! (operations.md 2.1, 8).
 
 use clap::{Arg, ArgMatches, Command, error::Error};
 
@@ -45,16 +45,8 @@ impl AcceptedArgs {
 
 impl clap::Args for AcceptedArgs {
     fn augment_args(command: Command) -> Command {
-        let arg = |(flag, _): (&'static str, &str)| {
-            let arg = Arg::new(flag).long(flag).hide(true).value_name("VALUE").allow_hyphen_values(true);
-            // A flag that switches something on needs no value.
-            if flag.starts_with("enable-") {
-                arg.num_args(0..=1).require_equals(true).default_missing_value("true")
-            } else {
-                arg
-            }
-        };
-        command.args(ACCEPTED.map(arg))
+        let form = |flag: &str| if flag.starts_with("enable-") { Form::Switch } else { Form::Value };
+        command.args(ACCEPTED.map(|(flag, _)| arg(flag, form(flag))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -65,6 +57,71 @@ impl clap::Args for AcceptedArgs {
 impl clap::FromArgMatches for AcceptedArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         Ok(Self(ACCEPTED.into_iter().filter(|(flag, _)| matches.contains_id(flag)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Whether a flag needs a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Value,
+    /// One that switches something on.
+    Switch,
+}
+
+fn arg(flag: &'static str, form: Form) -> Arg {
+    let arg = Arg::new(flag).long(flag).hide(true).value_name("VALUE").allow_hyphen_values(true);
+    match form {
+        Form::Value => arg,
+        Form::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+    }
+}
+
+/// What klog, the logger of Kubernetes' programs, has besides -v, on every verb (operations.md 2.1).
+const KLOG: [(&str, Form); 12] = [
+    ("add-dir-header", Form::Switch),
+    ("alsologtostderr", Form::Switch),
+    ("log-backtrace-at", Form::Value),
+    ("log-dir", Form::Value),
+    ("log-file", Form::Value),
+    ("log-file-max-size", Form::Value),
+    ("logtostderr", Form::Switch),
+    ("one-output", Form::Switch),
+    ("skip-headers", Form::Switch),
+    ("skip-log-headers", Form::Switch),
+    ("stderrthreshold", Form::Value),
+    ("vmodule", Form::Value),
+];
+
+/// Those of klog that were given.
+#[derive(Debug, Default)]
+pub(crate) struct KlogArgs(Vec<&'static str>);
+
+impl KlogArgs {
+    /// A warning for each.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let all = self.0.iter();
+        all.map(|flag| format!("--{flag} is ignored: logs go to stderr, see --log-filter and --log-format")).collect()
+    }
+}
+
+impl clap::Args for KlogArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(KLOG.map(|(flag, form)| arg(flag, form).global(true)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for KlogArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(KLOG.into_iter().map(|(flag, _)| flag).filter(|flag| matches.contains_id(flag)).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -96,5 +153,37 @@ mod tests {
             assert_eq!(warnings(&[&given]), [format!("--{flag} is ignored: {why}")]);
         }
         assert_eq!(warnings(&["--enable-pprof", "--kube-api-qps", "40"]).len(), 2, "as upstream's manifests have them");
+    }
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        klog: KlogArgs,
+        #[command(subcommand)]
+        verb: Verb,
+    }
+
+    #[derive(clap::Subcommand)]
+    enum Verb {
+        Get,
+    }
+
+    #[test]
+    fn those_of_the_logger_are_taken_by_every_verb_before_it_and_after() {
+        let given = |line: &[&str]| {
+            let Program { klog, verb: Verb::Get } =
+                Program::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
+            klog
+        };
+        assert_eq!(given(&["get"]).warnings(), Vec::<String>::new());
+        for (flag, form) in KLOG {
+            let flag = format!("--{flag}");
+            let words: &[&str] = if form == Form::Switch { &[&flag] } else { &[&flag, "1"] };
+            for line in [[words, &["get"]].concat(), [&["get"], words].concat()] {
+                let want = [format!("{flag} is ignored: logs go to stderr, see --log-filter and --log-format")];
+                assert_eq!(given(&line).warnings(), want, "{line:?}");
+            }
+        }
+        assert_eq!(given(&["get", "--logtostderr=false", "--vmodule", "a=1"]).warnings().len(), 2);
     }
 }

@@ -256,3 +256,174 @@ fn verbs_are_those_of_the_table() {
     assert!(seen > 15, "only {seen} verbs of the table are there");
     assert!(unused.is_empty(), "the table does not list {unused:?} any more");
 }
+
+/// The verbs at the ends of the tree, by the words that lead to them.
+fn leaves() -> BTreeMap<String, clap::Command> {
+    fn walk(command: &clap::Command, path: &str, into: &mut BTreeMap<String, clap::Command>) {
+        for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+            let path = format!("{path} {}", verb.get_name()).trim_start().to_owned();
+            walk(verb, &path, into);
+            if verb.get_subcommands().all(|verb| verb.get_name() == "help") {
+                into.insert(path, verb.clone());
+            }
+        }
+    }
+    let (mut tree, mut leaves) = (Ironclad::command(), BTreeMap::new());
+    tree.build();
+    walk(&tree, "", &mut leaves);
+    leaves
+}
+
+/// Where each flag of operations.md 2.1 is, by the start of its row: verbs, or `*` for all; and other names that it must have.
+const SHARED: [(&str, &[&str], &[&str]); 8] = [
+    (
+        "`--kubeconfig`",
+        &[
+            "backup",
+            "cordon",
+            "crds",
+            "doctor",
+            "drain",
+            "failover pause",
+            "failover resume",
+            "failover status",
+            "get",
+            "join",
+            "logs",
+            "plan apply",
+            "plan cluster-loss",
+            "plan rate",
+            "plan taint",
+            "run",
+            "sim add",
+            "sim list",
+            "sim load",
+            "taint",
+            "top cluster",
+            "top node",
+            "top pod",
+            "tree",
+            "uncordon",
+            "unjoin",
+            "why evicted",
+            "why not",
+        ],
+        &[],
+    ),
+    ("`--karmada-context`", &["get", "join", "top pod", "plan apply", "why not"], &["context"]),
+    ("`-n, --namespace`", &["get", "logs", "tree", "why not", "top pod", "drain", "plan apply"], &[]),
+    ("`-s, --operation-scope`", &["get"], &[]),
+    ("`-C, --cluster`", &["get", "logs", "top pod"], &["clusters"]),
+    ("`--dry-run`", &["cordon", "uncordon", "taint", "join", "unjoin", "drain"], &[]),
+    ("`-v`", &["*"], &[]),
+    ("`--cluster-namespace`", &["join", "unjoin"], &[]),
+];
+
+/// operations.md 2.1: where it is one verb's, a flag has the spelling and the default of all others.
+#[test]
+fn flags_that_verbs_share_are_those_of_the_table() {
+    let leaves = leaves();
+    let table = Reference::Operations.table("### 2.1");
+    assert_eq!(table.rows.len(), SHARED.len());
+    for (row, (start, verbs, more)) in table.rows.iter().zip(SHARED) {
+        assert!(row[0].starts_with(start), "{row:?}");
+        let words: Vec<&str> = row[0].split(['`', ',', '/', ' ']).filter(|word| word.starts_with('-')).collect();
+        let longs = words.iter().filter_map(|word| word.strip_prefix("--")).chain(more.iter().copied());
+        let shorts: Vec<char> =
+            words.iter().filter(|word| word.len() == 2).filter_map(|word| word.chars().nth(1)).collect();
+        let of_all = verbs == ["*"];
+        for long in longs {
+            for path in leaves.keys().map(String::as_str).filter(|path| of_all || verbs.contains(path)) {
+                let verb = &leaves[path];
+                let named = |arg: &&clap::Arg| {
+                    arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
+                };
+                let arg = verb.get_arguments().find(named).unwrap_or_else(|| panic!("{path} has no --{long}"));
+                assert_eq!(arg.get_short().into_iter().collect::<Vec<_>>(), shorts, "{path} --{long}");
+                let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+                // Words are where it comes from if nothing is given, a figure or a name is it.
+                let want = row[1].trim_matches('`');
+                match want {
+                    "karmada-cluster" | "0" => assert_eq!(default, [want], "{path} --{long}"),
+                    // With -C in the members; the help says so.
+                    "karmada" => assert!(arg.get_help().unwrap().to_string().contains("default: karmada,"), "{path}"),
+                    _ => assert_eq!(default, Vec::<String>::new(), "{path} --{long}"),
+                }
+            }
+        }
+        assert!(
+            of_all || verbs.iter().all(|verb| leaves.contains_key(*verb)),
+            "{start}: {verbs:?} of {:?}",
+            leaves.keys()
+        );
+    }
+    let scopes = leaves["get"].get_arguments().find(|arg| arg.get_long() == Some("operation-scope")).unwrap();
+    let words: Vec<String> = scopes.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    let listed: Vec<&str> = table.rows[3][2].split('`').skip(1).step_by(2).collect();
+    assert_eq!(words, listed);
+    // Nobody else says -n, -s or -C for something else, nor uses these names.
+    for (path, verb) in &leaves {
+        for arg in verb.get_arguments() {
+            let shorts = [('n', "namespace"), ('s', "operation-scope"), ('C', "clusters"), ('v', "v")];
+            for (short, long) in shorts {
+                assert!(arg.get_short() != Some(short) || arg.get_long() == Some(long), "{path} -{short}");
+            }
+        }
+    }
+}
+
+/// Flags of operations.md 8.2 that no verb has, as there are no agents yet.
+const OF_AGENTS: [&str; 10] = [
+    "cluster-name",
+    "cluster-api-endpoint",
+    "proxy-server-address",
+    "cluster-lease-duration",
+    "cluster-lease-renew-interval-fraction",
+    "report-secrets",
+    "cert-rotation-checking-interval",
+    "cert-rotation-remaining-time-threshold",
+    "karmada-kubeconfig",
+    "karmada-kubeconfig-namespace",
+];
+
+/// operations.md 8.2: what an agent's flags share with ours is spelled and filled in as there; its controllers are ours.
+#[test]
+fn flags_of_agents_are_those_of_the_table_where_others_have_them() {
+    let leaves = leaves();
+    assert!(!leaves.contains_key("agent"), "its flags belong into this test");
+    let table = Reference::Operations.table("### 8.2");
+    let (join, run) = (&leaves["join"], &leaves["run"]);
+    let mut unused: BTreeSet<&str> = OF_AGENTS.into_iter().collect();
+    for row in &table.rows {
+        let cell = row[0].replace("`, `", ",").replace("/-", ",--cluster-");
+        let names = cell.trim_matches('`').split(',').map(|name| name.trim().trim_start_matches('-').to_owned());
+        for name in names {
+            if OF_AGENTS.contains(&name.as_str()) {
+                unused.remove(name.as_str());
+                assert!(
+                    leaves.values().all(|verb| verb.get_arguments().all(|arg| arg.get_long() != Some(&name))),
+                    "{name}"
+                );
+                continue;
+            }
+            let is_it = |arg: &&clap::Arg| {
+                arg.get_long() == Some(&*name) || arg.get_all_aliases().is_some_and(|all| all.contains(&&*name))
+            };
+            let arg = join.get_arguments().chain(run.get_arguments()).find(is_it);
+            let arg = arg.unwrap_or_else(|| panic!("nobody has --{name}"));
+            if name == "cluster-namespace" {
+                assert_eq!(row[1].split(',').next(), arg.get_default_values()[0].to_str(), "{name}");
+            } else if name.starts_with("cluster-") {
+                assert!(row[1].ends_with('–'), "{row:?}");
+                assert!(arg.get_default_values().iter().all(|value| value.is_empty()), "{name}");
+            }
+        }
+        if row[0].contains("--controllers") {
+            let list = row[1].split_once(" of ").unwrap().1;
+            let names: Vec<&str> = list.split(", ").map(|name| name.split(' ').next().unwrap()).collect();
+            let unknown = names.iter().filter(|name| !ironclad_controllers::CONTROLLERS.contains(name));
+            assert_eq!(unknown.collect::<Vec<_>>(), [&"certRotation"], "the agent's own");
+        }
+    }
+    assert!(unused.is_empty(), "the table does not list {unused:?} any more");
+}

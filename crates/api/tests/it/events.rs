@@ -1,0 +1,191 @@
+//! Which events are warnings: every event that any crate tells, against api.md 18 and operations.md 11.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ironclad_reference::Reference;
+
+/// Of the text below the table of api.md 18, and reasons that only Ironclad has; with the section that asks for those.
+const BESIDE_THE_TABLE: [(&str, &str); 23] = [
+    ("BindingPreempted", "W"),
+    ("PreemptBindingSucceed", "N"),
+    ("PreemptBindingFailed", "W"),
+    ("PriorityClassNotFound", "W"),
+    ("EvictionQueued", "N"),
+    ("EvictionAbandoned", "N"),
+    ("EvictionPaused", "W"),
+    ("EvictionResumed", "N"),
+    ("FailoverEpisodeStarted", "N"),
+    ("FailoverEpisodeEnded", "N"),
+    ("WouldEvict", "N"),
+    ("PlacementUnreadable", "W"),
+    ("WaitingForSourceCleanup", "W"),
+    ("ApplicationFailoverSkipped", "W"),
+    ("TaintConflict", "W"),
+    ("TaintOrphaned", "N"),
+    ("InsufficientCapacity", "W"),
+    ("CredentialsRotated", "N"),
+    // propagation.md 20.3, 31.4 row 34.
+    ("CustomizationInvalid", "W"),
+    ("CustomizationConflict", "W"),
+    ("InterpreterWebhookFailed", "W"),
+    // propagation.md 4: a policy that selects nothing.
+    ("NoTemplateMatched", "N"),
+    // failover.md 8.4.
+    ("DependenciesNotPropagated", "W"),
+];
+
+/// Where the reason is no constant of `ironclad_api`: the file, its name there, and what it may be.
+const OTHER_NAMES: [(&str, &str, &[&str]); 2] = [
+    ("propagation/src/claim.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
+    ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
+];
+
+/// `A / B` with `N / W`, `A, B` with one letter for all.
+fn of_row(reasons: &str, types: &str) -> Vec<(String, String)> {
+    let reasons: Vec<&str> = reasons.split([',', '/']).map(str::trim).collect();
+    let types: Vec<&str> = types.split('/').map(str::trim).collect();
+    let of = |at: usize| if types.len() == reasons.len() { types[at] } else { types[0] };
+    reasons.iter().enumerate().map(|(at, reason)| ((*reason).to_owned(), of(at).to_owned())).collect()
+}
+
+/// Reason and type, and what it may be about.
+fn wanted() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut all: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+    for row in &Reference::Api.table("## 18.").rows {
+        for (reason, letter) in of_row(&row[0], &row[1]) {
+            let one = all.entry(reason.clone()).or_insert_with(|| (letter.clone(), BTreeSet::new()));
+            assert_eq!(one.0, letter, "{reason} is one or the other");
+            one.1.extend(about(&row[2], ';'));
+        }
+    }
+    for (reason, letter) in BESIDE_THE_TABLE {
+        let before = all.insert(reason.to_owned(), (letter.to_owned(), BTreeSet::new()));
+        assert_eq!(before, None, "{reason} is in the table");
+    }
+    all
+}
+
+/// `attached ResourceBinding` and `Binding` are bindings, `the member object's template` is a template.
+fn about(cell: &str, separator: char) -> BTreeSet<String> {
+    let one = |word: &str| {
+        let word = word.trim();
+        let last = word.rsplit(' ').next().unwrap_or(word);
+        match last {
+            "ResourceBinding" | "Binding" | "binding" => "binding".to_owned(),
+            other => other.to_owned(),
+        }
+    };
+    cell.split(separator).map(one).collect()
+}
+
+/// The constants of `ironclad_api::events`: name and reason.
+fn constants() -> BTreeMap<&'static str, &'static str> {
+    let lines = include_str!("../../src/events.rs").lines().filter_map(|line| line.strip_prefix("pub const "));
+    lines.filter_map(|line| Some((line.split_once(':')?.0, line.split('"').nth(1)?))).collect()
+}
+
+/// Every source of every crate, tests left out.
+fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        if path.is_dir() && !matches!(name.as_str(), "tests" | "target") {
+            sources(&path, into);
+        } else if name.ends_with(".rs") && name != "tests.rs" && name != "testkit.rs" {
+            let text = fs::read_to_string(&path).unwrap();
+            into.push((path, text));
+        }
+    }
+}
+
+/// The arguments of a call, from behind its opening bracket.
+fn arguments(text: &str) -> &str {
+    let mut depth = 1;
+    for (at, character) in text.char_indices() {
+        depth += match character {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        if depth == 0 {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+#[test]
+fn what_is_told_as_a_warning_is_one_by_the_table() {
+    let (wanted, constants) = (wanted(), constants());
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (path, text) in &files {
+        for (call, letter) in [("Event::warning(", "W"), ("Event::normal(", "N")] {
+            for (at, _) in text.match_indices(call) {
+                let inside = arguments(&text[at + call.len()..]);
+                let words = || inside.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                let mut reasons: Vec<&str> = words().filter_map(|word| constants.get(word).copied()).collect();
+                if reasons.is_empty() {
+                    let other = OTHER_NAMES
+                        .iter()
+                        .find(|(file, name, _)| path.ends_with(file) && words().any(|word| word == *name));
+                    let Some((.., may_be)) = other else {
+                        wrong.push(format!("{}: no reason in {inside}", path.display()));
+                        continue;
+                    };
+                    reasons.extend(may_be.iter().copied());
+                }
+                for reason in reasons {
+                    told.insert(reason);
+                    match wanted.get(reason) {
+                        Some((want, _)) if want == letter => {}
+                        Some((want, _)) => wrong.push(format!("{}: {reason} is {letter}, not {want}", path.display())),
+                        None => wrong.push(format!("{}: nobody lists {reason}", path.display())),
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(told.len() > 35, "only {} reasons were found: {told:?}", told.len());
+}
+
+/// operations.md 11 tells the same events a second time, by what they are about.
+#[test]
+fn both_references_say_the_same_of_events() {
+    let wanted = wanted();
+    let mut compared = 0;
+    for row in &Reference::Operations.table("## 11.").rows {
+        let objects = about(&row[0], '+');
+        let mut stem = String::new();
+        for part in row[1].split(['·', ',']).flat_map(|part| part.split('/')) {
+            let mut words = part.split_whitespace();
+            let Some(word) = words.next().filter(|word| *word != "…") else { continue };
+            // `…Failed` and `Failed` are of the reason before; `GetReplicas…` is one half, whose other half comes.
+            let reason = match word.trim_matches('…') {
+                "Failed" => format!("{stem}Failed"),
+                "Succeed" => format!("{stem}Succeed"),
+                whole => whole.to_owned(),
+            };
+            stem = reason.trim_end_matches("Succeed").trim_end_matches("Failed").to_owned();
+            let Some((letter, about)) = wanted.get(&reason) else {
+                assert!(wanted.contains_key(&format!("{reason}Failed")), "api.md does not list {reason}");
+                continue;
+            };
+            // The one disagreement: by api.md, and as it is told, on the Work alone.
+            if reason != "WorkDispatching" {
+                assert!(objects.is_subset(about), "{reason}: {objects:?}, by api.md {about:?}");
+            }
+            if let Some(said) = words.next().filter(|word| word.len() == 1) {
+                assert_eq!(said, letter, "{reason}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 20, "only {compared} letters were compared");
+}

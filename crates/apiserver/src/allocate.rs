@@ -17,6 +17,7 @@ use crate::{
 const NETWORK: [u8; 2] = [10, 96];
 /// Node ports are these.
 const PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
+const TAKEN: &str = "provided port is already allocated";
 /// Draws before giving up: the range is as good as full then.
 const DRAWS: usize = 256;
 
@@ -53,6 +54,10 @@ fn claims(resource: &Resource, service: Option<&Value>) -> BTreeMap<String, (Str
             out.insert(port_key(number, protocol), (format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()));
         }
     }
+    let health = &service["spec"]["healthCheckNodePort"];
+    if let Some(number) = health.as_u64().filter(|n| *n != 0 && strategy::needs_health_check(service)) {
+        out.insert(port_key(number, "TCP"), ("spec.healthCheckNodePort".to_owned(), health.clone()));
+    }
     out
 }
 
@@ -62,24 +67,32 @@ impl Server {
         if !is_service(resource) {
             return Ok(());
         }
-        release_ports(old, new);
-        if !of_type(new, &["NodePort", "LoadBalancer"])
-            && let (Some(old), Some(spec)) = (old, new.get_mut("spec").and_then(Value::as_object_mut))
-            && old.pointer("/spec/externalTrafficPolicy") == spec.get("externalTrafficPolicy")
-        {
-            spec.remove("externalTrafficPolicy");
+        if let Some(old) = old {
+            strategy::drop_of_other_types(old, new);
         }
-        strategy::families(new);
+        // What a new Service of that type can't have is told when it is looked at.
+        if old.is_some() || !of_type(new, &["ExternalName"]) {
+            strategy::families(new);
+        }
         let held = claims(resource, old);
         let refuse = |field: &str, value: &Value, why: String| {
             let name = object::meta_str(new, "name");
             Err(ApiError::invalid("Service", "", name, vec![Cause::invalid(field, value, why)]))
         };
+        if let Some((field, value)) = claimed_twice(new) {
+            return refuse(&field, &value, TAKEN.to_owned());
+        }
         for (key, (field, value)) in claims(resource, Some(new)) {
             if held.contains_key(&key) {
                 continue;
             }
             let address = value.pointer("/0").and_then(Value::as_str);
+            if address.is_none() && !value.as_u64().is_some_and(|n| PORTS.contains(&n)) {
+                let (first, last) = (PORTS.start(), PORTS.end());
+                let why =
+                    format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
+                return refuse(&field, &value, why);
+            }
             let fits = address.and_then(|a| a.parse::<Ipv4Addr>().ok()).is_none_or(|a| a.octets()[..2] == NETWORK);
             if let Some(address) = address.filter(|_| !fits) {
                 let why =
@@ -89,18 +102,37 @@ impl Server {
             if self.store.get(&key).is_some() {
                 let why = match address {
                     Some(address) => format!("failed to allocate IP {address}: provided IP is already allocated"),
-                    None => "provided port is already allocated".to_owned(),
+                    None => TAKEN.to_owned(),
                 };
                 return refuse(&field, &value, why);
             }
         }
         self.draw_address(new)?;
-        self.draw_ports(new)
+        self.draw_ports(new)?;
+        if strategy::needs_health_check(new) && new["spec"]["healthCheckNodePort"].as_u64().is_none_or(|n| n == 0) {
+            let ports = new.pointer("/spec/ports").and_then(Value::as_array);
+            let drawn: Vec<u64> = ports.into_iter().flatten().filter_map(|p| p["nodePort"].as_u64()).collect();
+            new["spec"]["healthCheckNodePort"] = json!(self.free_port("TCP", &drawn)?);
+        }
+        Ok(())
+    }
+
+    /// A port that nobody has, and that isn't one of these either.
+    fn free_port(&self, protocol: &str, taken: &[u64]) -> Result<u64, ApiError> {
+        let stream = self.seam.rng.stream("node-ports");
+        for _ in 0..DRAWS {
+            let number = PORTS.start() + stream.below(PORTS.end() - PORTS.start() + 1);
+            if !taken.contains(&number) && self.store.get(&port_key(number, protocol)).is_none() {
+                return Ok(number);
+            }
+        }
+        Err(ApiError::internal("no node port is left"))
     }
 
     fn draw_address(&self, service: &mut Value) -> Result<(), ApiError> {
         let has = service.pointer("/spec/clusterIP").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty());
-        if has || !of_type(service, &["ClusterIP", "NodePort", "LoadBalancer"]) {
+        let listed = service.pointer("/spec/clusterIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+        if has || listed || !of_type(service, &["ClusterIP", "NodePort", "LoadBalancer"]) {
             return Ok(());
         }
         let stream = self.seam.rng.stream("service-addresses");
@@ -124,7 +156,6 @@ impl Server {
         if !wanted {
             return Ok(());
         }
-        let stream = self.seam.rng.stream("node-ports");
         let mut drawn = Vec::new();
         let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten() {
@@ -132,10 +163,7 @@ impl Server {
                 continue;
             }
             let protocol = port["protocol"].as_str().unwrap_or("TCP").to_owned();
-            let free = (0..DRAWS).map(|_| PORTS.start() + stream.below(PORTS.end() - PORTS.start() + 1));
-            let free =
-                free.into_iter().find(|n| !drawn.contains(n) && self.store.get(&port_key(*n, &protocol)).is_none());
-            let Some(number) = free else { return Err(ApiError::internal("no node port is left")) };
+            let number = self.free_port(&protocol, &drawn)?;
             drawn.push(number);
             port["nodePort"] = json!(number);
         }
@@ -143,17 +171,21 @@ impl Server {
     }
 }
 
-/// A Service that needs no node ports any more loses those that it didn't ask for anew.
-fn release_ports(old: Option<&Value>, new: &mut Value) {
-    let Some(old) = old.filter(|_| !of_type(new, &["NodePort", "LoadBalancer"])) else { return };
-    let before = old.pointer("/spec/ports").cloned().unwrap_or_default();
-    let ports = new.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
-    for port in ports.into_iter().flatten() {
-        let kept = before.as_array().into_iter().flatten().any(|b| b["nodePort"] == port["nodePort"]);
-        if let Some(map) = port.as_object_mut().filter(|_| kept) {
-            map.remove("nodePort");
-        }
-    }
+/// A node port that two ports of one protocol ask for.
+fn claimed_twice(service: &Value) -> Option<(String, Value)> {
+    let ports = service.pointer("/spec/ports")?.as_array()?;
+    let asked = |port: &Value| {
+        let number = port["nodePort"].as_u64().filter(|n| *n != 0)?;
+        Some(port_key(number, port["protocol"].as_str().unwrap_or("TCP")))
+    };
+    let twice = |(i, port): &(usize, &Value)| {
+        asked(port).is_some_and(|key| ports[..*i].iter().filter_map(asked).any(|k| k == key))
+    };
+    ports
+        .iter()
+        .enumerate()
+        .find(twice)
+        .map(|(i, port)| (format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()))
 }
 
 /// What a transaction that turns `old` into `new` does about the keys that the Service holds.

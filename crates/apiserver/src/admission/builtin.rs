@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::limit_range;
 use crate::{
     Server, certificates,
     context::Cx,
@@ -24,6 +25,7 @@ pub(crate) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
         ));
     }
     if cx.resource.is("", "Pod") {
+        limit_range::default(cx, value);
         pod(cx, value)?;
     }
     if cx.resource.is(certificates::GROUP, certificates::KIND) {

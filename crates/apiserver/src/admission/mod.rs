@@ -4,6 +4,7 @@
 //! validating reviews.
 
 mod builtin;
+mod limit_range;
 mod objects;
 
 use std::fmt::Debug;
@@ -160,6 +161,7 @@ pub(crate) async fn validate(
     if operation == Operation::Delete {
         webhooks::mutate(cx, &write, None).await?;
     }
+    limit_range::validate(cx, operation, old, new)?;
     policies::validate(cx, &write, new)?;
     webhooks::validate(cx, &write, new).await?;
     let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };

@@ -71,6 +71,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     }
     admission::create(cx, &mut value, options.dry_run).await?;
     strategy::default(cx, &mut value, strategy::Defaults::Creating);
+    server.allocate(resource, None, &mut value)?;
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
@@ -81,7 +82,6 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     }
     let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run).await?;
     hooks::before_create(cx, &mut value)?;
-    server.allocate(resource, None, &mut value)?;
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);
     let exists = |entry: &ironclad_store::Entry| {
         let terminating = object::decode(&entry.value, entry.modified).is_ok_and(|o| object::terminating(&o));

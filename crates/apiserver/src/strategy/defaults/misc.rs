@@ -22,6 +22,7 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
             }
         }
         ("", "Node") => {
+            pod_ranges(object);
             let status = child(object, "status");
             if status["capacity"].is_object() {
                 let capacity = status["capacity"].clone();
@@ -100,6 +101,21 @@ pub(super) fn apply(group: &str, kind: &str, object: &mut Value) {
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => crate::crd::default(object),
         _ => {}
+    }
+}
+
+/// The addresses of a node's pods: the one field holds the first of the other.
+fn pod_ranges(node: &mut Value) {
+    let Some(spec) = node.get_mut("spec").filter(|s| s.is_object()) else { return };
+    let first = |spec: &Value| spec.pointer("/podCIDRs/0").and_then(Value::as_str).map(str::to_owned);
+    match spec["podCIDR"].as_str().filter(|one| !one.is_empty()).map(str::to_owned) {
+        Some(one) if first(spec).as_ref() != Some(&one) => spec["podCIDRs"] = json!([one]),
+        Some(_) => {}
+        None => {
+            if let Some(first) = first(spec) {
+                spec["podCIDR"] = json!(first);
+            }
+        }
     }
 }
 

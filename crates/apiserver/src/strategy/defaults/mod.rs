@@ -1,5 +1,6 @@
 //! Defaults of built-in kinds (apiserver.md 15).
 
+pub(crate) mod claim;
 pub(crate) mod job;
 mod misc;
 pub(crate) mod pod;

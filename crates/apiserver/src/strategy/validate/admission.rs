@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{at, list, text};
+use super::{at, formats, list, text};
 use crate::{names, policies, status::Cause, webhooks};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
@@ -62,7 +62,7 @@ fn webhook(hook: &Value, field: &str, out: &mut Vec<Cause>) {
         out.push(Cause::invalid(format!("{field}.timeoutSeconds"), &json!(seconds), why));
     }
     for key in ["namespaceSelector", "objectSelector"] {
-        selector(&hook[key], &format!("{field}.{key}"), out);
+        formats::label_selector(&hook[key], &format!("{field}.{key}"), out);
     }
     one_of(&hook["reinvocationPolicy"], &format!("{field}.reinvocationPolicy"), &["IfNeeded", "Never"], out);
     client(&hook["clientConfig"], &format!("{field}.clientConfig"), out);
@@ -193,38 +193,6 @@ fn conditions(conditions: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// A label selector.
-fn selector(selector: &Value, field: &str, out: &mut Vec<Cause>) {
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        let field = format!("{field}.matchLabels");
-        out.extend(names::qualified_name(key).iter().map(|why| Cause::invalid(&field, &json!(key), why)));
-        let given = value.as_str().unwrap_or_default();
-        out.extend(names::label_value(given).iter().map(|why| Cause::invalid(&field, value, why)));
-    }
-    for (i, expression) in list(selector, "/matchExpressions").iter().enumerate() {
-        let field = format!("{field}.matchExpressions[{i}]");
-        let values = list(expression, "/values");
-        match text(expression, "/operator") {
-            "In" | "NotIn" if values.is_empty() => {
-                let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                out.push(Cause::required(format!("{field}.values"), why));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                out.push(Cause::forbidden(format!("{field}.values"), why));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => {
-                let at = format!("{field}.operator");
-                out.push(Cause::invalid(at, &json!(other), "not a valid selector operator"));
-            }
-        }
-        let key = text(expression, "/key");
-        let field = format!("{field}.key");
-        out.extend(names::qualified_name(key).iter().map(|why| Cause::invalid(&field, &json!(key), why)));
-    }
-}
-
 fn strings<'a>(rule: &'a Value, key: &str) -> Vec<&'a str> {
     rule[key].as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default()).collect()
 }
@@ -351,7 +319,7 @@ fn is_identifier(name: &str) -> bool {
 fn constraints(constraints: &Value, field: &str, is_policy: bool, out: &mut Vec<Cause>) {
     one_of(&constraints["matchPolicy"], &format!("{field}.matchPolicy"), &MATCH_POLICIES, out);
     for key in ["namespaceSelector", "objectSelector"] {
-        selector(&constraints[key], &format!("{field}.{key}"), out);
+        formats::label_selector(&constraints[key], &format!("{field}.{key}"), out);
     }
     for key in ["resourceRules", "excludeResourceRules"] {
         for (i, rule) in list(constraints, &format!("/{key}")).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! RBAC, classes, claims, leases, ingresses.
+//! RBAC, priority classes, leases.
 
 use serde_json::{Value, json};
 
@@ -60,62 +60,37 @@ pub(super) fn rbac(kind: &str, object: &Value, old: Option<&Value>, out: &mut Ve
     }
 }
 
+/// The classes that every cluster has, with their values.
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
 pub(super) fn priority_class(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     const USER_MAX: i64 = 1_000_000_000;
-    let name = object::meta_str(object, "name");
+    if let Some(old) = old {
+        if old["value"] != object["value"] {
+            out.push(Cause::forbidden("value", "may not be changed in an update."));
+        }
+        return immutable(object, Some(old), "/preemptionPolicy", out);
+    }
+    let (name, value) = (object::meta_str(object, "name"), at(object, "/value").as_i64().unwrap_or(0));
     if name.starts_with("system-") {
-        let why = "priority class names with 'system-' prefix are reserved for system use only. error:";
-        out.push(Cause::forbidden("metadata.name", format!("{why} {name} is not a known system priority class")));
-    } else if at(object, "/value").as_i64().unwrap_or(0) > USER_MAX {
+        let why = match SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, known)) if *known != value => Some(format!("value of {name} PriorityClass must be {known}")),
+            Some(_) if object["globalDefault"] == true => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            let reserved = "priority class names with 'system-' prefix are reserved for system use only. error:";
+            out.push(Cause::forbidden("metadata.name", format!("{reserved} {why}")));
+        }
+    } else if value > USER_MAX {
         let why = format!("maximum allowed value of a user defined priority is {USER_MAX}");
         out.push(Cause::forbidden("value", why));
     }
-    if old.is_some_and(|old| old["value"] != object["value"]) {
-        out.push(Cause::forbidden("value", "may not be changed in an update."));
-    }
-    immutable(object, old, "/preemptionPolicy", out);
-}
-
-pub(super) fn storage_class(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    if text(object, "/provisioner").is_empty() {
-        out.push(Cause::required("provisioner", ""));
-    }
-    for field in ["/provisioner", "/parameters", "/reclaimPolicy", "/volumeBindingMode"] {
-        immutable(object, old, field, out);
-    }
-}
-
-pub(super) fn claim(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    if list(object, "/spec/accessModes").is_empty() {
-        out.push(Cause::required("spec.accessModes", "at least 1 access mode is required"));
-    }
-    if at(object, "/spec/resources/requests/storage").is_null() {
-        out.push(Cause::required("spec.resources[storage]", ""));
-    }
-    let Some(old) = old else { return };
-    let bound = text(old, "/status/phase") == "Bound";
-    let fixed = |o: &Value| {
-        let mut spec = at(o, "/spec").clone();
-        if let Some(map) = spec.as_object_mut() {
-            map.remove("volumeAttributesClassName");
-            if bound {
-                map.remove("resources");
-            }
-            // The binder sets these once.
-            for key in ["volumeName", "storageClassName"] {
-                if text(old, &format!("/spec/{key}")).is_empty() {
-                    map.remove(key);
-                }
-            }
-        }
-        spec
-    };
-    if fixed(object) != fixed(old) {
-        out.push(Cause::forbidden(
-            "spec",
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
-        ));
-    }
+    super::one_of(object, "/preemptionPolicy", &["PreemptLowerPriority", "Never"], out);
 }
 
 pub(super) fn lease(object: &Value, out: &mut Vec<Cause>) {
@@ -126,25 +101,5 @@ pub(super) fn lease(object: &Value, out: &mut Vec<Cause>) {
     let transitions = at(object, "/spec/leaseTransitions");
     if transitions.as_i64().is_some_and(|t| t < 0) {
         out.push(Cause::invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
-    }
-}
-
-pub(super) fn ingress(object: &Value, out: &mut Vec<Cause>) {
-    if list(object, "/spec/rules").is_empty() && at(object, "/spec/defaultBackend").is_null() {
-        let message = "either `defaultBackend` or `rules` must be specified";
-        out.push(Cause::invalid("spec", &Value::Null, message));
-    }
-    for (i, rule) in list(object, "/spec/rules").iter().enumerate() {
-        for (j, path) in list(rule, "/http/paths").iter().enumerate() {
-            let field = format!("spec.rules[{i}].http.paths[{j}].pathType");
-            match text(path, "/pathType") {
-                "" => out.push(Cause::required(field, "pathType must be specified")),
-                "Exact" | "Prefix" | "ImplementationSpecific" => {}
-                other => {
-                    let supported = ["Exact", "ImplementationSpecific", "Prefix"];
-                    out.push(Cause::unsupported(field, &json!(other), &supported));
-                }
-            }
-        }
     }
 }

@@ -1,13 +1,26 @@
 //! What is wrong with objects of built-in kinds, and which changes they refuse (apiserver.md 16).
 
 mod admission;
+mod amounts;
 mod api_service;
+mod autoscaler;
 pub(crate) mod certificates;
 mod cluster;
 mod config;
+mod endpoints;
 mod event;
+mod formats;
+mod ingress;
+mod json_syntax;
+mod limit_range;
+mod network_policy;
+mod node;
+mod node_selector;
 mod pod;
+mod quota;
 mod service;
+mod storage;
+mod volume;
 mod workload;
 
 use serde_json::{Value, json};
@@ -18,12 +31,18 @@ use crate::{names, status::Cause};
 pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let out = &mut causes;
+    // What was stored before a rule was known stays changeable: its spec is looked at when it changes.
+    let is_new = || old.is_none_or(|old| is_changed(old, object));
     match (group, kind) {
         ("", "Pod") => pod::pod(object, old, out),
         ("", "Service") => service::service(object, old, out),
         ("", "ConfigMap") => config::config_map(object, old, out),
         ("", "Secret") => config::secret(object, old, out),
-        ("", "PersistentVolumeClaim") => cluster::claim(object, old, out),
+        ("", "PersistentVolumeClaim") if is_new() => volume::claim(object, old, out),
+        ("", "PersistentVolume") if is_new() => volume::volume(object, old, out),
+        ("", "Endpoints") if is_new() => endpoints::endpoints(object, out),
+        ("", "LimitRange") if is_new() => limit_range::limit_range(object, out),
+        ("", "Node") => node::node(object, old, out),
         ("apps", "Deployment") => workload::deployment(object, old, out),
         ("apps", "ReplicaSet") => workload::replica_set(object, old, out),
         ("apps", "DaemonSet") => workload::daemon_set(object, old, out),
@@ -31,21 +50,23 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("apps", "StatefulSet") => workload::stateful_set(object, old, out),
         ("batch", "Job") => workload::job(object, old, out),
         ("batch", "CronJob") => workload::cron_job(object, out),
-        ("autoscaling", "HorizontalPodAutoscaler") => workload::autoscaler(object, out),
+        ("autoscaling", "HorizontalPodAutoscaler") if is_new() => autoscaler::spec(object, out),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::status(object, out),
         ("policy", "PodDisruptionBudget") => workload::budget(object, out),
         ("rbac.authorization.k8s.io", _) => cluster::rbac(kind, object, old, out),
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class(object, old, out),
-        ("storage.k8s.io", "StorageClass") => cluster::storage_class(object, old, out),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class(object, old, out),
         ("coordination.k8s.io", "Lease") => cluster::lease(object, out),
-        ("networking.k8s.io", "IngressClass") => immutable(object, old, "/spec/controller", out),
-        ("discovery.k8s.io", "EndpointSlice") => {
-            one_of(object, "/addressType", &["FQDN", "IPv4", "IPv6"], out);
-            immutable(object, old, "/addressType", out);
-        }
+        ("storage.k8s.io", "CSIDriver") => storage::csi_driver(object, old, out),
+        ("node.k8s.io", "RuntimeClass") => storage::runtime_class(object, old, out),
+        ("networking.k8s.io", "IngressClass") if is_new() => ingress::class(object, old, out),
+        ("networking.k8s.io", "NetworkPolicy") if is_new() => network_policy::network_policy(object, out),
+        ("discovery.k8s.io", "EndpointSlice") if is_new() => endpoints::slice(object, old, out),
         ("", "Event") => event::core(object, out),
         ("events.k8s.io", "Event") => event::event(object, old, out),
-        ("", "ResourceQuota") => config::quota(object, old, out),
-        ("networking.k8s.io", "Ingress") => cluster::ingress(object, out),
+        ("", "ResourceQuota") => quota::quota(object, old, out),
+        ("networking.k8s.io", "Ingress") if is_new() => ingress::ingress(object, old.is_none(), out),
+        ("networking.k8s.io", "Ingress") => ingress::status(object, out),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificates::request(object, old, out),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             admission::configuration(object, out);
@@ -57,6 +78,17 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         _ => {}
     }
     causes
+}
+
+/// Whether more than metadata and status changed.
+fn is_changed(old: &Value, new: &Value) -> bool {
+    let rest = |of: &'_ Value| of.as_object().map_or(0, |map| map.keys().filter(|k| is_rest(k)).count());
+    let changed = |(key, value): (&String, &Value)| is_rest(key) && old.get(key) != Some(value);
+    rest(old) != rest(new) || new.as_object().into_iter().flatten().any(changed)
+}
+
+fn is_rest(key: &str) -> bool {
+    key != "metadata" && key != "status"
 }
 
 /// A value, null when absent.
@@ -120,6 +152,11 @@ mod tests {
     }
 
     fn messages(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut object = object.clone();
+        if kind == "Service" {
+            crate::strategy::defaults::apply(group, kind, &mut object, true);
+        }
+        let object = &object;
         validate(group, kind, object, old).into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
     }
 
@@ -204,7 +241,7 @@ mod tests {
             (
                 "autoscaling",
                 "HorizontalPodAutoscaler",
-                json!({"spec": {"minReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "a/v1"}}}),
+                json!({"spec": {"scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "a/v1"}}}),
                 "spec.maxReplicas: Required value: must be set and greater than 0",
             ),
             (

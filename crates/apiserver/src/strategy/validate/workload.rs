@@ -1,4 +1,4 @@
-//! Workloads, autoscalers and budgets.
+//! Workloads and budgets.
 
 use serde_json::{Value, json};
 
@@ -156,36 +156,6 @@ pub(super) fn cron_job(object: &Value, out: &mut Vec<Cause>) {
     let name = object::meta_str(object, "name");
     if name.len() > NAME_MAX {
         out.push(Cause::invalid("metadata.name", &json!(name), format!("must be no more than {NAME_MAX} characters")));
-    }
-}
-
-pub(super) fn autoscaler(object: &Value, out: &mut Vec<Cause>) {
-    let (least, most) = (at(object, "/spec/minReplicas"), at(object, "/spec/maxReplicas"));
-    if least.as_i64().is_some_and(|n| n < 1) {
-        out.push(Cause::invalid("spec.minReplicas", least, "must be greater than or equal to 1"));
-    }
-    let on_demand =
-        super::list(object, "/spec/metrics").iter().any(|m| m["type"] == "Object" || m["type"] == "External");
-    let to_zero = least.as_i64() == Some(0) && !on_demand;
-    if most.as_i64().unwrap_or(0) < 1 {
-        out.push(Cause::required("spec.maxReplicas", "must be set and greater than 0"));
-    } else if least.as_i64() > most.as_i64() {
-        out.push(Cause::invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"));
-    }
-    for field in ["kind", "name"] {
-        if text(object, &format!("/spec/scaleTargetRef/{field}")).is_empty() {
-            out.push(Cause::required(format!("spec.scaleTargetRef.{field}"), ""));
-        }
-    }
-    let version = text(object, "/spec/scaleTargetRef/apiVersion");
-    // What a core kind is scaled by is in no group.
-    if version.is_empty() && text(object, "/spec/scaleTargetRef/kind") != "ReplicationController" {
-        let message = "apiVersion must specify API group";
-        out.push(Cause::invalid("spec.scaleTargetRef.apiVersion", &json!(version), message));
-    }
-    if to_zero {
-        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
-        out.push(Cause::forbidden("spec.metrics", why));
     }
 }
 

@@ -1,5 +1,5 @@
 //! LimitRanges at work: what containers get that say nothing, and which pods and claims ask for too little or too much
-//! (apiserver.md 19).
+//! (apiserver.md 21).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What scenarios are about and can't be written down: requests for certificates, and what tokens say.
 
-use std::sync::OnceLock;
+use std::{fs, path::Path, sync::OnceLock};
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
@@ -39,6 +39,19 @@ fn request(group: &str) -> Option<String> {
 fn certificate() -> Option<String> {
     let key = KeyPair::generate().ok()?;
     base64(&params("devs").self_signed(&key).ok()?.pem())
+}
+
+/// Writes files for kubectl into a directory: `tls.crt` and `tls.key`, which belong together, and `other.key`.
+pub(super) fn write_files(directory: &Path) -> anyhow::Result<()> {
+    let (key, other) = (KeyPair::generate()?, KeyPair::generate()?);
+    let certificate = params("devs").self_signed(&key)?.pem();
+    for (name, text) in
+        [("tls.crt", certificate), ("tls.key", key.serialize_pem()), ("other.key", other.serialize_pem())]
+    {
+        let path = directory.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// What a token says, with times told from the time at which it was made.

@@ -101,13 +101,14 @@ pub async fn run(directory: &Path) -> anyhow::Result<Option<Outcome>> {
         Some(path) => path,
         None => embedded.insert(Ours::start(home.path()).await?).kubeconfig().to_owned(),
     };
+    certificates::write_files(home.path())?;
     let side = async |name: &str, kubeconfig: &Path| {
         let kubectl = Kubectl::new(&binaries, kubeconfig, &home.path().join(name));
         let kubectl = match given("IRONCLAD_DIFFERENTIAL_KUBECTL") {
             Some(program) => kubectl.with_program(program),
             None => kubectl,
         };
-        Side::new(kubeconfig, kubectl).await
+        Side::new(kubeconfig, kubectl, home.path()).await
     };
     let (real, ours) = (side("real", &real).await?, side("ours", &ours).await?);
 

@@ -58,6 +58,7 @@ pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> a
         ("ns", namespace.to_owned()),
         ("hook", format!("{}/{namespace}", side.webhooks.url())),
         ("ca", side.webhooks.authority().to_owned()),
+        ("files", side.files.display().to_string()),
         ("core", format!("/api/v1/namespaces/{namespace}")),
         ("apps", format!("/apis/apps/v1/namespaces/{namespace}")),
     ] {

@@ -31,6 +31,7 @@
 //! - `CLAIMS $token`: what a token says. `ASKED path`: what the webhook at `$hook/path` was asked last.
 //! - `$hook` and `$ca`: where webhooks are ([`super::webhooks`]), and whom to trust for them; `$csr`, `$mastercsr` and
 //!   `$certificate`: requests for certificates of a user and of an administrator, and a certificate, all in base64.
+//! - `$files`: a directory with `tls.crt`, `tls.key` and the `other.key`, for kubectl.
 //! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin, headers are its environment.
 //! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it prints,
 //!   `LINES name end` all until it ends.

@@ -1,6 +1,10 @@
 //! One of the two servers, asked without any of a client's own habits: no retries, no redirects, no decompression.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -34,6 +38,8 @@ pub struct Side {
     pub kubectl: Kubectl,
     /// The webhooks that this server asks.
     pub webhooks: Arc<Webhooks>,
+    /// Where files for kubectl are.
+    pub files: PathBuf,
 }
 
 impl std::fmt::Debug for Side {
@@ -70,18 +76,25 @@ pub struct Stream {
 }
 
 impl Side {
-    /// The server that a kubeconfig names.
+    /// The server that a kubeconfig names, and the directory with files for kubectl.
     ///
     /// # Errors
     /// A kubeconfig that can't be read.
-    pub async fn new(kubeconfig: &Path, kubectl: Kubectl) -> anyhow::Result<Self> {
+    pub async fn new(kubeconfig: &Path, kubectl: Kubectl, files: &Path) -> anyhow::Result<Self> {
         let text = Kubeconfig::read_from(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(text, &KubeConfigOptions::default()).await?;
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
         let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let webhooks = Arc::new(Webhooks::start().await?);
-        Ok(Self { url, admin: http_of(&config)?, anonymous: http_of(&anonymous)?, kubectl, webhooks })
+        Ok(Self {
+            url,
+            admin: http_of(&config)?,
+            anonymous: http_of(&anonymous)?,
+            kubectl,
+            webhooks,
+            files: files.to_owned(),
+        })
     }
 
     async fn send(

@@ -64,7 +64,7 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("discovery.k8s.io", "EndpointSlice") if is_new() => endpoints::slice(object, old, out),
         ("", "Event") => event::core(object, out),
         ("events.k8s.io", "Event") => event::event(object, old, out),
-        ("", "ResourceQuota") => quota::quota(object, old, out),
+        ("", "ResourceQuota") if is_new() => quota::quota(object, old, out),
         ("networking.k8s.io", "Ingress") if is_new() => ingress::ingress(object, old.is_none(), out),
         ("networking.k8s.io", "Ingress") => ingress::status(object, out),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificates::request(object, old, out),
@@ -277,6 +277,105 @@ mod tests {
             ),
             (
                 "networking.k8s.io",
+                "NetworkPolicy",
+                json!({"spec": {"ingress": [{"from": [{}]}]}}),
+                "spec.ingress[0].from[0]: Required value: must specify a peer",
+            ),
+            (
+                "networking.k8s.io",
+                "NetworkPolicy",
+                json!({"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}}]}]}}),
+                "spec.egress[0].to[0].ipBlock.except[0]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`",
+            ),
+            (
+                "networking.k8s.io",
+                "IngressClass",
+                json!({"spec": {"controller": "plain"}}),
+                "spec.controller: Invalid value: \"plain\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+            (
+                "",
+                "PersistentVolume",
+                json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}}),
+                "spec: Required value: must specify a volume type",
+            ),
+            (
+                "",
+                "PersistentVolumeClaim",
+                json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}}}),
+                "spec.resources[storage]: Invalid value: \"0\": must be greater than zero",
+            ),
+            (
+                "",
+                "Endpoints",
+                json!({"subsets": [{"addresses": [{"ip": "127.0.0.1"}]}]}),
+                "subsets[0].addresses[0].ip: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, ::1/128)",
+            ),
+            (
+                "discovery.k8s.io",
+                "EndpointSlice",
+                json!({"addressType": "IPv4", "endpoints": [{"addresses": ["2001:db8::1"]}]}),
+                "endpoints[0].addresses: Invalid value: \"2001:db8::1\": must be an IPv4 address",
+            ),
+            (
+                "",
+                "Service",
+                json!({"spec": {"ports": [{"port": 1}], "externalTrafficPolicy": "Local"}}),
+                "spec.externalTrafficPolicy: Invalid value: \"Local\": may only be set for externally-accessible services",
+            ),
+            (
+                "",
+                "Service",
+                json!({"spec": {"type": "ExternalName", "externalName": "a b"}}),
+                "spec.externalName: Invalid value: \"a b\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+            ),
+            (
+                "",
+                "Secret",
+                json!({"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "bm9wZQ=="}}),
+                "data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": invalid character 'o' in literal null (expecting 'u')",
+            ),
+            (
+                "",
+                "Node",
+                json!({"spec": {"taints": [{"key": "a", "effect": "Never"}]}}),
+                "metadata.taints[0].effect: Unsupported value: \"Never\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
+            ),
+            (
+                "",
+                "ResourceQuota",
+                json!({"spec": {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}}),
+                "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            ),
+            ("node.k8s.io", "RuntimeClass", json!({}), "handler: Required value"),
+            (
+                "storage.k8s.io",
+                "CSIDriver",
+                json!({"spec": {"fsGroupPolicy": "None", "volumeLifecycleModes": ["Never"]}}),
+                "spec.volumeLifecycleModes: Unsupported value: \"Never\": supported values: \"Persistent\", \"Ephemeral\"",
+            ),
+            (
+                "storage.k8s.io",
+                "StorageClass",
+                json!({"provisioner": "a.io/b", "reclaimPolicy": "Delete", "volumeBindingMode": "Never"}),
+                "volumeBindingMode: Unsupported value: \"Never\": supported values: \"Immediate\", \"WaitForFirstConsumer\"",
+            ),
+            (
+                "autoscaling",
+                "HorizontalPodAutoscaler",
+                json!({"spec": {"maxReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "a/v1"}, "metrics": [
+                    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
+                ]}}),
+                "spec.metrics[0].resource.target.averageUtilization: Required value: must set either a target raw value or a target utilization",
+            ),
+            (
+                "networking.k8s.io",
+                "Ingress",
+                json!({"spec": {"defaultBackend": {"service": {"name": "s"}}}}),
+                "spec.defaultBackend: Required value: port name or number is required",
+            ),
+            (
+                "networking.k8s.io",
                 "Ingress",
                 json!({"spec": {}}),
                 "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified",
@@ -331,6 +430,30 @@ mod tests {
                 "data: Invalid value: {\"a\":2}: field is immutable",
             ),
             (
+                "a volume keeps its source",
+                "",
+                "PersistentVolume",
+                json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}}),
+                json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/b"}}}),
+                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation",
+            ),
+            (
+                "a node keeps the addresses of its pods",
+                "",
+                "Node",
+                json!({"spec": {"podCIDRs": ["10.1.0.0/24"]}}),
+                json!({"spec": {"podCIDRs": ["10.2.0.0/24"]}}),
+                "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+            ),
+            (
+                "a driver keeps how it attaches",
+                "storage.k8s.io",
+                "CSIDriver",
+                json!({"spec": {"fsGroupPolicy": "None", "attachRequired": true}}),
+                json!({"spec": {"fsGroupPolicy": "None", "attachRequired": false}}),
+                "spec.attachedRequired: Invalid value: false: field is immutable",
+            ),
+            (
                 "a class keeps its value",
                 "scheduling.k8s.io",
                 "PriorityClass",
@@ -341,5 +464,14 @@ mod tests {
         ] {
             assert_eq!(messages(group, kind, &new, Some(&old)), [want], "{name}");
         }
+    }
+    #[test]
+    fn what_was_stored_before_a_rule_stays_changeable() {
+        let old = json!({"metadata": {"name": "a"}, "spec": {"policyTypes": ["Odd"]}});
+        let mut new = old.clone();
+        new["metadata"]["labels"] = json!({"a": "b"});
+        assert!(messages("networking.k8s.io", "NetworkPolicy", &new, Some(&old)).is_empty());
+        new["spec"]["podSelector"] = json!({});
+        assert_eq!(messages("networking.k8s.io", "NetworkPolicy", &new, Some(&old)).len(), 1);
     }
 }

@@ -26,11 +26,15 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
         if old["status"] != object["status"] {
             status(object, out);
         }
+        let annotations = |of: &Value| object::metadata(of).get("annotations").cloned();
+        if old["spec"] == object["spec"] && annotations(old) == annotations(object) {
+            return;
+        }
         changed(object, old, out);
     }
     // What falls away with the type is nobody's mistake.
     let object = match old {
-        Some(old) if text(old, "/spec/type") != text(object, "/spec/type") => {
+        Some(old) if is_of_another_kind(old, object) => {
             let mut rest = object.clone();
             drop_of_other_types(old, &mut rest);
             Cow::Owned(rest)
@@ -47,6 +51,13 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
         }
     }
     spec(&object, out);
+}
+
+/// Whether it is reached in another way.
+fn is_of_another_kind(old: &Value, object: &Value) -> bool {
+    text(old, "/spec/type") != text(object, "/spec/type")
+        || is_reached_from_outside(old) != is_reached_from_outside(object)
+        || needs_health_check(old) != needs_health_check(object)
 }
 
 fn is_headless(object: &Value) -> bool {

@@ -68,6 +68,7 @@ impl Server {
             return Ok(());
         }
         if let Some(old) = old {
+            strategy::keep_node_ports(old, new);
             strategy::drop_of_other_types(old, new);
         }
         // What a new Service of that type can't have is told when it is looked at.

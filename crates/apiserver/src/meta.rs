@@ -152,8 +152,10 @@ pub(crate) fn count_generation(resource: &Resource, old: &Value, new: &mut Value
         return;
     }
     let mut changed = wish_differs(resource, old, new);
-    if resource.is("apps", "Deployment") {
-        changed |= object::metadata(old).get("annotations") != object::metadata(new).get("annotations");
+    // Controllers of the one look at its annotations, readers of the other at its labels.
+    let counted = [(("apps", "Deployment"), "annotations"), (("discovery.k8s.io", "EndpointSlice"), "labels")];
+    for ((group, kind), key) in counted {
+        changed |= resource.is(group, kind) && object::metadata(old).get(key) != object::metadata(new).get(key);
     }
     if changed {
         bump_generation(new);

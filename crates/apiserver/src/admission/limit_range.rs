@@ -28,9 +28,15 @@ pub(super) fn validate(
     old: Option<&Value>,
     new: Option<&Value>,
 ) -> Result<(), ApiError> {
-    let (Some(new), None) = (new, cx.subresource()) else { return Ok(()) };
-    let is_pod = cx.resource.is("", "Pod") && operation == Operation::Create;
-    if !is_pod && !cx.resource.is("", "PersistentVolumeClaim") || old.is_some_and(object::terminating) {
+    let Some(new) = new else { return Ok(()) };
+    // What a pod asks for is said when it is made, and when it is resized.
+    let is_pod = cx.resource.is("", "Pod");
+    let asks = match (is_pod, operation, cx.subresource()) {
+        (true, Operation::Create, None) | (true, Operation::Update, Some("resize")) => true,
+        (false, Operation::Create | Operation::Update, None) => cx.resource.is("", "PersistentVolumeClaim"),
+        _ => false,
+    };
+    if !asks || old.is_some_and(object::terminating) {
         return Ok(());
     }
     for range in ranges(cx) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use defaults::service::{drop_of_other_types, families, needs_health_check};
+pub(crate) use defaults::service::{drop_of_other_types, families, keep_node_ports, needs_health_check};
 
 use crate::{context::Cx, object, registry::Resource, schema, status::Cause};
 

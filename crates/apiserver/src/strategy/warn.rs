@@ -1,5 +1,7 @@
 //! What is allowed and unwise (apiserver.md 14).
 
+mod config;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -22,7 +24,12 @@ fn pod_spec(resource: &Resource) -> Option<(&'static str, &'static str)> {
 /// Texts for whoever wrote this object; on an update only about a spec that it changes.
 pub(crate) fn warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut out = Vec::new();
-    let Some((pointer, path)) = pod_spec(resource) else { return out };
+    let Some((pointer, path)) = pod_spec(resource) else {
+        return match resource.builtin() {
+            Some(_) => config::warnings(&resource.kind, object, old),
+            None => out,
+        };
+    };
     if old.is_some_and(|old| old.get("spec") == object.get("spec")) {
         return out;
     }

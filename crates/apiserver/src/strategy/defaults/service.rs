@@ -99,11 +99,10 @@ pub(crate) fn keep_addresses(old: &Value, new: &mut Value) {
             spec["healthCheckNodePort"] = old["spec"]["healthCheckNodePort"].clone();
         }
     }
-    keep_node_ports(old, new);
 }
 
 /// A port that names no port of nodes keeps the one that a port of its name had, unless another took it over.
-fn keep_node_ports(old: &Value, new: &mut Value) {
+pub(crate) fn keep_node_ports(old: &Value, new: &mut Value) {
     const NODES: [&str; 2] = ["NodePort", "LoadBalancer"];
     let allocated = |of: &Value| is_of(of, &NODES) && of["spec"]["allocateLoadBalancerNodePorts"] != false;
     if !allocated(old) || !allocated(new) {

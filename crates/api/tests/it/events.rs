@@ -163,7 +163,8 @@ fn both_references_say_the_same_of_events() {
     for row in &Reference::Operations.table("## 11.").rows {
         let objects = about(&row[0], '+');
         let mut stem = String::new();
-        for part in row[1].split(['·', ',']).flat_map(|part| part.split('/')) {
+        let reasons = row[1].split_once("HPA: ").map_or(row[1].as_str(), |(_, reasons)| reasons);
+        for part in reasons.split(['·', ',']).flat_map(|part| part.split('/')) {
             let mut words = part.split_whitespace();
             let Some(word) = words.next().filter(|word| *word != "…") else { continue };
             // `…Failed` and `Failed` are of the reason before; `GetReplicas…` is one half, whose other half comes.

@@ -201,7 +201,7 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause>
 
 fn name_rule(resource: &Resource, name: &str) -> Vec<String> {
     match (resource.builtin().is_some(), resource.group.as_str(), resource.kind.as_str()) {
-        (true, "", "Namespace" | "Service") => names::dns_label(name),
+        (true, "", "Namespace" | "Service") | (true, "apps", "StatefulSet") => names::dns_label(name),
         (true, "rbac.authorization.k8s.io" | "apiregistration.k8s.io", _) => names::path_segment(name),
         _ => names::dns_subdomain(name),
     }
@@ -238,7 +238,10 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> 
 }
 
 fn validate_both(resource: &Resource, metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
-    for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
+    // What the server itself calls the pods of a Job is judged in its template.
+    let own = |key: &str| resource.is("batch", "Job") && matches!(key, "job-name" | "batch.kubernetes.io/job-name");
+    let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
+    for (key, value) in labels.filter(|(key, _)| !own(key)) {
         causes.extend(names::qualified_name(key).iter().map(|m| Cause::invalid("metadata.labels", &json!(key), m)));
         let text = value.as_str().unwrap_or_default();
         causes.extend(names::label_value(text).iter().map(|m| Cause::invalid("metadata.labels", value, m)));

@@ -31,6 +31,17 @@ impl Cause {
         Self::new("FieldValueInvalid", field, message)
     }
 
+    /// The same with the value as a text that is JSON already: for values whose members stand in an order of their own.
+    pub(crate) fn invalid_quoted(field: impl Into<String>, value: &str, detail: impl AsRef<str>) -> Self {
+        Self::new("FieldValueInvalid", field, format!("Invalid value: {value}: {}", detail.as_ref()))
+    }
+
+    /// The same of a value that none of the known ones is.
+    pub(crate) fn unsupported_quoted(field: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+        let list = supported.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(", ");
+        Self::new("FieldValueNotSupported", field, format!("Unsupported value: {value}: supported values: {list}"))
+    }
+
     /// The field must be given; the detail may be empty.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };

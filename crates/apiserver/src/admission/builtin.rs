@@ -41,7 +41,10 @@ pub(crate) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Before a changed object is defaulted.
-pub(crate) fn update(cx: &Cx, old: &Value, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn update(cx: &Cx, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+    if cx.resource.is("", "Pod") && cx.subresource().is_none() && new["spec"].is_object() {
+        default_tolerations(&mut new["spec"]);
+    }
     if cx.resource.is(certificates::GROUP, certificates::KIND) {
         certificates::update(cx, old, new)?;
     }
@@ -130,9 +133,22 @@ fn priority(cx: &Cx, pod: &str, spec: &mut Value) -> Result<(), ApiError> {
             }
         },
     };
-    spec["priority"] = value;
-    if spec["preemptionPolicy"].is_null() {
-        spec["preemptionPolicy"] = preemption;
+    let preemption = if preemption.is_null() { json!("PreemptLowerPriority") } else { preemption };
+    for (key, called, computed) in [
+        ("priority", "the integer value of priority", value),
+        ("preemptionPolicy", "the string value of PreemptionPolicy", preemption),
+    ] {
+        let given = &spec[key];
+        if !given.is_null() && *given != computed {
+            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let why = format!(
+                "{called} ({}) must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name",
+                plain(given),
+                plain(&computed)
+            );
+            return Err(ApiError::forbidden("pods", "", pod, &why));
+        }
+        spec[key] = computed;
     }
     Ok(())
 }

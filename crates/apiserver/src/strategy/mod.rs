@@ -118,3 +118,8 @@ pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>)
         None => validate::validate(&resource.group, &resource.kind, object, old),
     }
 }
+
+/// What is wrong with a pod that a subresource changes: what it must be, not how it came about.
+pub(crate) fn validate_part_of_pod(object: &Value) -> Vec<Cause> {
+    validate::pod_spec(object)
+}

@@ -171,7 +171,12 @@ async fn settle(
     if resource.is(certificates::GROUP, certificates::KIND) {
         certificates::stamp(&cx.server.now(), old, &mut new);
     }
-    let causes = [meta::validate_update(resource, old, &new), strategy::validate(resource, &new, Some(old))].concat();
+    let of_kind = match part {
+        // These ways are for what an ordinary update of a pod may not change.
+        Part::Inner | Part::Binding if resource.is("", "Pod") => strategy::validate_part_of_pod(&new),
+        _ => strategy::validate(resource, &new, Some(old)),
+    };
+    let causes = [meta::validate_update(resource, old, &new), of_kind].concat();
     if !causes.is_empty() {
         return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), cx.name(), causes));
     }

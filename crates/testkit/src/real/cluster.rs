@@ -286,6 +286,8 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--service-account-signing-key-file", file("service-accounts.key")),
         ("--authorization-mode", "RBAC".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
+        // As everywhere: nodes run privileged pods of their own.
+        ("--allow-privileged", "true".into()),
         // So that it is content on loopback, without a network.
         ("--advertise-address", "127.0.0.1".into()),
         ("--endpoint-reconciler-type", "none".into()),

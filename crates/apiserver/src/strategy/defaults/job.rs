@@ -16,8 +16,7 @@ pub(super) fn job(object: &mut Value, creating: bool) {
         child(object, "metadata")["labels"] = labels;
     }
     let spec = child(object, "spec");
-    let indexed = spec["completionMode"] == "Indexed";
-    if spec["completions"].is_null() && spec["parallelism"].is_null() && !indexed {
+    if spec["completions"].is_null() && spec["parallelism"].is_null() {
         set(spec, "completions", 1);
     }
     set(spec, "parallelism", 1);

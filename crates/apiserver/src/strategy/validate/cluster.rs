@@ -1,64 +1,10 @@
-//! RBAC, priority classes, leases.
+//! Priority classes and leases.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{object, status::Cause};
 
-use super::{at, immutable, list, text};
-
-pub(super) fn rbac(kind: &str, object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    if kind == "Role" || kind == "ClusterRole" {
-        for (i, rule) in list(object, "/rules").iter().enumerate() {
-            if list(rule, "/verbs").is_empty() {
-                out.push(Cause::required(format!("rules[{i}].verbs"), "verbs must contain at least one value"));
-            }
-            let paths = !list(rule, "/nonResourceURLs").is_empty();
-            if paths && kind == "Role" {
-                let message = "namespaced rules cannot apply to non-resource URLs";
-                out.push(Cause::invalid(format!("rules[{i}].nonResourceURLs"), at(rule, "/nonResourceURLs"), message));
-            }
-            if !paths && list(rule, "/apiGroups").is_empty() {
-                let message = "resource rules must supply at least one api group";
-                out.push(Cause::required(format!("rules[{i}].apiGroups"), message));
-            }
-            if !paths && list(rule, "/resources").is_empty() {
-                let message = "resource rules must supply at least one resource";
-                out.push(Cause::required(format!("rules[{i}].resources"), message));
-            }
-        }
-        return;
-    }
-    let role = text(object, "/roleRef/kind");
-    let kinds: &[&str] = if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    if !kinds.contains(&role) {
-        out.push(Cause::unsupported("roleRef.kind", &json!(role), kinds));
-    }
-    if text(object, "/roleRef/name").is_empty() {
-        out.push(Cause::required("roleRef.name", ""));
-    }
-    for (i, subject) in list(object, "/subjects").iter().enumerate() {
-        if text(subject, "/name").is_empty() {
-            out.push(Cause::required(format!("subjects[{i}].name"), ""));
-        }
-        match text(subject, "/kind") {
-            "User" | "Group" => {}
-            "ServiceAccount" if text(subject, "/namespace").is_empty() && kind == "ClusterRoleBinding" => {
-                out.push(Cause::required(format!("subjects[{i}].namespace"), ""));
-            }
-            "ServiceAccount" => {}
-            other => {
-                let supported = ["ServiceAccount", "User", "Group"];
-                out.push(Cause::unsupported(format!("subjects[{i}].kind"), &json!(other), &supported));
-            }
-        }
-    }
-    if old.is_some_and(|old| old["roleRef"] != object["roleRef"]) {
-        // Here the fields go by their names in Go.
-        let role = &object["roleRef"];
-        let role = json!({"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]});
-        out.push(Cause::invalid("roleRef", &role, "cannot change roleRef"));
-    }
-}
+use super::{at, immutable};
 
 /// The classes that every cluster has, with their values.
 const SYSTEM_CLASSES: [(&str, i64); 2] =

@@ -1,5 +1,6 @@
 //! What is wrong with objects of built-in kinds, and which changes they refuse (apiserver.md 16).
 
+mod access;
 mod admission;
 mod amounts;
 mod api_service;
@@ -11,6 +12,7 @@ mod endpoints;
 mod event;
 mod formats;
 mod ingress;
+mod job;
 mod json_syntax;
 mod limit_range;
 mod network_policy;
@@ -18,6 +20,7 @@ mod node;
 mod node_selector;
 mod pod;
 mod quota;
+mod schedule;
 mod service;
 mod storage;
 mod volume;
@@ -35,6 +38,8 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
     let is_new = || old.is_none_or(|old| is_changed(old, object));
     match (group, kind) {
         ("", "Pod") => pod::pod(object, old, out),
+        ("", "PodTemplate") => workload::pod_template(object, old, out),
+        ("", "ReplicationController") => workload::replication_controller(object, old, out),
         ("", "Service") => service::service(object, old, out),
         ("", "ConfigMap") => config::config_map(object, old, out),
         ("", "Secret") => config::secret(object, old, out),
@@ -48,12 +53,12 @@ pub(crate) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("apps", "DaemonSet") => workload::daemon_set(object, old, out),
         ("apps", "ControllerRevision") => workload::revision(object, old, out),
         ("apps", "StatefulSet") => workload::stateful_set(object, old, out),
-        ("batch", "Job") => workload::job(object, old, out),
-        ("batch", "CronJob") => workload::cron_job(object, out),
+        ("batch", "Job") => job::job(object, old, out),
+        ("batch", "CronJob") => job::cron_job(object, old, out),
         ("autoscaling", "HorizontalPodAutoscaler") if is_new() => autoscaler::spec(object, out),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::status(object, out),
-        ("policy", "PodDisruptionBudget") => workload::budget(object, out),
-        ("rbac.authorization.k8s.io", _) => cluster::rbac(kind, object, old, out),
+        ("policy", "PodDisruptionBudget") => workload::budget(object, old, out),
+        ("rbac.authorization.k8s.io", _) => access::rbac(kind, object, old, out),
         ("scheduling.k8s.io", "PriorityClass") => cluster::priority_class(object, old, out),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(object, old, out),
         ("coordination.k8s.io", "Lease") => cluster::lease(object, out),
@@ -89,6 +94,35 @@ fn is_changed(old: &Value, new: &Value) -> bool {
 
 fn is_rest(key: &str) -> bool {
     key != "metadata" && key != "status"
+}
+
+/// What a pod must be, whatever it was.
+pub(crate) fn pod_spec(object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    pod::whole(object, &mut causes);
+    causes
+}
+
+/// JSON of an object whose members stand in the given order, as refusals quote the structures of a kube-apiserver.
+fn quoted(members: &[(&str, Value)]) -> String {
+    let members: Vec<String> = members.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
+    format!("{{{}}}", members.join(","))
+}
+
+/// A label selector as refusals quote it.
+fn quoted_selector(selector: &Value) -> String {
+    if !selector.is_object() {
+        return selector.to_string();
+    }
+    let mut members = Vec::new();
+    for key in ["matchLabels", "matchExpressions"] {
+        if selector[key].as_object().is_some_and(|m| !m.is_empty())
+            || selector[key].as_array().is_some_and(|l| !l.is_empty())
+        {
+            members.push((key, selector[key].clone()));
+        }
+    }
+    quoted(&members)
 }
 
 /// A value, null when absent.
@@ -191,7 +225,9 @@ mod tests {
             ),
             (
                 "Deployment",
-                containers(json!([{"name": "c", "image": "i", "ports": [{"containerPort": 99999}]}])),
+                containers(
+                    json!([{"name": "c", "image": "i", "ports": [{"containerPort": 99999, "protocol": "TCP"}]}]),
+                ),
                 vec![
                     "spec.template.spec.containers[0].ports[0].containerPort: Invalid value: 99999: must be between 1 and 65535, inclusive",
                 ],

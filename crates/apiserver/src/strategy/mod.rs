@@ -119,7 +119,12 @@ pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>)
     }
 }
 
-/// What is wrong with a pod that a subresource changes: what it must be, not how it came about.
-pub(crate) fn validate_part_of_pod(object: &Value) -> Vec<Cause> {
-    validate::pod_spec(object)
+/// Leaves of a pod's change what this subresource is for.
+pub(crate) fn take_part_of_pod(subresource: &str, old: &Value, new: &mut Value) {
+    validate::pod_part::take(subresource, old, new);
+}
+
+/// What is wrong with what a subresource makes of a pod.
+pub(crate) fn validate_part_of_pod(subresource: &str, new: &Value, old: &Value) -> Vec<Cause> {
+    validate::pod_part::changed(subresource, new, old)
 }

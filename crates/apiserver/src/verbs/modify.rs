@@ -141,6 +141,10 @@ async fn settle(
     let resource = &*cx.resource;
     let mut new = candidate;
     restrict(resource, part, old, &mut new);
+    let part_of_pod = if part == Part::Inner && resource.is("", "Pod") { cx.subresource() } else { None };
+    if let Some(subresource) = part_of_pod {
+        strategy::take_part_of_pod(subresource, old, &mut new);
+    }
     meta::prepare_update(resource, old, &mut new, cx.namespace(), cx.name())?;
     let revision = object::metadata(old).get("resourceVersion").cloned().unwrap_or(Value::Null);
     object::metadata_mut(&mut new).insert("resourceVersion".into(), revision);
@@ -171,10 +175,11 @@ async fn settle(
     if resource.is(certificates::GROUP, certificates::KIND) {
         certificates::stamp(&cx.server.now(), old, &mut new);
     }
-    let of_kind = match part {
+    let of_kind = match (part_of_pod, part) {
         // These ways are for what an ordinary update of a pod may not change.
-        Part::Inner | Part::Binding if resource.is("", "Pod") => strategy::validate_part_of_pod(&new),
-        _ => strategy::validate(resource, &new, Some(old)),
+        (Some(subresource), _) => strategy::validate_part_of_pod(subresource, &new, old),
+        (None, Part::Binding) => vec![],
+        (None, _) => strategy::validate(resource, &new, Some(old)),
     };
     let causes = [meta::validate_update(resource, old, &new), of_kind].concat();
     if !causes.is_empty() {

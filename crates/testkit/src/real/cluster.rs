@@ -286,8 +286,6 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
         ("--service-account-signing-key-file", file("service-accounts.key")),
         ("--authorization-mode", "RBAC".into()),
         ("--service-cluster-ip-range", "10.96.0.0/16".into()),
-        // As everywhere: nodes run privileged pods of their own.
-        ("--allow-privileged", "true".into()),
         // So that it is content on loopback, without a network.
         ("--advertise-address", "127.0.0.1".into()),
         ("--endpoint-reconciler-type", "none".into()),
@@ -296,6 +294,8 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
     ] {
         arguments.extend([flag.into(), value]);
     }
+    // As everywhere: nodes run privileged pods of their own.
+    arguments.push("--allow-privileged=true".into());
     arguments
 }
 

@@ -38,6 +38,7 @@ mod road_real;
 mod road_scenarios;
 mod road_sim;
 mod road_up;
+mod shown;
 mod sim_up;
 mod taints_sim;
 

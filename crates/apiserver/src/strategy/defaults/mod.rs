@@ -7,6 +7,8 @@ pub(crate) mod pod;
 pub(crate) mod service;
 mod workload;
 
+pub(crate) use pod::quality;
+
 use serde_json::{Map, Value, json};
 
 /// Fills in the defaults of a built-in kind; `creating` for those that only a new object gets.

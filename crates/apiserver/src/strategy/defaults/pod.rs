@@ -30,7 +30,7 @@ fn requests_from_limits(container: &mut Value) {
 }
 
 /// The quality of service that requests and limits add up to.
-fn quality(spec: &Value) -> &'static str {
+pub(crate) fn quality(spec: &Value) -> &'static str {
     let amounts = |container: &Value, side: &str, name: &str| {
         container.pointer(&format!("/resources/{side}/{name}")).filter(|v| !v.is_null()).cloned()
     };

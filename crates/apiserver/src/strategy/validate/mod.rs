@@ -19,6 +19,7 @@ mod network_policy;
 mod node;
 mod node_selector;
 mod pod;
+pub(super) mod pod_part;
 mod quota;
 mod schedule;
 mod service;
@@ -94,13 +95,6 @@ fn is_changed(old: &Value, new: &Value) -> bool {
 
 fn is_rest(key: &str) -> bool {
     key != "metadata" && key != "status"
-}
-
-/// What a pod must be, whatever it was.
-pub(crate) fn pod_spec(object: &Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    pod::whole(object, &mut causes);
-    causes
 }
 
 /// JSON of an object whose members stand in the given order, as refusals quote the structures of a kube-apiserver.

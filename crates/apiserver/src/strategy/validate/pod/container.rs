@@ -64,6 +64,43 @@ pub(super) fn containers<'a>(
         let field = format!("{path}.ephemeralContainers[{i}]");
         container(&pod, one, &field, out);
         unique(one, &field, &mut names, out);
+        for_a_look(spec, one, &field, out);
+    }
+}
+
+/// A container that somebody joins for a look has less than the others.
+fn for_a_look(spec: &Value, container: &Value, path: &str, out: &mut Vec<Cause>) {
+    const NOT_ITS: [&str; 8] = [
+        "ports",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    ];
+    const WHY: &str = "cannot be set for an Ephemeral Container";
+    let target = text(container, "/targetContainerName");
+    let known = |kind: &str| list(spec, kind).iter().any(|other| text(other, "/name") == target);
+    if !target.is_empty() && !known("/containers") && !known("/initContainers") {
+        out.push(Cause::not_found(format!("{path}.targetContainerName"), &json!(target)));
+    }
+    for key in NOT_ITS {
+        let given = match &container[key] {
+            Value::Null => false,
+            // Nothing asked for is the default.
+            Value::Object(map) if key == "resources" => !map.is_empty(),
+            _ => true,
+        };
+        if given {
+            out.push(Cause::forbidden(format!("{path}.{key}"), WHY));
+        }
+    }
+    for (i, mount) in list(container, "/volumeMounts").iter().enumerate() {
+        for key in ["subPath", "subPathExpr"].into_iter().filter(|key| !text(mount, &format!("/{key}")).is_empty()) {
+            out.push(Cause::forbidden(format!("{path}.volumeMounts[{i}].{key}"), WHY));
+        }
     }
 }
 

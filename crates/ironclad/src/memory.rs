@@ -9,7 +9,7 @@ const FIRST: Duration = Duration::from_secs(10);
 /// The time between two rounds.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Gives back, now and again, the pages of the program's own code: what runs is mapped again at once from the cache of files, and
+/// Gives back, now and again, the pages of the program's own code and constants: what runs is mapped again at once from the cache of files, and
 /// what only the start ran, four fifths of it, no longer counts as memory of the process.
 pub(crate) fn start(seam: &Seam) {
     let clock = seam.clock.clone();
@@ -36,15 +36,15 @@ mod text {
 
     use rustix::mm::{Advice, madvise};
 
-    /// Gives back the pages of this program's code.
+    /// Gives back the pages of this program's code and constants.
     ///
     /// # Errors
     /// What the system says, where it does not tell what is mapped.
     pub(super) fn give_back() -> io::Result<()> {
-        let (program, maps) = (std::env::current_exe()?, std::fs::read_to_string("/proc/self/maps")?);
-        for range in code_of(&program, &maps) {
-            // SAFETY: the range is code of this program, mapped from its file and never written: whoever runs or reads it next gets
-            // the same bytes from the file.
+        let (program, maps) = (std::env::current_exe()?, std::fs::read_to_string("/proc/self/smaps")?);
+        for range in unchanged(&program, &maps) {
+            // SAFETY: the range is mapped from this program's file, can't be written and never was: whoever runs or reads it next
+            // gets the same bytes from the file.
             #[expect(unsafe_code, reason = "the system call takes an address")]
             unsafe {
                 madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed)?;
@@ -53,17 +53,31 @@ mod text {
         Ok(())
     }
 
-    /// Where the program's code is mapped: what may be run and not be written.
-    fn code_of(program: &Path, maps: &str) -> Vec<Range<usize>> {
-        let code = |line: &str| {
-            let mut fields = line.split_ascii_whitespace();
-            let (range, rights) = (fields.next()?, fields.next()?);
-            let path = PathBuf::from(fields.nth(3)?);
-            let (start, end) = range.split_once('-')?;
-            let address = |text: &str| usize::from_str_radix(text, 16).ok();
-            (rights == "r-xp" && path == program).then_some(address(start)?..address(end)?)
-        };
-        maps.lines().filter_map(code).collect()
+    /// Where the program is mapped as it is in its file: what can't be written, and has no page that was written before it was
+    /// protected, as tables of addresses have.
+    fn unchanged(program: &Path, maps: &str) -> Vec<Range<usize>> {
+        let (mut all, mut at) = (Vec::new(), None);
+        for line in maps.lines() {
+            if let Some((range, is_candidate)) = mapping(program, line) {
+                at = is_candidate.then_some(range);
+            } else if let Some(written) = line.strip_prefix("Anonymous:")
+                && let Some(range) = at.take()
+                && written.split_ascii_whitespace().next() == Some("0")
+            {
+                all.push(range);
+            }
+        }
+        all
+    }
+
+    /// The addresses of a mapping, and whether it is of the program and can't be written; `None` for a line that begins none.
+    fn mapping(program: &Path, line: &str) -> Option<(Range<usize>, bool)> {
+        let mut fields = line.split_ascii_whitespace();
+        let (range, rights) = (fields.next()?, fields.next()?);
+        let (start, end) = range.split_once('-')?;
+        let address = |text: &str| usize::from_str_radix(text, 16).ok();
+        let is_ours = fields.nth(3).is_some_and(|path| PathBuf::from(path) == program);
+        Some((address(start)?..address(end)?, is_ours && matches!(rights, "r-xp" | "r--p")))
     }
 
     #[cfg(test)]
@@ -71,26 +85,34 @@ mod text {
         use super::*;
 
         #[test]
-        fn only_the_programs_own_code_is_given_back() {
-            let maps = "\
-                55d0a0000000-55d0a1000000 r--p 00000000 fe:00 12  /opt/ironclad\n\
-                55d0a1000000-55d0a4000000 r-xp 01000000 fe:00 12  /opt/ironclad\n\
-                55d0a4000000-55d0a4100000 rw-p 04000000 fe:00 12  /opt/ironclad\n\
-                55d0a4100000-55d0a4200000 rwxp 04100000 fe:00 12  /opt/ironclad\n\
-                7f0000000000-7f0000100000 r-xp 00000000 fe:00 13  /lib/libc.so.6\n\
-                7f0000200000-7f0000300000 rw-p 00000000 00:00 0\n\
-                7ffd00000000-7ffd00001000 r-xp 00000000 00:00 0  [vdso]\n\
-                not a line of it\n";
-            let (start, end) = (0x55d0_a100_0000, 0x55d0_a400_0000);
-            assert_eq!(code_of(Path::new("/opt/ironclad"), maps), vec![start..end]);
-            assert!(code_of(Path::new("/opt/another"), maps).is_empty());
+        fn only_what_is_as_in_the_programs_file_is_given_back() {
+            let mut maps = String::new();
+            for (mapping, written) in [
+                ("55d0a0000000-55d0a1000000 r--p 00000000 fe:00 12  /opt/ironclad", 0),
+                ("55d0a1000000-55d0a4000000 r-xp 01000000 fe:00 12  /opt/ironclad", 0),
+                ("55d0a4000000-55d0a4100000 r--p 04000000 fe:00 12  /opt/ironclad", 716),
+                ("55d0a4100000-55d0a4200000 rw-p 04100000 fe:00 12  /opt/ironclad", 0),
+                ("55d0a4200000-55d0a4300000 rwxp 04200000 fe:00 12  /opt/ironclad", 0),
+                ("7f0000000000-7f0000100000 r-xp 00000000 fe:00 13  /lib/libc.so.6", 0),
+                ("7f0000200000-7f0000300000 r--p 00000000 00:00 0", 0),
+                ("7ffd00000000-7ffd00001000 r-xp 00000000 00:00 0  [vdso]", 0),
+            ] {
+                maps += &format!("{mapping}\nRss:    3116 kB\nAnonymous:    {written} kB\nVmFlags: rd ex mr mw me\n");
+            }
+            maps += "not a line of it\n";
+            let (constants, code) = (0x55d0_a000_0000..0x55d0_a100_0000, 0x55d0_a100_0000..0x55d0_a400_0000);
+            assert_eq!(unchanged(Path::new("/opt/ironclad"), &maps), vec![constants, code]);
+            assert!(unchanged(Path::new("/opt/another"), &maps).is_empty());
         }
 
         #[test]
         fn the_program_goes_on_after_it_gave_its_code_back() -> io::Result<()> {
             give_back()?;
-            let maps = std::fs::read_to_string("/proc/self/maps")?;
-            assert!(!code_of(&std::env::current_exe()?, &maps).is_empty(), "it found its own code:\n{maps}");
+            let maps = std::fs::read_to_string("/proc/self/smaps")?;
+            let found = unchanged(&std::env::current_exe()?, &maps);
+            let here = give_back as *const () as usize;
+            assert!(found.iter().any(|range| range.contains(&here)), "it found its own code:\n{maps}");
+            assert!(found.len() > 1, "and its constants:\n{maps}");
             Ok(())
         }
     }

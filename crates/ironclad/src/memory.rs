@@ -28,11 +28,7 @@ pub(crate) fn start(seam: &Seam) {
 
 #[cfg(target_os = "linux")]
 mod text {
-    use std::{
-        io,
-        ops::Range,
-        path::{Path, PathBuf},
-    };
+    use std::{io, ops::Range, path::Path};
 
     use rustix::mm::{Advice, madvise};
 
@@ -76,7 +72,7 @@ mod text {
         let (range, rights) = (fields.next()?, fields.next()?);
         let (start, end) = range.split_once('-')?;
         let address = |text: &str| usize::from_str_radix(text, 16).ok();
-        let is_ours = fields.nth(3).is_some_and(|path| PathBuf::from(path) == program);
+        let is_ours = fields.nth(3).is_some_and(|path| Path::new(path) == program);
         Some((address(start)?..address(end)?, is_ours && matches!(rights, "r-xp" | "r--p")))
     }
 

@@ -292,9 +292,13 @@ impl Judge {
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
             let last = self.per_episode.insert((uid, cluster.clone(), state.episode), at);
-            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a further taint.
+            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a further taint,
+            // or because a taint went that the one who evicted it still saw.
+            let begin = state.episode_began;
+            let seen_at = |at: Duration| if Some(at) == begin { at } else { at + rules.stale };
             let same = |last| {
-                seen.is_none_or(|seen| !seen.wished_anew_since(last)) && state.tainted_at.iter().all(|at| *at <= last)
+                seen.is_none_or(|seen| !seen.wished_anew_since(last))
+                    && state.tainted_at.iter().all(|at| seen_at(*at) <= last)
             };
             if last.is_some_and(same) {
                 broken.push(format!("invariant 21: {key} is evicted from {cluster} again in one episode"));

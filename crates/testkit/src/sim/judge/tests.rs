@@ -210,6 +210,27 @@ fn once_in_an_episode() {
     assert!(found(&court.binding(130, &[], task(), Value::Null), "invariant 21"));
 }
 
+#[test]
+fn once_while_the_taints_stay() {
+    for (name, changed, again) in
+        [("long before", 110, true), ("too late to be seen", 129, false), ("after it", 135, false)]
+    {
+        let mut court = Court::new(rules());
+        court.binding(1, &["m1"], json!([]), Value::Null);
+        court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
+        let changes = |court: &mut Court| drop(court.cluster(changed, "m1", "True", taint("NoExecute", "01:41")));
+        if changed < 130 {
+            changes(&mut court);
+        }
+        court.binding(130, &[], task(), Value::Null);
+        if changed > 130 {
+            changes(&mut court);
+        }
+        court.binding(140, &["m1"], json!([]), Value::Null);
+        assert_eq!(found(&court.binding(160, &[], task(), Value::Null), "invariant 21"), again, "{name}");
+    }
+}
+
 /// A binding on m1 that asks for one cluster, and is to leave it from second 200 on.
 fn overdue(rules: Rules) -> Court {
     let mut court = Court::new(Rules { late: true, warm_up: S(40), ..rules });

@@ -1,6 +1,6 @@
 //! A namespace of the control plane goes to every member, without any policy (propagation.md 22; row 18 of 31).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{
     ObjectMeta, OwnerReference, annotations,
@@ -77,6 +77,13 @@ pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
 #[must_use]
 pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
     old.is_none_or(|old| detect::template_changed((old, &Value::Null), (new, &Value::Null)))
+}
+
+/// After which wait a namespace has its turn when one of its Works changed, or went. One that went may have gone with the space that
+/// it was in, whose end was not heard of yet: made anew at once it would go again at once.
+#[must_use]
+pub fn turn_after(is_gone: bool) -> Duration {
+    if is_gone { Duration::from_secs(1) } else { Duration::ZERO }
 }
 
 /// The namespace that a Work was made for by [`decide`].
@@ -331,6 +338,13 @@ mod tests {
             ("one being deleted", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), false),
         ] {
             assert_eq!(!run(&shop(extra), &[], &clusters(&["m1"]), &[]).is_empty(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_work_that_went_is_not_made_anew_at_once() {
+        for (is_gone, want) in [(false, 0), (true, 1)] {
+            assert_eq!(turn_after(is_gone), Duration::from_secs(want), "gone: {is_gone}");
         }
     }
 

@@ -3,7 +3,7 @@
 mod apply;
 mod observe;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
@@ -16,9 +16,6 @@ use crate::{Context, context::cluster_of};
 
 /// `--concurrent-namespace-syncs`.
 const WORKERS: usize = 1;
-
-/// A Work that went is made anew after this time.
-const GONE_FOR: Duration = Duration::from_secs(1);
 
 /// A namespace, for one member or for all.
 pub(crate) type Key = (Arc<str>, Option<ClusterName>);
@@ -59,12 +56,7 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     }
     let Some(name) = namespace::of_work(&old.metadata) else { return };
     let key = (name.into(), cluster_of(old));
-    if change.new.is_none() {
-        // It may have gone with its namespace, of which the cache has not heard yet: made anew at once it would go again at once.
-        cx.queues.namespace.add_after(key, GONE_FOR);
-    } else {
-        cx.queues.namespace.add(key);
-    }
+    cx.queues.namespace.add_after(key, namespace::turn_after(change.new.is_none()));
 }
 
 /// An override of namespaces came, changed or went.

@@ -13,8 +13,8 @@ pub(super) fn object(bytes: &[u8]) -> Result<(), String> {
     Err(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"))
 }
 
-/// Objects and lists within each other.
-const DEPTH_MAX: usize = 10_000;
+/// Objects and lists within each other: what the stack of a worker has room for. Go's decoder takes 10,000.
+const DEPTH_MAX: usize = 500;
 
 struct Scanner<'a> {
     rest: &'a [u8],
@@ -210,5 +210,14 @@ mod tests {
         ] {
             assert_eq!(object(bytes.as_bytes()), Err(want.to_owned()), "{bytes}");
         }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_told_so_on_the_stack_of_a_worker() -> Result<(), Box<dyn std::error::Error>> {
+        let deep = |open: &str| object(open.repeat(20_000).as_bytes());
+        let all = std::thread::Builder::new().stack_size(2 << 20).spawn(move || ["[", "{\"a\":"].map(deep))?;
+        let all = all.join().map_err(|_| "it panicked")?;
+        assert!(all.iter().all(|told| *told == Err("exceeded max depth".to_owned())), "{all:?}");
+        Ok(())
     }
 }

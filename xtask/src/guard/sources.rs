@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that hold nothing of ours.
+/// Folders that hold nothing of ours; in a linked worktree `.git` is a file.
 const NOT_OURS: [&str; 3] = [".git", "target", "ironclad-data"];
 
 /// Every text file of the tree, by its path from the root.
@@ -19,7 +19,10 @@ fn texts(root: &Path) -> Vec<(PathBuf, String)> {
             let entry = entry.expect("a folder of the tree can be read");
             let path = entry.path();
             let kind = entry.file_type().expect("a file of the tree has a type");
-            if kind.is_dir() && !NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+            if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+                continue;
+            }
+            if kind.is_dir() {
                 open.push(path);
             } else if kind.is_file()
                 && let Ok(text) = fs::read_to_string(&path)

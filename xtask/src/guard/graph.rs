@@ -26,6 +26,8 @@ pub(super) struct Package {
 #[derive(Debug, Deserialize)]
 pub(super) struct Declared {
     pub(super) name: String,
+    /// The name that sources use, if the manifest gives another.
+    pub(super) rename: Option<String>,
     /// `None` for a normal one, else `dev` or `build`.
     pub(super) kind: Option<String>,
 }

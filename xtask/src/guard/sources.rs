@@ -11,7 +11,7 @@ use std::{
 const NOT_OURS: [&str; 3] = [".git", "target", "ironclad-data"];
 
 /// Every text file of the tree, by its path from the root.
-fn texts(root: &Path) -> Vec<(PathBuf, String)> {
+pub(super) fn texts(root: &Path) -> Vec<(PathBuf, String)> {
     let mut texts = Vec::new();
     let mut open = vec![root.to_owned()];
     while let Some(folder) = open.pop() {
@@ -53,8 +53,17 @@ fn unbiased_selects(text: &str) -> Vec<usize> {
 
 /// The lines that name `word` in code; comments may.
 fn uses(text: &str, word: &str) -> Vec<usize> {
-    let code = |line: &str| line.split("//").next().unwrap_or_default().contains(word);
-    text.lines().enumerate().filter(|(_, line)| code(line)).map(|(index, _)| index + 1).collect()
+    text.lines().enumerate().filter(|(_, line)| names_word(line, word)).map(|(index, _)| index + 1).collect()
+}
+
+/// Whether code names `word` as a whole identifier; comments don't count.
+pub(super) fn names_word(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.lines().any(|line| {
+        let code = line.split("//").next().unwrap_or_default();
+        code.match_indices(word)
+            .any(|(at, _)| !code[..at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part))
+    })
 }
 
 /// The lines that name an absolute path which exists on somebody's machine only.

@@ -1,8 +1,12 @@
-//! Label selectors against labels.
+//! Matching of typed `LabelSelector`s against labels.
+//!
+//! Borrows the selector as decisions read it from an object; [`ironclad_patch::selector`] has the meaning of the operators.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+pub use ironclad_patch::selector::Operator;
 
 /// A selector that cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,11 +37,11 @@ pub enum SelectorError {
     },
 }
 
-/// Whether the labels fulfil the selector; an empty selector matches everything. As in Kubernetes, `NotIn` and
-/// `DoesNotExist` also match where the key is missing.
+/// Returns `true` if the labels satisfy the selector. An empty selector matches everything; `NotIn` and `DoesNotExist`
+/// also match where the key is missing.
 ///
 /// # Errors
-/// When the selector cannot be evaluated, whatever the labels are.
+/// The selector cannot be evaluated, whatever the labels are.
 pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> Result<bool, SelectorError> {
     let mut all = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     for requirement in selector.match_expressions.iter().flatten() {
@@ -47,7 +51,7 @@ pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> R
     Ok(all)
 }
 
-/// Whether a selector says nothing, so that it matches everything.
+/// Returns `true` if the selector has no conditions, so that it matches everything.
 #[must_use]
 pub fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
@@ -55,18 +59,18 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
 }
 
 fn requirement_matches(requirement: &LabelSelectorRequirement, label: Option<&str>) -> Result<bool, SelectorError> {
-    let LabelSelectorRequirement { key, operator, values } = requirement;
-    let values = values.as_deref().unwrap_or_default();
-    let listed = || label.is_some_and(|label| values.iter().any(|value| value == label));
-    let (key, operator) = (|| key.clone(), operator);
-    match (operator.as_str(), values.is_empty()) {
-        ("In", false) => Ok(listed()),
-        ("NotIn", false) => Ok(!listed()),
-        ("Exists", true) => Ok(label.is_some()),
-        ("DoesNotExist", true) => Ok(label.is_none()),
-        ("In" | "NotIn", true) => Err(SelectorError::NoValues { key: key(), operator: operator.clone() }),
-        ("Exists" | "DoesNotExist", false) => Err(SelectorError::Values { key: key(), operator: operator.clone() }),
-        _ => Err(SelectorError::Operator { key: key(), operator: operator.clone() }),
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let (key, name) = (|| requirement.key.clone(), || requirement.operator.clone());
+    let operator = Operator::from_expression(&requirement.operator);
+    match (operator, values.is_empty()) {
+        (Some(Operator::In | Operator::NotIn), true) => Err(SelectorError::NoValues { key: key(), operator: name() }),
+        (Some(Operator::Exists | Operator::DoesNotExist), false) => {
+            Err(SelectorError::Values { key: key(), operator: name() })
+        }
+        (None | Some(Operator::GreaterThan | Operator::LessThan), _) => {
+            Err(SelectorError::Operator { key: key(), operator: name() })
+        }
+        (Some(operator), _) => Ok(operator.matches(label, values)),
     }
 }
 

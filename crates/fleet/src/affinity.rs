@@ -4,7 +4,7 @@ use ironclad_api::{
     NodeSelectorRequirement,
     cluster::Cluster,
     policy::{ClusterAffinity, FieldSelector},
-    selector,
+    selector::{self, Operator},
 };
 
 /// Whether all parts of the affinity that are given hold for the cluster. An empty affinity chooses every cluster, an
@@ -54,15 +54,11 @@ fn list_matches(requirement: &NodeSelectorRequirement, zones: &[String]) -> bool
     }
 }
 
-/// An empty value is an absent one, which `NotIn` and `DoesNotExist` match as with labels.
+/// Matches a field of one value; an empty value counts as absent.
 fn value_matches(requirement: &NodeSelectorRequirement, value: &str) -> bool {
-    let listed = || !value.is_empty() && values(requirement).iter().any(|listed| listed == value);
-    match requirement.operator.as_str() {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => !value.is_empty(),
-        "DoesNotExist" => value.is_empty(),
-        _ => false,
+    match Operator::from_expression(&requirement.operator) {
+        None | Some(Operator::GreaterThan | Operator::LessThan) => false,
+        Some(operator) => operator.matches((!value.is_empty()).then_some(value), values(requirement)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ironclad_patch::selector::Operator;
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
 
 /// The taint that a cordoned node has in effect.
@@ -63,17 +64,7 @@ pub fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
 
 fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
-    let number = |text: Option<&str>| text.and_then(|t| t.parse::<i64>().ok());
-    let bound = number(values.first().map(String::as_str));
-    match requirement.operator.as_str() {
-        "In" => value.is_some_and(|v| values.iter().any(|w| w == v)),
-        "NotIn" => !value.is_some_and(|v| values.iter().any(|w| w == v)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => number(value).zip(bound).is_some_and(|(v, b)| v > b),
-        "Lt" => number(value).zip(bound).is_some_and(|(v, b)| v < b),
-        _ => false,
-    }
+    Operator::from_expression(&requirement.operator).is_some_and(|operator| operator.matches(value, values))
 }
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ use Side::{Core, Edge};
 /// Each crate of ours, its side, and the crates of ours that it stands on.
 const CRATES: [(&str, Side, &[&str]); 24] = [
     ("ironclad-reference", Core, &[]),
-    ("ironclad-api", Core, &["ironclad-reference"]),
     ("ironclad-patch", Core, &[]),
+    ("ironclad-api", Core, &["ironclad-patch", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
@@ -40,7 +40,7 @@ const CRATES: [(&str, Side, &[&str]); 24] = [
     ("ironclad-store", Edge, &["ironclad-seam"]),
     ("ironclad-apiserver", Edge, &["ironclad-store", "ironclad-patch", "ironclad-seam"]),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
-    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime"]),
+    ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),
     ("ironclad-controllers", Edge, &[ALL_OF_THE_CORE, "ironclad-interpreter-lua", "ironclad-runtime"]),
     ("ironclad-extension", Edge, &[ALL_OF_THE_CORE, "ironclad-apiserver", "ironclad-runtime"]),

@@ -121,12 +121,12 @@ pub fn selector(text: &str) -> Result<LabelSelector, String> {
     for requirement in parsed.requirements {
         let mut values: Vec<String> = requirement.values.into_iter().collect();
         let operator = match requirement.operator {
-            Operator::In if values.len() == 1 => {
+            Operator::Equals | Operator::In if values.len() == 1 => {
                 out.match_labels.get_or_insert_default().insert(requirement.key, values.remove(0));
                 continue;
             }
-            Operator::In => "In",
-            Operator::NotIn => "NotIn",
+            Operator::Equals | Operator::In => "In",
+            Operator::NotEquals | Operator::NotIn => "NotIn",
             Operator::Exists => "Exists",
             Operator::DoesNotExist => "DoesNotExist",
             Operator::GreaterThan | Operator::LessThan => return Err("labels can't be compared here".to_owned()),

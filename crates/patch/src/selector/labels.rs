@@ -1,22 +1,26 @@
-//! `app in (a, b),!canary,tier!=cache`
+//! Label selectors: `app in (a, b),!canary,tier!=cache`, and `LabelSelector` objects.
 
 use std::{collections::BTreeSet, fmt};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{SelectorError, parser::Parser};
 use crate::{error::FieldError, names};
 
-/// How a requirement compares.
+/// Comparison of a label's value with the values of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
-    /// The value is one of those; `=` and `==` too.
+    /// `=`, `==`, and each entry of `matchLabels`: the value is that one.
+    Equals,
+    /// `!=`: the value is another one, or the label is absent.
+    NotEquals,
+    /// The value is one of those.
     In,
-    /// The value is none of those, or there is none; `!=` too.
+    /// The value is none of those, or the label is absent.
     NotIn,
-    /// There is a value.
+    /// The label is present.
     Exists,
-    /// There is none.
+    /// The label is absent.
     DoesNotExist,
     /// The value is a larger integer.
     GreaterThan,
@@ -24,21 +28,56 @@ pub enum Operator {
     LessThan,
 }
 
+impl Operator {
+    /// Reads the operator of a `matchExpressions` entry of a label selector or of a node selector.
+    ///
+    /// `Gt` and `Lt` are valid in node selectors only.
+    #[must_use]
+    pub fn from_expression(text: &str) -> Option<Self> {
+        match text {
+            "In" => Some(Self::In),
+            "NotIn" => Some(Self::NotIn),
+            "Exists" => Some(Self::Exists),
+            "DoesNotExist" => Some(Self::DoesNotExist),
+            "Gt" => Some(Self::GreaterThan),
+            "Lt" => Some(Self::LessThan),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if a label's value, or its absence, satisfies the operator with these values.
+    pub fn matches<'v>(self, label: Option<&str>, values: impl IntoIterator<Item = &'v String>) -> bool {
+        let mut values = values.into_iter();
+        match self {
+            Self::Equals | Self::In => label.is_some_and(|label| values.any(|value| value == label)),
+            Self::NotEquals | Self::NotIn => label.is_none_or(|label| values.all(|value| value != label)),
+            Self::Exists => label.is_some(),
+            Self::DoesNotExist => label.is_none(),
+            Self::GreaterThan | Self::LessThan => {
+                let number = |text: &str| text.parse::<i64>().ok();
+                let limit = values.next().and_then(|limit| number(limit));
+                let ordering = label.and_then(number).zip(limit).map(|(value, limit)| value.cmp(&limit));
+                ordering.is_some_and(|o| if self == Self::GreaterThan { o.is_gt() } else { o.is_lt() })
+            }
+        }
+    }
+}
+
 /// One condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
-    /// The label.
+    /// Key of the label.
     pub key: String,
-    /// The comparison.
+    /// Comparison of the label's value with `values`.
     pub operator: Operator,
-    /// What it is compared with.
+    /// Values of the comparison: one or more for `In` and `NotIn`, none for `Exists` and `DoesNotExist`, else exactly one.
     pub values: BTreeSet<String>,
 }
 
 /// Conditions that must all hold. Without any, everything matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// The conditions, by key.
+    /// The conditions, sorted by key.
     pub requirements: Vec<Requirement>,
 }
 
@@ -46,55 +85,71 @@ impl LabelSelector {
     /// Reads the text of a `labelSelector` parameter.
     ///
     /// # Errors
-    /// The message of a kube-apiserver's 400.
+    /// The message of a kube-apiserver's 400 response.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut requirements = Parser::of(text).all().map_err(SelectorError)?;
-        requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self { requirements })
+        Ok(Self::sorted(Parser::of(text).all().map_err(SelectorError)?))
     }
 
-    /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`). An absent one (`null`) matches nothing and is
-    /// `None`.
+    /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`).
+    ///
+    /// Returns `None` for anything but an object: an absent selector matches nothing, while `{}` matches everything.
     ///
     /// # Errors
-    /// If an operator is unknown, or keys and values don't fit.
-    pub fn from_object(object: &Value) -> Result<Option<Self>, SelectorError> {
-        if object.is_null() {
+    /// An operator is unknown, a key or value is not that of a label, or the operator and the number of values
+    /// do not fit.
+    pub fn from_object(selector: &Value) -> Result<Option<Self>, SelectorError> {
+        if !selector.is_object() {
             return Ok(None);
         }
         let mut requirements = Vec::new();
-        for (key, value) in object["matchLabels"].as_object().into_iter().flatten() {
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
             let values = BTreeSet::from([value.as_str().unwrap_or_default().to_owned()]);
-            requirements.push(requirement(key, Operator::In, values)?);
+            requirements.push(requirement(key, Operator::Equals, values)?);
         }
-        for expression in object["matchExpressions"].as_array().into_iter().flatten() {
+        for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
             let operator = match expression["operator"].as_str().unwrap_or_default() {
-                "In" => Operator::In,
-                "NotIn" => Operator::NotIn,
-                "Exists" => Operator::Exists,
-                "DoesNotExist" => Operator::DoesNotExist,
-                other => return Err(SelectorError(format!("{other:?} is not a valid label selector operator"))),
+                text @ ("In" | "NotIn" | "Exists" | "DoesNotExist") => Operator::from_expression(text),
+                _ => None,
+            };
+            let Some(operator) = operator else {
+                let operator = expression["operator"].as_str().unwrap_or_default();
+                return Err(SelectorError(format!("{operator:?} is not a valid label selector operator")));
             };
             let values = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let key = expression["key"].as_str().unwrap_or_default();
             requirements.push(requirement(key, operator, values.map(str::to_owned).collect())?);
         }
-        requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Some(Self { requirements }))
+        Ok(Some(Self::sorted(requirements)))
     }
 
-    /// Whether it matches everything because it asks for nothing.
+    /// Reads a plain map of labels, the selector of ReplicationControllers and Services. Keys and values are not checked.
+    #[must_use]
+    pub fn from_labels(labels: &Map<String, Value>) -> Self {
+        let equals = |(key, value): (&String, &Value)| Requirement {
+            key: key.clone(),
+            operator: Operator::Equals,
+            values: BTreeSet::from([value.as_str().unwrap_or_default().to_owned()]),
+        };
+        Self::sorted(labels.iter().map(equals).collect())
+    }
+
+    fn sorted(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Self { requirements }
+    }
+
+    /// Returns `true` if there are no conditions, so that everything matches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether labels fulfil it; `label` looks one up.
+    /// Returns `true` if the labels satisfy all conditions; `label` looks up the value of a key.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
 
-    /// Whether an object's `metadata.labels` fulfil it.
+    /// Returns `true` if the object's `metadata.labels` satisfy all conditions.
     #[must_use]
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
@@ -103,21 +158,10 @@ impl LabelSelector {
 }
 
 impl Requirement {
-    /// Whether a label's value, or its absence, fulfils it.
+    /// Returns `true` if a label's value, or its absence, satisfies the condition.
     #[must_use]
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let compare = |holds: fn(i64, i64) -> bool| {
-            let limit = self.values.first().and_then(|limit| limit.parse().ok());
-            value.and_then(|value| value.parse().ok()).zip(limit).is_some_and(|(value, limit)| holds(value, limit))
-        };
-        match self.operator {
-            Operator::In => value.is_some_and(|value| self.values.contains(value)),
-            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::GreaterThan => compare(|value, limit| value > limit),
-            Operator::LessThan => compare(|value, limit| value < limit),
-        }
+        self.operator.matches(value, &self.values)
     }
 }
 
@@ -127,9 +171,9 @@ impl fmt::Display for Requirement {
         let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
         let list = values.join(",");
         match self.operator {
-            Operator::In if values.len() == 1 => write!(f, "{key}={list}"),
+            Operator::Equals => write!(f, "{key}={list}"),
+            Operator::NotEquals => write!(f, "{key}!={list}"),
             Operator::In => write!(f, "{key} in ({list})"),
-            Operator::NotIn if values.len() == 1 => write!(f, "{key}!={list}"),
             Operator::NotIn => write!(f, "{key} notin ({list})"),
             Operator::Exists => f.write_str(key),
             Operator::DoesNotExist => write!(f, "!{key}"),
@@ -140,6 +184,7 @@ impl fmt::Display for Requirement {
 }
 
 impl fmt::Display for LabelSelector {
+    /// Writes the text that Kubernetes shows in columns and in `status.selector` of a `Scale`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, requirement) in self.requirements.iter().enumerate() {
             write!(f, "{}{requirement}", if i == 0 { "" } else { "," })?;
@@ -148,6 +193,7 @@ impl fmt::Display for LabelSelector {
     }
 }
 
+/// Checks key, values and their number, and returns the requirement.
 pub(super) fn requirement(
     key: &str,
     operator: Operator,
@@ -274,15 +320,22 @@ mod tests {
         let object = json!({"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["x", "y"]}, {"key": "c", "operator": "Exists"}]});
         let selector = LabelSelector::from_object(&object).expect("a selector").expect("not absent");
         assert_eq!(selector.to_string(), "a=1,b notin (x,y),c");
+        let one = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]});
+        let one = LabelSelector::from_object(&one).expect("a selector").expect("not absent");
+        assert_eq!(one.to_string(), "a in (1)", "Kubernetes prints In with one value as a list");
+        let labels = json!({"b": "2", "a": "1"});
+        assert_eq!(LabelSelector::from_labels(labels.as_object().expect("a map")).to_string(), "a=1,b=2");
         assert!(selector.matches_object(&json!({"metadata": {"labels": {"a": "1", "c": ""}}})));
         assert!(!selector.matches_object(&json!({"metadata": {"labels": {"a": "1", "b": "x", "c": ""}}})));
         assert_eq!(LabelSelector::from_object(&Value::Null), Ok(None));
         assert_eq!(LabelSelector::from_object(&json!({})).map(|s| s.map(|s| s.is_empty())), Ok(Some(true)));
-        let odd = json!({"matchExpressions": [{"key": "b", "operator": "Nope"}]});
-        assert_eq!(
-            LabelSelector::from_object(&odd),
-            Err(SelectorError("\"Nope\" is not a valid label selector operator".to_owned()))
-        );
+        let odd = |operator: &str| json!({"matchExpressions": [{"key": "b", "operator": operator, "values": ["1"]}]});
+        for operator in ["Nope", "Gt", "=", ""] {
+            assert_eq!(
+                LabelSelector::from_object(&odd(operator)),
+                Err(SelectorError(format!("{operator:?} is not a valid label selector operator")))
+            );
+        }
     }
 
     proptest! {

@@ -166,8 +166,8 @@ impl Parser {
         match operator.0 {
             Token::In => made(Operator::In, self.values()?),
             Token::NotIn => made(Operator::NotIn, self.values()?),
-            Token::Equals | Token::DoubleEquals => made(Operator::In, self.exact()?),
-            Token::NotEquals => made(Operator::NotIn, self.exact()?),
+            Token::Equals | Token::DoubleEquals => made(Operator::Equals, self.exact()?),
+            Token::NotEquals => made(Operator::NotEquals, self.exact()?),
             Token::Greater => made(Operator::GreaterThan, self.exact()?),
             Token::Less => made(Operator::LessThan, self.exact()?),
             _ => Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", operator.1)),

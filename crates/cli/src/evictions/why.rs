@@ -391,9 +391,9 @@ mod tests {
         assert_eq!(stays[0].state, "Stays");
         assert!(stays[0].text(at(0)).contains("has no failover.cluster"), "{}", stays[0].text(at(0)));
         let mut nowhere = binding();
-        nowhere.spec.placement.as_mut().unwrap().spread_constraints.clear();
+        nowhere.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = 3;
         let answers = answers(&world(NO_EXECUTE, nowhere), &Line::default());
-        assert_eq!(answers[0].target.as_deref(), Some("none: it is duplicated and has no spread constraint"));
+        assert_eq!(answers[0].target.as_deref(), Some("none: its spread constraint wants 3 groups by cluster and 2 are left"));
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub struct How {
     #[arg(long, alias = "secondary-resource-eviction-rate", default_value_t = 0.1, value_name = "RATE")]
     pub secondary_rate: f64,
     /// strict, relaxed or off, as --pre-scheduling-check of the controllers
-    #[arg(long, alias = "pre-scheduling-check", default_value = "strict", value_name = "CHECK")]
+    #[arg(long, alias = "pre-scheduling-check", default_value = "relaxed", value_name = "CHECK")]
     pub check: String,
     /// From the creation of a new copy until it is healthy
     #[arg(long, value_parser = crate::duration, default_value = "10s", value_name = "DURATION")]

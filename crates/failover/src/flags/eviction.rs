@@ -60,7 +60,7 @@ impl Default for EvictionFlags {
             large_cluster_num_threshold: 10,
             enable_no_execute_taint_eviction: true,
             no_execute_taint_eviction_purge_mode: "Gracefully".to_owned(),
-            pre_scheduling_check: "strict".to_owned(),
+            pre_scheduling_check: "relaxed".to_owned(),
             capacity_check: false,
             concurrent_binding_eviction_syncs: 5,
             halt_eviction_on_total_outage: true,

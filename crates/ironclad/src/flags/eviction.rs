@@ -57,7 +57,7 @@ pub(crate) struct EvictionArgs {
     )]
     no_execute_taint_eviction_purge_mode: String,
     /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
-    #[arg(long, default_value = "strict", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
+    #[arg(long, default_value = "relaxed", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
     /// Evict nothing for whose replicas the other clusters have no room
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]

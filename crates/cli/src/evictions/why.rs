@@ -393,7 +393,10 @@ mod tests {
         let mut nowhere = binding();
         nowhere.spec.placement.as_mut().unwrap().spread_constraints[0].min_groups = 3;
         let answers = answers(&world(NO_EXECUTE, nowhere), &Line::default());
-        assert_eq!(answers[0].target.as_deref(), Some("none: its spread constraint wants 3 groups by cluster and 2 are left"));
+        assert_eq!(
+            answers[0].target.as_deref(),
+            Some("none: its spread constraint wants 3 groups by cluster and 2 are left")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_fleet::{Gvk, ObjectKey, StatusPart};
-use ironclad_propagation::binding::Binding;
+use ironclad_propagation::detector::binding::Binding;
 use ironclad_runtime::{Failure, Key, Writer};
 use kube::Api;
 use serde_json::Value;

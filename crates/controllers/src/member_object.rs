@@ -11,7 +11,7 @@ use ironclad_fleet::Gvk;
 use ironclad_interpreter::Kept;
 use ironclad_propagation::{
     drift,
-    execute::{self, Found},
+    execution::{self, Found},
 };
 use ironclad_runtime::{Failure, Informer};
 use kube::{
@@ -45,7 +45,7 @@ enum Rest {
     Held {
         /// The fields that interpreters read.
         kept: JsonText,
-        /// Stands for all of it ([`execute::content_hash`]).
+        /// Stands for all of it ([`execution::content_hash`]).
         hash: u64,
         /// What it was found to be against the manifest of its Work.
         found: Option<Found>,
@@ -113,7 +113,7 @@ impl MemberObject {
 }
 
 fn hash_of(rest: &Map<String, Value>) -> u64 {
-    execute::content_hash(rest)
+    execution::content_hash(rest)
 }
 
 /// The cache of a kind in a member.
@@ -129,7 +129,7 @@ pub(crate) fn informer(cx: &Weak<Context>, gvk: &Gvk) -> Informer<MemberObject> 
             let manifest = work.spec.workload.manifests.first();
             match before.filter(|before| manifest.is_some_and(|manifest| before.is_of(manifest))) {
                 Some(found) => Ok(Some(found)),
-                None => Ok(execute::found(work, &object.json()?, &interpreter)),
+                None => Ok(execution::found(work, &object.json()?, &interpreter)),
             }
         };
         if let Err(error) = object.trim(fields, before, find) {
@@ -271,7 +271,7 @@ mod tests {
         let mut compared = false;
         let find = |object: &MemberObject, before: Option<Found>| {
             compared = before.is_none();
-            Ok(before.or_else(|| execute::found(&work, &object.json().unwrap(), &Default::default())))
+            Ok(before.or_else(|| execution::found(&work, &object.json().unwrap(), &Default::default())))
         };
         object.trim(&["/spec/replicas", "/spec/type"], before, find).unwrap();
         (object, compared)

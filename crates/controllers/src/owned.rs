@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::{names, work::Work};
-use ironclad_propagation::works::{key_of, owned::Write};
+use ironclad_propagation::work::{key_of, owned::Write};
 use ironclad_runtime::{Failure, Writer};
 use kube::{Api, api::PropagationPolicy};
 

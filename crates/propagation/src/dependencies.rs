@@ -13,7 +13,7 @@ use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use self::attached::Attached;
-use crate::{binding::Binding, template::Identity};
+use crate::{detector::binding::Binding, template::Identity};
 
 /// What is seen of one binding that may have dependencies (the independent one).
 #[derive(Debug, Clone, Copy)]

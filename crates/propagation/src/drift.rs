@@ -15,7 +15,7 @@ pub struct Cached<'a> {
     pub metadata: &'a ObjectMeta,
     /// Its status, if it has one.
     pub status: Option<&'a JsonText>,
-    /// Stands for the rest of it ([`crate::execute::content_hash`]).
+    /// Stands for the rest of it ([`crate::execution::content_hash`]).
     pub content: u64,
 }
 
@@ -135,7 +135,7 @@ mod tests {
         crate::testkit::merge(&mut whole, &patch);
         let metadata = serde_json::from_value(whole["metadata"].take()).unwrap();
         let status = JsonText::from(&whole["status"].take());
-        Object(metadata, status, crate::execute::content_hash(whole.as_object().unwrap()))
+        Object(metadata, status, crate::execution::content_hash(whole.as_object().unwrap()))
     }
 
     #[test]

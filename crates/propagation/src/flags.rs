@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::detect::Skipped;
+use crate::skipped_resources::Skipped;
 
 /// What the flags say; the default is the reference's.
 #[derive(Debug, Clone)]

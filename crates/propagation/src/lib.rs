@@ -3,29 +3,29 @@
 //! Every decision is a pure function of what was seen; its effects are complete writes (design.md 2). Nothing here
 //! relies on admission webhooks: defaults, permanent ids and finalizers are put in by the decisions themselves.
 
-pub mod aggregate;
 pub mod binding;
+pub mod binding_status;
 pub mod changes;
-pub mod choose;
-pub mod claim;
-pub mod content;
 pub mod defaults;
 pub mod dependencies;
-pub mod detect;
+pub mod detector;
 pub mod drift;
-pub mod execute;
+pub mod execution;
 pub mod flags;
 pub mod namespace;
 pub mod overrides;
 pub mod policy;
+pub mod policy_match;
 pub mod priority;
 pub mod quota;
 pub mod rebalance;
 pub mod selector;
+pub mod skipped_resources;
 pub mod template;
+pub mod template_hash;
 pub mod unified_auth;
+pub mod work;
 pub mod work_status;
-pub mod works;
 
 #[cfg(test)]
 mod testkit;

@@ -13,10 +13,10 @@ use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propag
 use serde_json::{Value, json};
 
 use crate::{
-    detect::{self, Skipped},
     overrides,
+    skipped_resources::{self, Skipped},
     template::{self, Identity},
-    works::{
+    work::{
         key_of,
         manifest::{self, Marks},
     },
@@ -76,7 +76,7 @@ pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
 /// Whether a change of the namespace counts: its status does not.
 #[must_use]
 pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
-    old.is_none_or(|old| detect::template_changed((old, &Value::Null), (new, &Value::Null)))
+    old.is_none_or(|old| skipped_resources::template_changed((old, &Value::Null), (new, &Value::Null)))
 }
 
 /// After which wait a namespace has its turn when one of its Works changed, or went. One that went may have gone with the space that

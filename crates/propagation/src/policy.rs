@@ -14,9 +14,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    binding::Binding,
-    choose::Policy,
-    claim::{self, Claim, ClaimScope},
+    detector::{
+        binding::Binding,
+        claim::{self, Claim, ClaimScope},
+    },
+    policy_match::Policy,
     selector,
     template::{self, Identity},
 };

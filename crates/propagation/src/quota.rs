@@ -13,7 +13,7 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use crate::works::{
+use crate::work::{
     key_of,
     owned::{self, Wanted, Write},
 };

@@ -9,7 +9,7 @@ use ironclad_fleet::{Because, BindingKey, Plan, StatusPart, because::propagation
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::binding::Binding;
+use crate::detector::binding::Binding;
 
 /// What is seen of one rebalancer.
 #[derive(Debug, Clone, Copy)]

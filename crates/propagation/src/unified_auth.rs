@@ -12,7 +12,7 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Event, Plan, WorkKey, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use crate::works::{
+use crate::work::{
     key_of,
     owned::{self, Wanted, Write},
 };

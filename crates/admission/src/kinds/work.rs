@@ -1,7 +1,7 @@
 //! Work: every manifest in it is pruned and marked the same, from whichever writer (admission.md 3.2).
 
 use ironclad_api::{annotations, labels};
-use ironclad_propagation::works::manifest::{Marks, finish};
+use ironclad_propagation::work::manifest::{Marks, finish};
 use serde_json::Value;
 
 use super::lens::{label, set_label, text};

@@ -10,7 +10,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{ClusterName, ObjectKey, World};
 use ironclad_interpreter::Interpreter;
-use ironclad_propagation::execute;
+use ironclad_propagation::execution;
 
 use super::{Finding, Grade, findings::named};
 
@@ -28,9 +28,9 @@ pub(super) fn of(world: &World, interpreter: &Interpreter) -> Drifted {
         if !ready || !is_settled(work) {
             continue;
         }
-        let Some(object) = execute::object_key(work) else { continue };
+        let Some(object) = execution::object_key(work) else { continue };
         let Some(standing) = world.members.get(&key.cluster).and_then(|all| all.get(&object)) else { continue };
-        if let Some(at) = execute::drifted(work, standing, interpreter) {
+        if let Some(at) = execution::drifted(work, standing, interpreter) {
             found.insert((key.cluster.clone(), object), at);
         }
     }

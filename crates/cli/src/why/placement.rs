@@ -14,10 +14,9 @@ use ironclad_fleet::{
 use ironclad_interpreter::Interpreter;
 use ironclad_patch::merge::merge_patch;
 use ironclad_propagation::{
-    binding, choose,
-    choose::Policy,
-    claim::{self, Claim, Effect},
-    detect::Skipped,
+    detector::{self, Effect, binding, claim::Claim},
+    policy_match::{self, Policy},
+    skipped_resources::Skipped,
     template::Identity,
 };
 use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
@@ -189,8 +188,8 @@ fn claims(
             .map(|policy| Policy::Namespaced(policy))
             .chain(cluster_policies.values().map(|policy| Policy::Cluster(policy)))
             .collect();
-        let plan = claim::decide(
-            &claim::Seen {
+        let plan = detector::decide(
+            &detector::Seen {
                 template: &template,
                 policies: &all,
                 binding: standing.map(Binding::view),
@@ -253,7 +252,7 @@ fn rivals(seen: &Observed, template: &Value, because: &mut Vec<Because>) {
     let Some(claim) = Claim::of_template(template) else { return };
     let policies = seen.world.policies.values().map(|policy| Policy::Namespaced(policy));
     let cluster = seen.world.cluster_policies.values().map(|policy| Policy::Cluster(policy));
-    let Some(choice) = choose::choose(policies.chain(cluster), &Identity::of(template)) else { return };
+    let Some(choice) = policy_match::choose(policies.chain(cluster), &Identity::of(template)) else { return };
     let holder = claim.policy();
     if choice.policy.key() == holder {
         because.push(Claimed::PolicyChosen { policy: holder, by: choice.by.as_str() }.into());

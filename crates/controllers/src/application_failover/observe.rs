@@ -8,7 +8,7 @@ use ironclad_failover::{
 };
 use ironclad_fleet::gates::Gate;
 use ironclad_interpreter::Operation;
-use ironclad_propagation::binding::application_failover_since;
+use ironclad_propagation::detector::binding::application_failover_since;
 use ironclad_runtime::Key;
 use jiff::Timestamp;
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ironclad_api::{names, work::Work};
 use ironclad_fleet::{Plan, WorkKey};
-use ironclad_propagation::works::{self, Effect, key_of};
+use ironclad_propagation::{
+    binding::{self, Effect},
+    work::key_of,
+};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{Api, api::PropagationPolicy};
 
@@ -44,7 +47,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                     let gone = writer.delete(&api, Some(&cx.works), &**work, PropagationPolicy::Background).await;
                     if let Err(failure) = gone.as_ref() {
                         let (class, message) = (failure.class(), failure.to_string());
-                        let told = works::not_cleaned_up(seen.binding.view(), &key, class, &message);
+                        let told = binding::not_cleaned_up(seen.binding.view(), &key, class, &message);
                         told.iter().for_each(|event| cx.emit(event));
                     }
                     gone

@@ -10,7 +10,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_propagation::{changes, overrides, works};
+use ironclad_propagation::{binding, changes, overrides};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::Resource;
 
@@ -35,7 +35,7 @@ async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
     }
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let rng = cx.seam.rng.clone();
-    let decide = || observed.with_seen(|seen| works::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(|seen| binding::decide(seen, || rng.uuid()));
     let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, key, &observed, plan).await;

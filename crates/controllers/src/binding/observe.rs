@@ -10,8 +10,8 @@ use ironclad_api::{
 };
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
+    binding::{Options, Seen, first_names},
     template::Identity,
-    works::{Options, Seen, first_names},
 };
 use ironclad_runtime::{Failure, Key};
 use ironclad_scheduling::Clusters;

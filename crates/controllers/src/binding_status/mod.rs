@@ -9,7 +9,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, Work, WorkStatus},
 };
 use ironclad_fleet::{ClusterName, ObjectKey};
-use ironclad_propagation::aggregate::{self, Effect, Seen, SeenTemplate};
+use ironclad_propagation::binding_status::{self, Effect, Seen, SeenTemplate};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::{Resource, ResourceExt as _};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
         .collect();
     let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
     let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
-    let plan = aggregate::binding(&seen, cx.seam.clock.wall_seconds());
+    let plan = binding_status::binding(&seen, cx.seam.clock.wall_seconds());
     for effect in plan.effects {
         match effect {
             Effect::Status(part) => cx.want_binding_status(key, binding.uid(), "bindingStatus", part),
@@ -88,7 +88,7 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
     let interpreter = cx.interpreter();
     let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &interpreter };
     let now = cx.seam.clock.wall_seconds();
-    let settled = cx.settle(&interpreter, || aggregate::template(&seen, now)).await;
+    let settled = cx.settle(&interpreter, || binding_status::template(&seen, now)).await;
     for effect in settled.plan.effects {
         match effect {
             Effect::Status(part) => cx.template_status.want(key, &uid, "bindingStatus", part, false),

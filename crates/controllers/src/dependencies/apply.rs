@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::work::ResourceBinding;
 use ironclad_fleet::{BindingKey, Plan};
-use ironclad_propagation::{binding::Binding, dependencies::Effect};
+use ironclad_propagation::{dependencies::Effect, detector::binding::Binding};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 use kube::{Api, api::PropagationPolicy};
 

@@ -8,8 +8,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use ironclad_fleet::Gvk;
 use ironclad_propagation::{
-    binding::Binding,
     dependencies::{self, dependents},
+    detector::binding::Binding,
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use kube::api::DynamicObject;

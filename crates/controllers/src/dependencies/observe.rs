@@ -6,8 +6,8 @@ use ironclad_api::{names, work::ResourceBinding};
 use ironclad_fleet::Gvk;
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    binding::Binding,
     dependencies::{self, Seen, dependents},
+    detector::binding::Binding,
     template::Identity,
 };
 use ironclad_runtime::{Failure, Informer, Key};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_fleet::{BindingKey, Plan};
-use ironclad_propagation::claim::{self, Effect};
+use ironclad_propagation::detector::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::Api;
 use serde_json::Value;
@@ -51,7 +51,7 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
 
 /// What a refused binding means to people, on its template.
 fn told(cx: &Context, seen: &Observed, failure: Failure) -> Failure {
-    if let Some(event) = claim::not_bound(seen.json(), failure.class(), &failure.to_string()) {
+    if let Some(event) = detector::not_bound(seen.json(), failure.class(), &failure.to_string()) {
         cx.emit(&event);
     }
     failure

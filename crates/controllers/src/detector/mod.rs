@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{
-    choose::Policy,
-    claim::{self, Waiting},
-    detect, policy,
+    detector::{self, Waiting},
+    policy,
+    policy_match::Policy,
+    skipped_resources,
 };
 use ironclad_runtime::{Change, Failure, Next, run_workers};
 use kube::api::DynamicObject;
@@ -51,7 +52,7 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
     };
     let rng = cx.seam.rng.clone();
     let began = cx.seam.clock.mono();
-    let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| claim::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| detector::decide(seen, || rng.uuid()));
     let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     cx.metrics.road.matched(cx.seam.clock.mono() - began);
     let writes = !plan.is_quiet();
@@ -71,7 +72,9 @@ pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: W
             return;
         }
         let counts = match (&change.old, &change.new) {
-            (Some(old), Some(new)) => detect::template_changed((&old.metadata, &old.data), (&new.metadata, &new.data)),
+            (Some(old), Some(new)) => {
+                skipped_resources::template_changed((&old.metadata, &old.data), (&new.metadata, &new.data))
+            }
             _ => true,
         };
         if counts {

@@ -9,9 +9,8 @@ use ironclad_api::{
 use ironclad_fleet::{ObjectKey, PolicyKey, gates::Gate};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    binding::Options,
-    choose::Policy,
-    claim::{Claim, Seen, Waiting},
+    detector::{Seen, Waiting, binding::Options, claim::Claim},
+    policy_match::Policy,
     priority,
     template::Identity,
 };

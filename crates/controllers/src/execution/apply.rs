@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_fleet::{Plan, StatusPart};
-use ironclad_propagation::execute::{self, Effect};
+use ironclad_propagation::execution::{self, Effect};
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
@@ -49,7 +49,7 @@ pub(super) async fn apply(
             Ok(next) => return Ok(next),
             Err(Stopped::Look) => {
                 look(seen).await?;
-                plan = seen.decide(cx.seam.clock.wall_seconds(), execute::decide);
+                plan = seen.decide(cx.seam.clock.wall_seconds(), execution::decide);
             }
             Err(Stopped::Refused(failure)) => return Err(report(cx, member, seen, failure)),
             Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
@@ -71,7 +71,7 @@ enum Stopped {
 
 /// A failed write to the member.
 fn of_member(failure: Failure) -> Stopped {
-    if execute::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
+    if execution::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
 }
 
 async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
@@ -83,7 +83,7 @@ async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>
             Effect::CreateInMember(object) => {
                 let Place { api, cache, .. } = place(seen)?;
                 let created = writer.create(api, Some(cache), &parse(object)?).await;
-                count(cx, seen, MemberWrite::Create { again: execute::was_applied(&seen.work) }, &created);
+                count(cx, seen, MemberWrite::Create { again: execution::was_applied(&seen.work) }, &created);
                 match created {
                     Ok(_) => {}
                     Err(Failure::AlreadyExists(_)) => return Err(Stopped::Look),
@@ -142,7 +142,7 @@ fn count<T>(cx: &Context, seen: &Observed, write: MemberWrite, outcome: &Result<
 /// Says on the Work what the member said.
 fn report(cx: &Context, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
     let now = cx.seam.clock.wall_seconds();
-    let plan = seen.decide(now, |seen, now| execute::failed(seen, failure.class(), &failure.to_string(), now));
+    let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
     let mut next = None;
     for effect in plan.effects {
         match effect {
@@ -165,7 +165,7 @@ fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
 }
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {
-    let urgent = execute::is_urgent(&part);
+    let urgent = execution::is_urgent(&part);
     cx.want_work_status(&seen.work, "execution", part, urgent);
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::{changes, drift, execute};
+use ironclad_propagation::{changes, drift, execution};
 use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use kube::ResourceExt as _;
 
@@ -42,7 +42,7 @@ async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Fa
     }
     let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
     let now = cx.seam.clock.wall_seconds();
-    let Settled { plan, retry } = cx.settle(&observed.interpreter, || observed.decide(now, execute::decide)).await;
+    let Settled { plan, retry } = cx.settle(&observed.interpreter, || observed.decide(now, execution::decide)).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, member, &mut observed, plan).await;
     if writes {
@@ -69,7 +69,7 @@ pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
 /// A Work that is new, changed or being deleted; its status does not count, unless others wait for what it brings.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if let Some(namespace) = execute::settles_namespace(old, new)
+    if let Some(namespace) = execution::settles_namespace(old, new)
         && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| cx.members.get(&name))
     {
         heard_of(&member.awaiting, &member.works, &namespace);

@@ -6,9 +6,9 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    detect::Skipped,
-    execute::{self, Effect, Found, Seen, Served, Space},
+    execution::{self, Effect, Found, Seen, Served, Space},
     namespace,
+    skipped_resources::Skipped,
 };
 use ironclad_runtime::{Failure, Informer};
 use jiff::Timestamp;
@@ -117,11 +117,11 @@ impl Observed {
         decide: impl FnOnce(&Seen<'_>, Timestamp) -> Plan<Effect>,
     ) -> Plan<Effect> {
         let object = match &self.object {
-            Known::Unknown => execute::Observed::Unknown,
-            Known::Uncached => execute::Observed::Uncached,
-            Known::Absent => execute::Observed::Absent,
-            Known::Held { object, found } => execute::Observed::Held { object, found: *found },
-            Known::Present(object) => execute::Observed::Present(object),
+            Known::Unknown => execution::Observed::Unknown,
+            Known::Uncached => execution::Observed::Uncached,
+            Known::Absent => execution::Observed::Absent,
+            Known::Held { object, found } => execution::Observed::Held { object, found: *found },
+            Known::Present(object) => execution::Observed::Present(object),
         };
         let seen = Seen {
             work: &self.seen_work,
@@ -151,7 +151,7 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
         interpreter: cx.interpreter(),
         work,
     };
-    let Some(key) = execute::object_key(&observed.work) else { return Ok(Some(observed)) };
+    let Some(key) = execution::object_key(&observed.work) else { return Ok(Some(observed)) };
     if !key.namespace.is_empty() {
         observed.news = member.awaiting.begin(&key.namespace, name);
         observed.space = KnownSpace::of(cx, member, &key.namespace)?;
@@ -170,5 +170,5 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
 
 fn is_wanted_again(cx: &Context, work: &Work) -> bool {
     let binding = binding_of(work).and_then(|key| cx.binding(&key));
-    binding.is_some_and(|binding| execute::is_wanted_again(work, binding.view()))
+    binding.is_some_and(|binding| execution::is_wanted_again(work, binding.view()))
 }

@@ -2,7 +2,7 @@
 
 use ironclad_api::names;
 use ironclad_fleet::Plan;
-use ironclad_propagation::{namespace::Effect, works::key_of};
+use ironclad_propagation::{namespace::Effect, work::key_of};
 use ironclad_runtime::{Failure, Next, Writer};
 use kube::Api;
 

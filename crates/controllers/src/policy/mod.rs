@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy, ResourceSelector};
 use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
-use ironclad_propagation::{changes, choose::Policy, policy};
+use ironclad_propagation::{changes, policy, policy_match::Policy};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 
 use crate::{Context, detector::AnyPolicy};

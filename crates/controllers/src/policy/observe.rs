@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_fleet::{Gvk, ObjectKey, gates::Gate};
 use ironclad_propagation::{
-    claim::Claim,
+    detector::claim::Claim,
     policy::{self, Claimed, Seen, Template},
 };
 use ironclad_runtime::{Failure, Informer, Key};

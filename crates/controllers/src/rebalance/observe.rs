@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ironclad_api::apps::WorkloadRebalancer;
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_propagation::{binding::Binding, rebalance::Seen};
+use ironclad_propagation::{detector::binding::Binding, rebalance::Seen};
 use ironclad_runtime::Key;
 use jiff::Timestamp;
 

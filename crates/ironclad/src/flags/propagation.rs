@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ironclad_cli::{duration, report::Misused};
 use ironclad_propagation::{
-    detect::Skipped,
     flags::{Flags, ResourceModeling},
+    skipped_resources::Skipped,
 };
 
 /// What is propagated at all.

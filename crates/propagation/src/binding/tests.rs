@@ -1,426 +1,574 @@
-use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy};
-use ironclad_interpreter::{Answer, Question, Replicas, Reply, Source};
+use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    claim::ClaimScope,
-    testkit::{self, cluster_policy, deployment, ids, merge, patched, policy},
-};
+use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
 
-fn claim() -> Claim {
-    Claim { scope: ClaimScope::Namespaced, namespace: "shop".into(), name: "p".into(), id: "id-p".into() }
+mod purge;
+mod waits;
+
+/// The part of a fleet that concerns one binding; effects are applied to it as the reconciler would.
+struct Road {
+    binding: ResourceBinding,
+    template: Option<Value>,
+    works: Vec<Arc<Work>>,
+    clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    overrides: Vec<Arc<OverridePolicy>>,
+    options: Options,
 }
 
-fn run(
-    template: &Value,
-    policy: &PropagationPolicy,
-    existing: Option<&ResourceBinding>,
-    named: Option<&ResourceBinding>,
-    options: &Options,
-) -> Result<Plan<Effect>, InterpretError> {
-    decide(
-        &Seen {
-            template,
-            policy: Policy::Namespaced(policy),
-            claim: &claim(),
-            binding: existing.map(Binding::from),
-            named: named.map(Binding::from),
-            schedule_priority: None,
-            interpreter: &Interpreter::default(),
-            options,
-            now: jiff::Timestamp::from_second(1_000).unwrap(),
-        },
-        ids("new"),
-    )
-}
-
-fn created(template: &Value, policy: &PropagationPolicy, options: &Options) -> ResourceBinding {
-    let plan = run(template, policy, None, None, options).unwrap();
-    let [Effect::Create(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
-    patched(&**binding, &json!({"metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}}))
-}
-
-fn update(existing: &ResourceBinding, template: &Value, policy: &PropagationPolicy) -> Option<Value> {
-    let plan = run(template, policy, Some(existing), Some(existing), &Options::default()).unwrap();
-    match plan.effects.as_slice() {
-        [] => None,
-        [Effect::Patch { patch, .. }] => Some(patch.clone()),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_new_binding() {
-    let binding = created(&deployment(), &policy("p", json!({})), &Options::default());
-    assert_eq!(
-        json!(binding.metadata),
-        json!({
-            "namespace": "shop", "name": "web-deployment", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"propagationpolicy.karmada.io/permanent-id": "id-p", "resourcebinding.karmada.io/permanent-id": "new-1"},
-            "annotations": {"propagationpolicy.karmada.io/namespace": "shop", "propagationpolicy.karmada.io/name": "p",
-                APPLIED_TEMPLATE: Content::of(&deployment()).to_text()},
-            "finalizers": ["karmada.io/binding-controller"],
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true, "blockOwnerDeletion": true}],
-        })
-    );
-    assert_eq!(
-        json!(binding.spec),
-        json!({
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": "uid-web", "resourceVersion": "10"},
-            "replicas": 3, "replicaRequirements": {"resourceRequest": {"cpu": "100m"}},
-            "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
-            "schedulerName": "default-scheduler", "conflictResolution": "Abort",
-        })
-    );
-}
-
-#[test]
-fn a_new_binding_of_a_cluster_scoped_template() {
-    let template = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x", "uid": "u", "resourceVersion": "1"}});
-    let policy = cluster_policy("c", json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}));
-    let claim = Claim { scope: ClaimScope::Cluster, namespace: String::new(), name: "c".into(), id: "id-c".into() };
-    let seen = Seen {
-        template: &template,
-        policy: Policy::Cluster(&policy),
-        claim: &claim,
-        binding: None,
-        named: None,
-        schedule_priority: None,
-        interpreter: &Interpreter::default(),
-        options: &Options::default(),
-        now: jiff::Timestamp::UNIX_EPOCH,
-    };
-    let plan = decide(&seen, ids("new")).unwrap();
-    let [Effect::CreateCluster(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
-    assert_eq!(binding.metadata.name.as_deref(), Some("system.x-clusterrole"));
-    assert_eq!(binding.metadata.namespace, None);
-    assert_eq!(
-        binding.metadata.finalizers.as_deref(),
-        Some(&["karmada.io/cluster-resource-binding-controller".to_owned()][..])
-    );
-    assert_eq!(binding.metadata.labels.as_ref().unwrap()["clusterresourcebinding.karmada.io/permanent-id"], "new-1");
-    assert_eq!((binding.spec.replicas, &binding.spec.replica_requirements), (0, &None), "not a workload");
-    let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
-    assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, ids("x")).unwrap().is_quiet());
-    // Whether dependencies go along is the policy's to say at any time (8, row 22 of 31).
-    let mut standing = standing;
-    for follows in [true, false] {
-        let policy: ClusterPropagationPolicy = patched(&policy, &json!({"spec": {"propagateDeps": follows}}));
-        let seen = Seen { policy: Policy::Cluster(&policy), binding: Some(Binding::from(&standing)), ..seen };
-        let plan = decide(&seen, ids("x")).unwrap();
-        let [Effect::Patch { patch, .. }] = plan.effects.as_slice() else { panic!("{plan:?}") };
-        standing = patched(&standing, patch);
-        assert_eq!(standing.spec.propagate_deps, follows);
-    }
-}
-
-#[test]
-fn every_field_comes_from_its_source() {
-    let base = policy("p", json!({}));
-    for (name, spec, pointer, want) in [
-        ("dependencies", json!({"propagateDeps": true}), "/propagateDeps", json!(true)),
-        ("scheduler", json!({"schedulerName": "mine"}), "/schedulerName", json!("mine")),
-        (
-            "placement, with defaults",
-            json!({"placement": {"clusterAffinity": null, "replicaScheduling": {}}}),
-            "/placement",
-            json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}}),
-        ),
-        (
-            "failover",
-            json!({"failover": {"cluster": {}}}),
-            "/failover/cluster",
-            json!({"purgeMode": "Gracefully", "tolerationSeconds": 300}),
-        ),
-        ("conflict resolution", json!({"conflictResolution": "Overwrite"}), "/conflictResolution", json!("Overwrite")),
-        ("preservation", json!({"preserveResourcesOnDeletion": false}), "/preserveResourcesOnDeletion", json!(false)),
-        ("suspension", json!({"suspension": {"dispatching": true}}), "/suspension", json!({"dispatching": true})),
-    ] {
-        let policy: PropagationPolicy = patched(&base, &json!({"spec": spec}));
-        let binding = created(&deployment(), &policy, &Options::default());
-        assert_eq!(json!(binding.spec).pointer(pointer), Some(&want), "{name}");
-        let updated = patched(
-            &created(&deployment(), &base, &Options::default()),
-            &update(&created(&deployment(), &base, &Options::default()), &deployment(), &policy).unwrap(),
-        );
-        assert_eq!(json!(updated.spec).pointer(pointer), Some(&want), "{name}, on update");
-        assert_eq!(update(&updated, &deployment(), &policy), None, "{name}, quiet");
-        assert_eq!(
-            update(&patched(&updated, &update(&updated, &deployment(), &base).unwrap()), &deployment(), &base),
-            None,
-            "{name}, and back"
-        );
-    }
-}
-
-#[test]
-fn since_when_a_binding_asks_for_application_failover() {
-    let asks = json!({"failover": {"application": {"decisionConditions": {}}}});
-    let of = |spec: &Value| -> PropagationPolicy { patched(&policy("p", json!({})), &json!({"spec": spec})) };
-    let (plain, asking, cluster) = (of(&json!({})), of(&asks), of(&json!({"failover": {"cluster": {}}})));
-    let since = |binding: &ResourceBinding| {
-        binding.metadata.annotations.as_ref().and_then(|a| a.get(APPLICATION_FAILOVER_SINCE).cloned())
-    };
-    let edited = |binding: &ResourceBinding, policy: &PropagationPolicy| -> ResourceBinding {
-        update(binding, &deployment(), policy).map_or_else(|| binding.clone(), |patch| patched(binding, &patch))
-    };
-    let from_the_beginning = created(&deployment(), &asking, &Options::default());
-    assert_eq!(since(&from_the_beginning), None, "nothing was before");
-    let not_yet = created(&deployment(), &plain, &Options::default());
-    assert_eq!(since(&edited(&not_yet, &cluster)), None, "what clusters suffer is something else");
-    let begins = edited(&not_yet, &asking);
-    assert_eq!(since(&begins).as_deref(), Some("1970-01-01T00:16:40Z"), "in the write with which it begins");
-    assert_eq!(application_failover_since(&begins.metadata), Timestamp::from_second(1_000).ok(), "and is read so");
-    assert_eq!(application_failover_since(&not_yet.metadata), None);
-    let mut edited_by_hand = begins.metadata.clone();
-    edited_by_hand.annotations.as_mut().unwrap().insert(APPLICATION_FAILOVER_SINCE.into(), "yesterday".into());
-    assert_eq!(application_failover_since(&edited_by_hand), None, "no time is no time");
-    let other = of(&json!({"failover": {"application": {"decisionConditions": {"tolerationSeconds": 9}}}}));
-    assert_eq!(since(&edited(&begins, &other)), since(&begins), "an edit of how is no new beginning");
-    let ceases = edited(&begins, &plain);
-    assert_eq!(since(&ceases), None);
-    assert!(since(&edited(&ceases, &asking)).is_some(), "and begins again");
-}
-
-#[test]
-fn a_priority_is_written_as_resolved() {
-    let policy = policy("p", json!({}));
-    let priority = ResolvedPriority { priority: 7, preemption_policy: None };
-    let seen = Seen {
-        template: &deployment(),
-        policy: Policy::Namespaced(&policy),
-        claim: &claim(),
-        binding: None,
-        named: None,
-        schedule_priority: Some(&priority),
-        interpreter: &Interpreter::default(),
-        options: &Options::default(),
-        now: jiff::Timestamp::UNIX_EPOCH,
-    };
-    let plan = decide(&seen, ids("new")).unwrap();
-    let [Effect::Create(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
-    assert_eq!(json!(binding.spec.schedule_priority), json!({"priority": 7, "preemptionPolicy": "Never"}));
-}
-
-#[test]
-fn suspension_keeps_the_part_of_others() {
-    let old = |json: Value| serde_json::from_value::<Option<BindingSuspension>>(json).unwrap();
-    let new = |json: Value| serde_json::from_value::<Option<Suspension>>(json).unwrap();
-    for (name, before, policy, want) in [
-        (
-            "replaced, scheduling kept",
-            json!({"dispatching": true, "scheduling": true}),
-            json!({"dispatchingOnClusters": {"clusterNames": ["a"]}}),
-            json!({"dispatchingOnClusters": {"clusterNames": ["a"]}, "scheduling": true}),
-        ),
-        (
-            "cleared, scheduling kept",
-            json!({"dispatching": true, "scheduling": false}),
-            json!(null),
-            json!({"scheduling": false}),
-        ),
-        ("cleared", json!({"dispatching": true}), json!(null), json!(null)),
-        ("none", json!(null), json!(null), json!(null)),
-        ("first", json!(null), json!({"dispatching": true}), json!({"dispatching": true})),
-    ] {
-        assert_eq!(json!(merged_suspension(old(before), new(policy))), want, "{name}");
-    }
-}
-
-#[test]
-fn an_update_leaves_what_is_others() {
-    let policy = policy("p", json!({}));
-    let mut binding = created(&deployment(), &policy, &Options::default());
-    let others = json!({
-        "metadata": {"labels": {"theirs": "1"}, "annotations": {"policy.karmada.io/applied-placement": "{}"}, "finalizers": ["karmada.io/binding-controller", "theirs"]},
-        "spec": {"clusters": [{"name": "m1", "replicas": 3}], "gracefulEvictionTasks": [{"fromCluster": "m2", "reason": "R", "producer": "P"}],
-            "requiredBy": [{"name": "other"}], "rescheduleTriggeredAt": "2026-01-01T00:00:00Z", "suspension": {"scheduling": true}},
-    });
-    binding = patched(&binding, &others);
-    assert_eq!(update(&binding, &deployment(), &policy), None);
-    let mut edited = deployment();
-    merge(&mut edited, &json!({"spec": {"replicas": 5}, "metadata": {"resourceVersion": "11"}}));
-    let patch = update(&binding, &edited, &policy).unwrap();
-    let mut want =
-        json!({"metadata": {"annotations": {}}, "spec": {"replicas": 5, "resource": {"resourceVersion": "11"}}});
-    want["metadata"]["annotations"][APPLIED_TEMPLATE] = json!(Content::of(&edited).to_text());
-    assert_eq!(patch, want);
-}
-
-#[test]
-fn a_status_write_of_the_template_costs_no_write() {
-    let policy = policy("p", json!({}));
-    let binding = created(&deployment(), &policy, &Options::default());
-    let mut template = deployment();
-    merge(
-        &mut template,
-        &json!({"metadata": {"resourceVersion": "99", "managedFields": [{}]}, "status": {"replicas": 3}}),
-    );
-    assert_eq!(update(&binding, &template, &policy), None);
-    merge(&mut template, &json!({"metadata": {"resourceVersion": "100", "annotations": {"a": "b"}}}));
-    let patch = update(&binding, &template, &policy).unwrap();
-    assert_eq!(patch.pointer("/spec/resource/resourceVersion"), Some(&json!("100")), "a metadata write does");
-}
-
-#[test]
-fn a_binding_of_a_deleted_template_of_the_same_name_must_go_first() {
-    let policy = policy("p", json!({}));
-    let mut binding = created(&deployment(), &policy, &Options::default());
-    binding.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
-    let plan = run(&deployment(), &policy, Some(&binding), Some(&binding), &Options::default()).unwrap();
-    assert_eq!(plan.effects, [Effect::Retry]);
-}
-
-#[test]
-fn a_binding_being_deleted_is_not_written() {
-    let policy = policy("p", json!({}));
-    let mut binding = created(&deployment(), &policy, &Options::default());
-    binding.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(
-        run(&deployment(), &policy, Some(&binding), None, &Options::default()).unwrap().effects,
-        [Effect::Retry]
-    );
-}
-
-#[test]
-fn a_taken_name_gives_way() {
-    let policy = policy("p", json!({}));
-    let mut other = testkit::binding(&[]);
-    other.spec.resource.api_version = "example.io/v1".into();
-    let plan = run(&deployment(), &policy, None, Some(&other), &Options::default()).unwrap();
-    let [Effect::Create(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
-    assert_eq!(binding.metadata.name, Some(format!("web-deployment-{}", names::hash("apps"))));
-    assert_eq!(
-        plan.because[0].to_string(),
-        "the name web-deployment is taken by the binding of Deployment example.io/v1"
-    );
-    let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
-    let again = run(&deployment(), &policy, Some(&standing), Some(&other), &Options::default()).unwrap();
-    assert!(again.is_quiet(), "found by its resource, not by name: {again:?}");
-    other.spec.resource.api_version = "apps/v1beta1".into();
-    other.metadata.owner_references = None;
-    let same = run(&deployment(), &policy, None, Some(&other), &Options::default()).unwrap();
-    assert!(
-        matches!(same.effects.as_slice(), [Effect::Patch { .. }]),
-        "another version of the group is the same template"
-    );
-}
-
-#[test]
-fn a_misshapen_template_leaves_the_binding_alone() {
-    let mut template = deployment();
-    template["spec"]["replicas"] = json!("three");
-    let error = run(&template, &policy("p", json!({})), None, None, &Options::default()).unwrap_err();
-    assert_eq!(error.to_string(), "Deployment shop/web: /spec/replicas must be a whole number");
-}
-
-#[test]
-fn gates() {
-    let mut grouped = policy("p", json!({}));
-    grouped.spec.placement.workload_affinity = serde_json::from_value(
-        json!({"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "nope"}}),
-    )
-    .unwrap();
-    let on = Options { workload_affinity: true, resource_quota_estimate: true, multiple_pod_templates: true };
-    let mut urgent = deployment();
-    urgent["spec"]["template"]["spec"]["priorityClassName"] = json!("urgent");
-    let binding = created(&urgent, &grouped, &on);
-    assert_eq!(json!(binding.spec.workload_affinity_groups), json!({"affinityGroup": "app=web"}));
-    let needs = binding.spec.replica_requirements.unwrap();
-    assert_eq!((needs.namespace.as_str(), needs.priority_class_name.as_str()), ("shop", "urgent"));
-    assert_eq!((binding.spec.replicas, binding.spec.components), (3, Vec::new()), "no native kind has components");
-    let binding = created(&urgent, &grouped, &Options::default());
-    assert_eq!(binding.spec.workload_affinity_groups, None);
-    let needs = binding.spec.replica_requirements.unwrap();
-    assert_eq!((needs.namespace.as_str(), needs.priority_class_name.as_str()), ("", ""));
-}
-
-/// Something that has components and replicas of every kind.
-#[derive(Debug)]
-struct Parts;
-
-impl Source for Parts {
-    fn implements(&self, _: &str, _: &str, operation: Operation) -> bool {
-        matches!(operation, Operation::InterpretComponent | Operation::InterpretReplica)
+impl Road {
+    fn new(targets: &[(&str, i32)]) -> Self {
+        let clusters =
+            ["m1", "m2", "m3"].iter().map(|n| (ClusterName::from(*n), Arc::new(cluster(n, "True")))).collect();
+        Self {
+            binding: testkit::binding(targets),
+            template: Some(deployment()),
+            works: Vec::new(),
+            clusters,
+            overrides: Vec::new(),
+            options: Options::default(),
+        }
     }
 
-    fn answer(&self, question: &Question<'_>) -> Result<Answer, InterpretError> {
-        Ok(Answer::Is(match question {
-            Question::Components { .. } => {
-                let part = |name: &str| json!({"name": name, "replicas": 1});
-                Reply::Components(serde_json::from_value(json!([part("head"), part("worker")])).unwrap())
-            }
-            _ => Reply::Replicas(Replicas { replicas: 9, requirements: None }),
-        }))
-    }
-}
-
-#[test]
-fn components_or_replicas() {
-    let (template, policy, interpreter) =
-        (deployment(), policy("p", json!({})), Interpreter::new(vec![std::sync::Arc::new(Parts)]));
-    let spec = |multiple_pod_templates, binding: Option<&ResourceBinding>| {
+    fn pass(&mut self) -> Plan<Effect> {
+        let id = self
+            .binding
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|l| l.get("resourcebinding.karmada.io/permanent-id"))
+            .cloned();
+        let own = |work: &&Arc<Work>| {
+            work.metadata.labels.as_ref().and_then(|l| l.get("resourcebinding.karmada.io/permanent-id")) == id.as_ref()
+        };
+        let (works, named): (Vec<_>, Vec<_>) = self.works.iter().partition(|work| own(work));
+        let (works, named): (Vec<_>, Vec<_>) =
+            (works.into_iter().cloned().collect(), named.into_iter().cloned().collect());
         let plan = decide(
             &Seen {
-                template: &template,
-                policy: Policy::Namespaced(&policy),
-                claim: &claim(),
-                binding: binding.map(Binding::from),
-                named: binding.map(Binding::from),
-                schedule_priority: None,
-                interpreter: &interpreter,
-                options: &Options { multiple_pod_templates, ..Options::default() },
-                now: jiff::Timestamp::UNIX_EPOCH,
+                binding: Binding::from(&self.binding),
+                template: self.template.as_ref(),
+                works: &works,
+                named: &named,
+                clusters: &self.clusters,
+                cluster_overrides: &[],
+                overrides: &self.overrides,
+                interpreter: &Interpreter::default(),
+                options: &self.options,
+                // Makers of bindings don't care for shares that add up: the scheduler had its turn.
+                held: await_scheduler::PATIENCE,
             },
             ids("new"),
-        )
-        .unwrap();
-        match plan.effects.into_iter().next() {
-            Some(Effect::Create(made)) => {
-                patched(&*made, &json!({"metadata": {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}}))
+        );
+        for effect in &plan.effects {
+            match effect {
+                Effect::PatchBinding { patch } => self.binding = patched(&self.binding, patch),
+                Effect::Create(work) => {
+                    self.works.push(Arc::new(patched(&**work, &json!({"metadata": {"uid": "u", "generation": 1}}))))
+                }
+                Effect::Patch { key, patch } => {
+                    let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
+                    self.works[at] = Arc::new(patched(&*self.works[at], patch));
+                }
+                Effect::Delete { key, .. } | Effect::DeleteOnceReplaced { key, .. } => {
+                    let at = self.works.iter().position(|work| key_of(work).as_ref() == Some(key)).unwrap();
+                    self.works[at] = Arc::new(patched(
+                        &*self.works[at],
+                        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+                    ));
+                }
+                Effect::Hold(_) | Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
             }
-            Some(Effect::Patch { patch, .. }) => patched(binding.unwrap(), &patch),
-            other => panic!("{other:?}"),
         }
-    };
-    let told = |binding: &ResourceBinding| {
-        let names: Vec<&str> = binding.spec.components.iter().map(|c| c.name.as_str()).collect();
-        (binding.spec.replicas, names.join(","))
-    };
-    let with = spec(true, None);
-    assert_eq!(told(&with), (0, "head,worker".to_owned()), "components leave replicas empty");
-    let without = spec(false, Some(&with));
+        plan
+    }
+
+    fn go(&mut self) {
+        let _applied = self.pass();
+    }
+
+    /// What the execution controller does for Works being deleted.
+    fn finish_deletions(&mut self) {
+        self.works.retain(|work| work.metadata.deletion_timestamp.is_none());
+    }
+
+    fn at(&self, cluster: &str) -> &Work {
+        self.works.iter().find(|w| w.metadata.namespace.as_deref() == Some(&format!("karmada-es-{cluster}"))).unwrap()
+    }
+
+    fn manifest(&self, cluster: &str) -> Value {
+        self.at(cluster).spec.workload.manifests[0].object()
+    }
+
+    fn places(&self) -> Vec<String> {
+        let mut all: Vec<String> = self
+            .works
+            .iter()
+            .filter(|w| w.metadata.deletion_timestamp.is_none())
+            .filter_map(|w| Some(key_of(w)?.cluster.to_string()))
+            .collect();
+        all.sort();
+        all
+    }
+}
+
+fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
+    plan.effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::PatchBinding { .. } => "binding",
+            Effect::Create(_) => "create",
+            Effect::Patch { .. } => "patch",
+            Effect::Delete { .. } => "delete",
+            Effect::DeleteOnceReplaced { .. } => "delete once replaced",
+            Effect::Hold(_) => "hold",
+            Effect::RequeueAfter(_) => "requeue",
+            Effect::Retry => "retry",
+            Effect::Event(_) => "event",
+        })
+        .collect()
+}
+
+#[test]
+fn one_work_per_target_with_its_replicas() {
+    let mut road = Road::new(&[("m1", 2), ("m2", 1)]);
+    assert_eq!(kinds(&road.pass()), ["create", "create"]);
+    assert!(road.pass().is_quiet());
+    let work = road.at("m1");
     assert_eq!(
-        told(&without),
-        (9, String::new()),
-        "without the gate it is replicas, and nothing is left of the components"
+        json!(work.metadata),
+        json!({
+            "name": names::work_name("Deployment", "shop", "web"), "namespace": "karmada-es-m1", "uid": "u", "generation": 1,
+            "labels": {"resourcebinding.karmada.io/permanent-id": "rb-id", "work.karmada.io/permanent-id": "new-1"},
+            "annotations": {"resourcebinding.karmada.io/namespace": "shop", "resourcebinding.karmada.io/name": "web-deployment", "work.karmada.io/conflict-resolution": "abort"},
+            "finalizers": ["karmada.io/execution-controller"],
+        })
     );
-    assert_eq!(told(&spec(true, Some(&without))), (0, "head,worker".to_owned()), "and back");
+    assert_eq!(
+        (work.spec.suspend_dispatching, work.spec.preserve_resources_on_deletion),
+        (Some(false), Some(false)),
+        "always explicit"
+    );
+    let manifest = road.manifest("m1");
+    assert_eq!(manifest.pointer("/spec/replicas"), Some(&json!(2)));
+    assert_eq!(road.manifest("m2").pointer("/spec/replicas"), Some(&json!(1)));
+    let mut labels: Vec<&String> = manifest["metadata"]["labels"].as_object().unwrap().keys().collect();
+    labels.sort();
+    assert_eq!(
+        labels,
+        ["app", "karmada.io/managed", "resourcebinding.karmada.io/permanent-id", "work.karmada.io/permanent-id"]
+    );
+    assert_eq!(template::annotation(&manifest, "resourcetemplate.karmada.io/generation"), "1");
+    assert_eq!(template::annotation(&manifest, "resourcebinding.karmada.io/name"), "web-deployment");
+    assert_eq!(template::annotation(&manifest, "work.karmada.io/namespace"), "karmada-es-m1");
+}
+
+#[test]
+fn a_change_of_template_or_binding_follows() {
+    for (name, change, pointer, want) in [
+        (
+            "the image",
+            json!({"spec": {"paused": true}, "metadata": {"generation": 2}}),
+            "/spec/workload/manifests/0/spec/paused",
+            json!(true),
+        ),
+        (
+            "the generation",
+            json!({"metadata": {"generation": 2}}),
+            "/spec/workload/manifests/0/metadata/annotations/resourcetemplate.karmada.io~1generation",
+            json!("2"),
+        ),
+    ] {
+        let mut road = Road::new(&[("m1", 2)]);
+        road.go();
+        merge(road.template.as_mut().unwrap(), &change);
+        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
+        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(road.pass().is_quiet(), "{name}");
+    }
+    for (name, change, pointer, want) in [
+        (
+            "replicas",
+            json!({"clusters": [{"name": "m1", "replicas": 5}]}),
+            "/spec/workload/manifests/0/spec/replicas",
+            json!(5),
+        ),
+        (
+            "none left: the member gets 0",
+            json!({"clusters": [{"name": "m1"}]}),
+            "/spec/workload/manifests/0/spec/replicas",
+            json!(0),
+        ),
+        ("suspended everywhere", json!({"suspension": {"dispatching": true}}), "/spec/suspendDispatching", json!(true)),
+        (
+            "suspended here",
+            json!({"suspension": {"dispatchingOnClusters": {"clusterNames": ["m1"]}}}),
+            "/spec/suspendDispatching",
+            json!(true),
+        ),
+        (
+            "suspended elsewhere",
+            json!({"preserveResourcesOnDeletion": true, "suspension": {"dispatchingOnClusters": {"clusterNames": ["m2"]}}}),
+            "/spec/suspendDispatching",
+            json!(false),
+        ),
+        ("preserved", json!({"preserveResourcesOnDeletion": true}), "/spec/preserveResourcesOnDeletion", json!(true)),
+        (
+            "overwrite",
+            json!({"conflictResolution": "Overwrite"}),
+            "/metadata/annotations/work.karmada.io~1conflict-resolution",
+            json!("overwrite"),
+        ),
+    ] {
+        let mut road = Road::new(&[("m1", 2)]);
+        road.go();
+        road.binding = patched(&road.binding, &json!({"spec": change}));
+        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
+        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(road.pass().is_quiet(), "{name}");
+    }
+}
+
+#[test]
+fn nothing_is_written_for_a_status() {
+    let mut road = Road::new(&[("m1", 2)]);
+    road.go();
+    merge(road.template.as_mut().unwrap(), &json!({"status": {"replicas": 2}, "metadata": {"resourceVersion": "99"}}));
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn the_templates_wish_on_conflicts_goes_first() {
+    for (wish, policy, want) in [
+        ("overwrite", ConflictResolution::Abort, "overwrite"),
+        ("abort", ConflictResolution::Overwrite, "abort"),
+        ("Overwrite", ConflictResolution::Abort, "abort"),
+        ("nonsense", ConflictResolution::Overwrite, "overwrite"),
+        ("", ConflictResolution::Overwrite, "overwrite"),
+    ] {
+        let mut template = deployment();
+        template["metadata"]["annotations"] = json!({"work.karmada.io/conflict-resolution": wish});
+        assert_eq!(conflict_resolution(&template, Some(policy)), want, "{wish:?} with {policy:?}");
+    }
+    assert_eq!(conflict_resolution(&deployment(), None), "abort");
+}
+
+#[test]
+fn who_is_a_target_and_who_is_expected() {
+    let spec = patched(
+        &testkit::binding(&[("m2", 1), ("m1", 2)]),
+        &json!({"spec": {
+            "requiredBy": [{"name": "a", "clusters": [{"name": "m3"}, {"name": "m1", "replicas": 9}]}],
+            "gracefulEvictionTasks": [
+                {"fromCluster": "old", "purgeMode": "Gracefully", "reason": "R", "producer": "P"},
+                {"fromCluster": "kept", "purgeMode": "Never", "reason": "R", "producer": "P"},
+                {"fromCluster": "gone", "purgeMode": "Directly", "reason": "R", "producer": "P"},
+                {"fromCluster": "plain", "reason": "R", "producer": "P"}]}}),
+    )
+    .spec;
+    let names: Vec<String> = targets(&spec).iter().map(|t| format!("{}:{}", t.cluster, t.replicas)).collect();
+    assert_eq!(names, ["m2:1", "m1:2", "m3:0"], "the scheduler's first, then the referrers', in order");
+    let expected: Vec<String> = expected_clusters(&spec).iter().map(ToString::to_string).collect();
+    assert_eq!(expected, ["kept", "m1", "m2", "m3", "old", "plain"]);
+}
+
+#[test]
+fn orphans_go_and_clusters_being_left_keep_their_work_untouched() {
+    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
+    road.go();
+    road.binding = patched(
+        &road.binding,
+        &json!({"spec": {"clusters": [{"name": "m3", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Gracefully", "reason": "R", "producer": "P"}]}}),
+    );
+    merge(road.template.as_mut().unwrap(), &json!({"metadata": {"generation": 2}}));
+    let before = road.at("m1").clone();
+    assert_eq!(kinds(&road.pass()), ["create", "delete once replaced"]);
+    assert_eq!(road.places(), ["m1", "m3"]);
+    assert_eq!(*road.at("m1"), before, "the copy that is being left stays as it was");
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn who_moves_is_never_without_a_copy() {
+    let fails = json!({"overrideRules": [{"overriders": {"plaintext": [{"path": "/spec/no/such", "operator": "replace", "value": 1}]}}]});
+    let failing: OverridePolicy =
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": fails})).unwrap();
+    for (name, to, overridden, want, places) in [
+        ("all move", &["m2"][..], false, &["create", "delete once replaced"][..], &["m2"][..]),
+        ("one target has its copy", &["m1", "m3"], false, &["patch", "create", "delete"], &["m1", "m3"]),
+        (
+            "no target can be written: the old one stays",
+            &["m3"],
+            true,
+            &["event", "event", "event", "retry"],
+            &["m1", "m2"],
+        ),
+        (
+            "one stands, though it can't be written",
+            &["m1"],
+            true,
+            &["event", "event", "event", "retry", "delete"],
+            &["m1"],
+        ),
+        ("nowhere at all is what was asked for", &[], false, &["delete", "delete"], &[]),
+    ] {
+        let from = if to == ["m2"] { &[("m1", 1)][..] } else { &[("m1", 1), ("m2", 1)] };
+        let mut road = Road::new(from);
+        road.go();
+        let clusters: Vec<Value> = to.iter().map(|name| json!({"name": name, "replicas": 2})).collect();
+        road.binding = patched(&road.binding, &json!({"spec": {"clusters": clusters}}));
+        road.overrides = overridden.then(|| Arc::new(failing.clone())).into_iter().collect();
+        assert_eq!(kinds(&road.pass()), want, "{name}");
+        assert_eq!(road.places(), places, "{name}");
+    }
+}
+
+#[test]
+fn a_copy_left_directly_must_be_gone_first() {
+    let directly = |extra: Value| {
+        let mut patch = json!({"spec": {"clusters": [{"name": "m2", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P"}]}});
+        merge(&mut patch, &extra);
+        patch
+    };
+    let stateful = json!({"spec": {"failover": {"cluster": {"statePreservation": {"rules": []}}}}});
+    let mut forced = stateful.clone();
+    merge(&mut forced, &json!({"metadata": {"annotations": {"failover.ironclad.io/proceed-without-cleanup": "true"}}}));
+    for (name, ready, extra, waits) in [
+        ("the cluster is ready: wait", "True", json!({}), true),
+        ("it is not: go on", "Unknown", json!({}), false),
+        ("it is not, but the workload has state: wait", "Unknown", stateful, true),
+        ("unless a person says so", "Unknown", forced.clone(), false),
+        ("a person cannot hurry a ready cluster", "True", forced, true),
+    ] {
+        let mut road = Road::new(&[("m1", 1)]);
+        road.go();
+        road.clusters.insert("m1".into(), Arc::new(cluster("m1", ready)));
+        road.binding = patched(&road.binding, &directly(extra));
+        let plan = road.pass();
+        if waits {
+            assert_eq!(kinds(&plan), ["delete", "requeue"], "{name}");
+            assert_eq!(plan.effects[1], Effect::RequeueAfter(Duration::from_secs(5)));
+            assert_eq!(kinds(&road.pass()), ["requeue"], "{name}");
+            road.finish_deletions();
+            assert_eq!(kinds(&road.pass()), ["create"], "{name}");
+        } else {
+            assert_eq!(kinds(&plan), ["delete", "create"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_deleted_binding_takes_its_works_along() {
+    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
+    road.go();
+    road.binding = patched(&road.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let plan = road.pass();
+    assert_eq!(kinds(&plan), ["delete", "delete", "binding"], "the finalizer goes with the request");
+    assert_eq!(plan.effects[2], Effect::PatchBinding { patch: json!({"metadata": {"finalizers": []}}) });
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_binding_of_somebody_else_gets_id_and_finalizer_first() {
+    let mut road = Road::new(&[("m1", 1)]);
+    (road.binding.metadata.labels, road.binding.metadata.finalizers) = (None, None);
+    assert_eq!(kinds(&road.pass()), ["binding"]);
+    assert_eq!(kinds(&road.pass()), ["create"]);
+    assert_eq!(road.at("m1").metadata.labels.as_ref().unwrap()["resourcebinding.karmada.io/permanent-id"], "new-1");
+}
+
+#[test]
+fn without_its_template_nothing_is_made() {
+    let mut road = Road::new(&[("m1", 1)]);
+    road.template = None;
+    assert!(road.pass().is_quiet());
+    let mut newer = deployment();
+    newer["metadata"]["uid"] = json!("another");
+    road.template = Some(newer);
+    assert!(road.pass().is_quiet(), "a template made anew has a binding of its own to come");
+}
+
+#[test]
+fn one_bad_cluster_does_not_stop_the_others() {
+    let mut road = Road::new(&[("nowhere", 1), ("m1", 1)]);
+    let plan = road.pass();
+    assert_eq!(kinds(&plan), ["create", "event", "event", "retry"]);
+    let Effect::Event(event) = &plan.effects[1] else { panic!("{plan:?}") };
+    assert_eq!((event.about.kind.as_str(), event.message.as_str()), ("ResourceBinding", "there is no cluster nowhere"));
+    assert_eq!(road.places(), ["m1"]);
+}
+
+#[test]
+fn overrides_come_after_replicas_and_a_failing_one_keeps_the_last_good_work() {
+    let mut road = Road::new(&[("m1", 2)]);
+    let op = |overriders: Value| -> Vec<Arc<OverridePolicy>> {
+        vec![Arc::new(serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": {"overrideRules": [{"overriders": overriders}]}})).unwrap())]
+    };
+    road.overrides = op(
+        json!({"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 9}, {"path": "/metadata/labels/karmada.io~1managed", "operator": "add", "value": "no"}]}),
+    );
+    road.go();
+    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(9)));
+    assert_eq!(template::label(&road.manifest("m1"), "karmada.io/managed"), "true", "our marks cannot be overridden");
+    assert!(road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"));
+    let before = road.at("m1").clone();
+    road.overrides = op(json!({"plaintext": [{"path": "/nope", "operator": "remove"}]}));
+    assert_eq!(kinds(&road.pass()), ["event", "event", "event", "retry"]);
+    assert_eq!(*road.at("m1"), before);
+    road.overrides = Vec::new();
+    assert_eq!(kinds(&road.pass()), ["patch"]);
+    assert!(
+        !road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"),
+        "the record goes with the last override"
+    );
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn names_that_are_taken() {
+    let name = names::work_name("Deployment", "shop", "web");
+    let stranger = |manifest: Value| {
+        Arc::new(work(
+            json!({"metadata": {"namespace": "karmada-es-m1", "name": name}, "spec": {"workload": {"manifests": [manifest]}}}),
+        ))
+    };
+    let mut road = Road::new(&[("m1", 1)]);
+    road.works = vec![stranger(
+        json!({"apiVersion": "example.io/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
+    )];
+    assert_eq!(kinds(&road.pass()), ["event", "create"]);
+    assert_eq!(road.works[1].metadata.name, Some(format!("{name}-{}", names::hash("apps"))));
+    assert!(road.pass().is_quiet(), "found by its id from then on");
+
+    let mut road = Road::new(&[("m1", 1)]);
+    road.works = vec![stranger(
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
+    )];
+    assert_eq!(kinds(&road.pass()), ["patch"], "the same object's Work, of a binding that was: taken over");
+    assert_eq!(road.works.len(), 1);
+    assert!(road.pass().is_quiet());
+}
+
+#[test]
+fn a_work_being_deleted_is_made_anew_afterwards() {
+    let mut road = Road::new(&[("m1", 1)]);
+    road.go();
+    road.works[0] =
+        Arc::new(patched(&*road.works[0], &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
+    assert_eq!(kinds(&road.pass()), ["event", "event", "retry"]);
+    road.finish_deletions();
+    assert_eq!(kinds(&road.pass()), ["create"]);
+}
+
+#[test]
+fn state_goes_along_to_the_only_new_place() {
+    let task = |before: &[&str], purge: &str| json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "m2", "purgeMode": purge, "reason": "R", "producer": "P", "clustersBeforeFailover": before, "preservedLabelState": {"job-id": "7"}}]}});
+    for (name, targets, patch, gate, want) in [
+        ("into the new copy", vec![("m1", 1)], task(&["m2"], "Directly"), true, "7"),
+        ("not with the gate off", vec![("m1", 1)], task(&["m2"], "Directly"), false, ""),
+        ("not where it ran before", vec![("m1", 1)], task(&["m1", "m2"], "Directly"), true, ""),
+        ("not to several", vec![("m1", 1), ("m3", 1)], task(&["m2"], "Directly"), true, ""),
+        ("not gracefully", vec![("m1", 1)], task(&["m2"], "Gracefully"), true, ""),
+    ] {
+        let mut road = Road::new(&targets);
+        road.options.state_injection = gate;
+        road.binding = patched(&road.binding, &patch);
+        road.go();
+        assert_eq!(template::label(&road.manifest("m1"), "job-id"), want, "{name}");
+    }
+}
+
+#[test]
+fn jobs_share_their_completions() {
+    let mut road = Road::new(&[("m1", 3), ("m2", 2)]);
+    road.binding = patched(
+        &road.binding,
+        &json!({"spec": {"replicas": 5, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}, "resource": {"apiVersion": "batch/v1", "kind": "Job"}}}),
+    );
+    road.template = Some(
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web"}, "spec": {"parallelism": 5, "completions": 8}}),
+    );
+    road.go();
+    let of = |cluster: &str| {
+        (
+            road.manifest(cluster).pointer("/spec/parallelism").cloned(),
+            road.manifest(cluster).pointer("/spec/completions").cloned(),
+        )
+    };
+    assert_eq!(of("m1"), (Some(json!(3)), Some(json!(5))));
+    assert_eq!(of("m2"), (Some(json!(2)), Some(json!(3))));
+}
+
+#[test]
+fn what_is_no_workload_is_copied_as_it_is() {
+    let mut road = Road::new(&[("m1", 0)]);
+    road.binding.spec.replicas = 0;
+    road.go();
+    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(3)));
+}
+
+#[test]
+fn cluster_scoped_bindings_have_labels_of_their_own() {
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r", "uid": "u"}});
+    let binding: ClusterResourceBinding = serde_json::from_value(json!({
+        "metadata": {"name": "r-clusterrole", "labels": {"clusterresourcebinding.karmada.io/permanent-id": "c"}, "finalizers": ["karmada.io/cluster-resource-binding-controller"]},
+        "spec": {"resource": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "r", "uid": "u"}, "clusters": [{"name": "m1"}]}}))
+    .unwrap();
+    let plan = decide(
+        &Seen {
+            binding: Binding::from(&binding),
+            template: Some(&role),
+            works: &[],
+            named: &[],
+            clusters: &BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]),
+            cluster_overrides: &[],
+            overrides: &[],
+            interpreter: &Interpreter::default(),
+            options: &Options::default(),
+            held: Duration::ZERO,
+        },
+        ids("new"),
+    );
+    let [Effect::Create(work)] = plan.effects.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(work.metadata.name.as_deref(), Some(names::work_name("ClusterRole", "", "r").as_str()));
+    assert_eq!(work.metadata.annotations.as_ref().unwrap()["clusterresourcebinding.karmada.io/name"], "r-clusterrole");
+    assert_eq!(
+        template::label(&work.spec.workload.manifests[0].object(), "clusterresourcebinding.karmada.io/permanent-id"),
+        "c"
+    );
+    assert_eq!(
+        template::annotation(&work.spec.workload.manifests[0].object(), "resourcetemplate.karmada.io/generation"),
+        "",
+        "no generation, no mark"
+    );
 }
 
 proptest! {
     #[test]
-    fn what_is_written_is_what_is_wanted(replicas in 0..5_i32, overwrite in any::<bool>(), suspend in any::<Option<bool>>(), version in 1..4_u32, label in "[ab]", divided in any::<bool>(),
-                                         replicas2 in 0..5_i32, overwrite2 in any::<bool>(), suspend2 in any::<Option<bool>>(), label2 in "[ab]", divided2 in any::<bool>()) {
-        let make = |replicas: i32, overwrite: bool, suspend: Option<bool>, version: u32, label: &str, divided: bool| {
-            let mut template = deployment();
-            merge(&mut template, &json!({"spec": {"replicas": replicas}, "metadata": {"resourceVersion": version.to_string(), "labels": {"l": label}}}));
-            let mut spec = json!({"spec": {"suspension": suspend.map(|s| json!({"dispatching": s}))}});
-            if overwrite { merge(&mut spec, &json!({"spec": {"conflictResolution": "Overwrite"}})); }
-            if divided { merge(&mut spec, &json!({"spec": {"placement": {"replicaScheduling": {}}}})); }
-            let policy: PropagationPolicy = patched(&policy("p", json!({})), &spec);
-            (template, policy)
-        };
-        let (template, policy) = make(replicas, overwrite, suspend, version, &label, divided);
-        let first = created(&template, &policy, &Options::default());
-        prop_assert_eq!(update(&first, &template, &policy), None);
-        let (template2, policy2) = make(replicas2, overwrite2, suspend2, version + 1, &label2, divided2);
-        let second = update(&first, &template2, &policy2).map_or(first.clone(), |patch| patched(&first, &patch));
-        prop_assert_eq!(update(&second, &template2, &policy2), None);
-        let mut direct = created(&template2, &policy2, &Options::default());
-        // The same as a binding made at once, but for the version of a template that did not change.
-        direct.spec.resource.resource_version.clone_from(&second.spec.resource.resource_version);
-        prop_assert_eq!(second, direct);
+    fn works_follow_the_targets_and_then_all_is_quiet(first in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4), second in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4)) {
+        let mut road = Road::new(&first.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>());
+        road.go();
+        prop_assert!(road.pass().is_quiet());
+        road.binding.spec.clusters = testkit::binding(&second.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>()).spec.clusters;
+        road.go();
+        road.finish_deletions();
+        prop_assert!(road.pass().is_quiet());
+        prop_assert_eq!(road.places(), second.keys().cloned().collect::<Vec<_>>());
+        for (cluster, replicas) in &second {
+            prop_assert_eq!(&road.manifest(cluster)["spec"]["replicas"], &json!(replicas));
+        }
     }
+}
+
+#[test]
+fn a_work_that_does_not_go_is_told_on_the_binding() {
+    let binding = testkit::binding(&[("m1", 1)]);
+    let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
+    let told = |class| not_cleaned_up(Binding::from(&binding), &work, class, "forbidden");
+    assert_eq!(told("Conflict"), None, "it changed meanwhile: the next look decides");
+    assert!(told("Unavailable").is_some(), "not answered");
+    let event = told("Denied").unwrap();
+    assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
+    assert_eq!(event.message, "Work web-x of cluster m2 is not wanted any more and was not deleted: forbidden");
 }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::{Effect, Seen, edge};
 use crate::{
-    binding::Binding,
-    content::{APPLIED_TEMPLATE, Content},
+    detector::binding::Binding,
     template::{self, Identity},
+    template_hash::{APPLIED_TEMPLATE, Content},
 };
 
 /// An attached binding in the making, and what it was before.

@@ -5,7 +5,7 @@ use ironclad_fleet::Gvk;
 use ironclad_interpreter::Dependency;
 
 use crate::{
-    binding::Binding,
+    detector::binding::Binding,
     template::{self, Identity},
 };
 

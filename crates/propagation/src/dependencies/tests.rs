@@ -64,7 +64,7 @@ impl Road {
     }
 
     fn clusters(&self, at: usize) -> Vec<String> {
-        crate::works::targets(&self.attached[at].spec).iter().map(|t| t.cluster.to_string()).collect()
+        ironclad_fleet::targets::targets(&self.attached[at].spec).iter().map(|t| t.cluster.to_string()).collect()
     }
 }
 

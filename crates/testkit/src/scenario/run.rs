@@ -12,7 +12,7 @@ use ironclad_fleet::{
     Gvk, ObjectKey,
     gates::{Gate, Gates},
 };
-use ironclad_propagation::detect::Skipped;
+use ironclad_propagation::skipped_resources::Skipped;
 use ironclad_simcluster::Faults;
 use k8s_openapi::api::core::v1::Event;
 use kube::{

@@ -6,8 +6,8 @@ use ironclad_api::work::{BindingSnapshot, ResourceBinding};
 use ironclad_fleet::{Because, BindingKey, Gvk, ObjectKey, World, because::propagation::Reason};
 use ironclad_interpreter::Dependency;
 use ironclad_propagation::{
-    binding,
     dependencies::{self, Effect},
+    detector::binding,
     template::Identity,
 };
 use serde_json::Value;

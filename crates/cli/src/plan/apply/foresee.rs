@@ -18,12 +18,11 @@ use ironclad_fleet::{
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_patch::merge::merge_patch;
 use ironclad_propagation::{
-    binding,
-    choose::Policy,
-    claim::{self, Claim},
-    detect::Skipped,
+    detector::{self, binding, claim::Claim},
     overrides,
     policy::{self, Claimed, Held},
+    policy_match::Policy,
+    skipped_resources::Skipped,
     template::Identity,
 };
 use jiff::Timestamp;
@@ -331,8 +330,8 @@ impl Way<'_> {
             .collect();
         let cluster_names = fleet.cluster_overrides.iter().filter_map(|policy| policy.metadata.name.clone()).collect();
         let ids = &mut self.ids;
-        let plan = claim::decide(
-            &claim::Seen {
+        let plan = detector::decide(
+            &detector::Seen {
                 template,
                 policies: &policies,
                 binding: standing.as_ref().map(Binding::view),
@@ -356,19 +355,19 @@ impl Way<'_> {
         let mut changed = false;
         for effect in plan.effects {
             match effect {
-                claim::Effect::PatchTemplate { patch } => {
+                detector::Effect::PatchTemplate { patch } => {
                     if let Some(template) = self.fleet.world.templates.get_mut(key) {
                         merge_patch(Arc::make_mut(template), &patch);
                         changed = true;
                     }
                 }
-                claim::Effect::PatchPolicy { policy, patch } => self.patch_policy(&policy, &patch),
-                claim::Effect::PatchBinding { key, patch } => {
+                detector::Effect::PatchPolicy { policy, patch } => self.patch_policy(&policy, &patch),
+                detector::Effect::PatchBinding { key, patch } => {
                     self.patch_binding(&key, &patch);
                     changed = true;
                 }
-                claim::Effect::CreateBinding(binding) => self.fleet.world.insert_binding(*binding),
-                claim::Effect::CreateClusterBinding(binding) => self.fleet.world.insert_cluster_binding(*binding),
+                detector::Effect::CreateBinding(binding) => self.fleet.world.insert_binding(*binding),
+                detector::Effect::CreateClusterBinding(binding) => self.fleet.world.insert_cluster_binding(*binding),
                 _ => {}
             }
         }

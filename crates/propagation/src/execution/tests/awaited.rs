@@ -1,7 +1,7 @@
 //! What goes into a namespace waits for it (22; 13.2).
 
 use super::*;
-use crate::detect::Skipped;
+use crate::skipped_resources::Skipped;
 
 /// A Work, the Work and the Namespace that bring its namespace, what is synced, and for how many seconds it waits.
 type Waits<'a> = (&'static str, Scene, Option<Work>, Option<Value>, Option<&'a Skipped>, Option<u64>);

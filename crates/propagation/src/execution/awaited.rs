@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::Road;
-use crate::{detect::Skipped, namespace::is_synced, template};
+use crate::{namespace::is_synced, skipped_resources::Skipped, template};
 
 /// How long an object waits at most for its namespace, from the moment in which the last of both could set out. After that it is
 /// tried: what the member says of it is told.

@@ -7,12 +7,13 @@ use ironclad_api::{
     events, names, reasons,
     work::{AggregatedStatusItem, ManifestStatus, ResourceHealth, Work},
 };
-use ironclad_fleet::{Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
+use ironclad_fleet::{
+    Because, ClusterName, Event, Plan, StatusPart, because::propagation::Reason, targets::expected_clusters,
+};
 use ironclad_interpreter::{Interpreter, Item, Operation};
 use serde_json::{Map, Value, json};
 
-pub use crate::works::expected_clusters;
-use crate::{binding::Binding, template::Identity};
+use crate::{detector::binding::Binding, template::Identity};
 
 /// What is seen of one binding.
 #[derive(Debug, Clone)]

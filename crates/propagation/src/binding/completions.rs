@@ -4,10 +4,10 @@ use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
 use ironclad_fleet::{
     ClusterName,
     divide::{self, TieOrder, Weight},
+    targets::Target,
 };
 use serde_json::Value;
 
-use super::Target;
 use crate::template;
 
 /// The completions of each target, in their order; `None` if there is nothing to divide.

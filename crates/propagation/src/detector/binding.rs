@@ -19,11 +19,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    choose::Policy,
-    claim::Claim,
-    content::{APPLIED_TEMPLATE, Content},
     defaults,
+    detector::claim::Claim,
+    policy_match::Policy,
     template::{self, Identity},
+    template_hash::{APPLIED_TEMPLATE, Content},
 };
 
 /// Annotation of a binding: since when it asks for application failover, if it did not from its beginning. What its workload

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ironclad_api::{ObjectMeta, StringMap, annotations, labels};
+use ironclad_api::{ObjectMeta, StringMap, annotations, finalizers, labels};
 use ironclad_fleet::PolicyKey;
 use serde_json::{Map, Value, json};
 
-use crate::{choose::Policy, content::AWAITS_EDIT, template};
+use crate::{policy_match::Policy, template, template_hash::AWAITS_EDIT};
 
 /// Which kind of policy holds a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,4 +166,28 @@ fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)
         }
     }
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
+}
+
+/// The permanent id of a policy, and the merge patch that gives it one and its finalizer where they are missing.
+#[must_use]
+pub fn stamp(policy: Policy<'_>, mut uid: impl FnMut() -> String) -> (String, Option<Value>) {
+    let finalizer = match policy {
+        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
+        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
+    };
+    let mut metadata = serde_json::Map::new();
+    let id = match policy.permanent_id() {
+        Some(id) => id.to_owned(),
+        None => {
+            let id = uid();
+            metadata.insert("labels".into(), json!({policy.id_label(): id}));
+            id
+        }
+    };
+    let mut list = policy.metadata().finalizers.clone().unwrap_or_default();
+    if !list.iter().any(|f| f == finalizer) {
+        list.push(finalizer.into());
+        metadata.insert("finalizers".into(), json!(list));
+    }
+    (id, (!metadata.is_empty()).then(|| json!({"metadata": metadata})))
 }

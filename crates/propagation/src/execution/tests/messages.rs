@@ -135,6 +135,6 @@ fn which_failures_speak_of_the_work() {
         ("Unavailable", false),
         ("Unknown", false),
     ] {
-        assert_eq!(crate::execute::is_verdict(class), want, "{class}");
+        assert_eq!(crate::execution::is_verdict(class), want, "{class}");
     }
 }

@@ -1,13 +1,14 @@
 //! Who owns a template: the claim on it, and the decision for one template (propagation.md 5).
 
-mod metadata;
+pub mod binding;
+pub mod claim;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 
 use ironclad_api::{
-    events, finalizers, labels,
+    events, labels,
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::{Because, BindingKey, Event, Plan, PolicyKey, because::propagation::Reason};
@@ -15,13 +16,12 @@ use ironclad_interpreter::{Interpreter, Operation};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use self::metadata::{Claim, ClaimScope};
+use self::{binding::Binding, claim::Claim};
 use crate::{
-    binding::{self, Binding},
-    choose::{self, Choice, Policy},
-    content::{APPLIED_TEMPLATE, AWAITS_EDIT, Content},
+    policy_match::{self, Choice, Policy},
     priority,
     template::{self, Identity},
+    template_hash::{APPLIED_TEMPLATE, AWAITS_EDIT, Content},
 };
 
 /// What a template waits for. The set of waiting templates is in memory and rebuilt by the first listing.
@@ -247,7 +247,7 @@ pub fn not_bound(template: &Value, class: &str, error: &str) -> Option<Event> {
 
 /// Looks for a policy (5.2 step 5, 6).
 fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, uid: &mut impl FnMut() -> String) {
-    let Some(choice) = choose::choose(seen.policies.iter().copied(), identity) else {
+    let Some(choice) = policy_match::choose(seen.policies.iter().copied(), identity) else {
         plan.note(Reason::NoPolicyMatches { template: identity.key() }.into());
         if seen.waiting != Some(Waiting::ForPolicy) {
             plan.effects.push(Effect::Wait(Waiting::ForPolicy));
@@ -314,35 +314,11 @@ fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
 
 /// The policy's claim; where the policy has no permanent id or finalizer yet, it gets them first.
 fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, uid: &mut impl FnMut() -> String) -> Claim {
-    let (id, patch) = stamp(policy, uid);
+    let (id, patch) = claim::stamp(policy, uid);
     if let Some(patch) = patch {
         plan.effects.push(Effect::PatchPolicy { policy: policy.key(), patch });
     }
     Claim::new(policy, id)
-}
-
-/// The permanent id of a policy, and the merge patch that gives it one and its finalizer where they are missing.
-#[must_use]
-pub fn stamp(policy: Policy<'_>, mut uid: impl FnMut() -> String) -> (String, Option<Value>) {
-    let finalizer = match policy {
-        Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
-        Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
-    };
-    let mut metadata = serde_json::Map::new();
-    let id = match policy.permanent_id() {
-        Some(id) => id.to_owned(),
-        None => {
-            let id = uid();
-            metadata.insert("labels".into(), json!({policy.id_label(): id}));
-            id
-        }
-    };
-    let mut list = policy.metadata().finalizers.clone().unwrap_or_default();
-    if !list.iter().any(|f| f == finalizer) {
-        list.push(finalizer.into());
-        metadata.insert("finalizers".into(), json!(list));
-    }
-    (id, (!metadata.is_empty()).then(|| json!({"metadata": metadata})))
 }
 
 fn stop_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {

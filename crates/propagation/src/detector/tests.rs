@@ -2,7 +2,7 @@ use ironclad_api::policy::{ActivationPreference, ClusterPropagationPolicy, Propa
 
 use ironclad_fleet::EventType;
 
-use super::*;
+use super::{claim::ClaimScope, *};
 use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
 
 /// The part of a fleet that concerns one template; effects are applied to it as the reconciler would.

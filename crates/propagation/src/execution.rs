@@ -33,9 +33,9 @@ pub use self::awaited::{NAMESPACE_WAIT_MAX, Space, settles_namespace};
 pub use self::drifted::drifted;
 pub use self::held::{Found, content_hash, found};
 use crate::{
-    binding::Binding,
+    detector::binding::Binding,
     template,
-    works::{self, manifest},
+    work::{self, manifest},
 };
 
 /// How long a member that finds a manifest invalid is not asked again, if neither it nor the Work changes: rules of
@@ -175,8 +175,8 @@ pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
         (&*key.gvk.kind, &*key.namespace, &*key.name)
             == (resource.kind.as_str(), resource.namespace.as_str(), resource.name.as_str())
     });
-    let here = |key: WorkKey| works::targets(spec).iter().any(|target| target.cluster == key.cluster);
-    !binding.is_deleting() && same_binding && same_object && works::key_of(work).is_some_and(here)
+    let here = |key: WorkKey| ironclad_fleet::targets::targets(spec).iter().any(|target| target.cluster == key.cluster);
+    !binding.is_deleting() && same_binding && same_object && work::key_of(work).is_some_and(here)
 }
 
 /// Whether a failed write to the member says something about the Work, by the class of the failure; if not, nothing is known
@@ -202,7 +202,7 @@ pub fn is_urgent(part: &StatusPart) -> bool {
 /// Makes the member what the Work says. Quiet when it is; a failure that stands already leaves only [`Effect::Retry`].
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
-    let Some(key) = works::key_of(seen.work) else { return plan };
+    let Some(key) = work::key_of(seen.work) else { return plan };
     let road = Road { seen, key, now };
     if seen.work.metadata.deletion_timestamp.is_some() {
         remove::decide(&mut plan, &road);
@@ -218,7 +218,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
 /// found invalid it will find invalid again: it is asked again late. What it forbade it may allow, as a quota does.
 pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
-    let Some(key) = works::key_of(seen.work) else { return plan };
+    let Some(key) = work::key_of(seen.work) else { return plan };
     plan.note(Reason::MemberRefused { cluster: key.cluster.clone(), message: error.to_owned() }.into());
     let road = Road { seen, key, now };
     if seen.work.metadata.deletion_timestamp.is_some() {

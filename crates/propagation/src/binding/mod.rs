@@ -1,11 +1,9 @@
 //! One Work per target cluster of a binding (propagation.md 9).
 
+mod await_scheduler;
 mod completions;
-pub mod manifest;
-pub mod owned;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -16,18 +14,23 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, ConflictResolution, OverridePolicy, PurgeMode},
     work::{ResourceBindingSpec, Work, WorkSpec, WorkloadTemplate},
 };
-pub use ironclad_fleet::targets::{Target, expected_clusters, targets, waits_for_source};
 use ironclad_fleet::{
-    Because, ClusterName, Event, Gvk, Plan, WorkKey, because::propagation::Reason, merge_patch_between,
+    Because, ClusterName, Event, Gvk, Plan, WorkKey,
+    because::propagation::Reason,
+    merge_patch_between,
+    targets::{Target, expected_clusters, targets, waits_for_source},
 };
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
-use self::manifest::Marks;
 use crate::{
-    binding::Binding,
+    detector::binding::Binding,
     overrides,
     template::{self, Identity},
+    work::{
+        key_of,
+        manifest::{self, Marks},
+    },
 };
 
 /// How soon a binding looks again for an old copy that must be gone first, if its delete event was missed.
@@ -124,14 +127,6 @@ pub fn first_names(spec: &ResourceBindingSpec) -> Vec<WorkKey> {
     targets(spec).into_iter().map(|target| WorkKey { cluster: target.cluster, name: name.clone() }).collect()
 }
 
-/// The key of a Work; `None` outside of execution spaces.
-#[must_use]
-pub fn key_of(work: &Work) -> Option<WorkKey> {
-    let namespace = work.metadata.namespace.as_deref()?;
-    let cluster = names::cluster_of_execution_namespace(namespace).ok()?;
-    Some(WorkKey { cluster: cluster.into(), name: work.metadata.name.as_deref()?.into() })
-}
-
 /// Makes the Works of a binding what binding, template and overrides say. Quiet when they are.
 pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
     let mut plan = Plan::default();
@@ -156,8 +151,8 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
         return plan;
     }
-    if let Some(left) = turn::PATIENCE.checked_sub(seen.held).filter(|left| !left.is_zero())
-        && turn::is_schedulers(binding)
+    if let Some(left) = await_scheduler::PATIENCE.checked_sub(seen.held).filter(|left| !left.is_zero())
+        && await_scheduler::is_schedulers(binding)
     {
         remove(&mut plan, moved, Successor::Stands);
         plan.push(Effect::Hold(left), Reason::AwaitsScheduler { binding: binding.key() }.into());

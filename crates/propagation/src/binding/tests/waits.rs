@@ -29,7 +29,7 @@ fn whose_turn_it_is() {
         ("attached: no scheduler", of(&[("m1", 2)], json!({"placement": null}), json!({})), false),
         ("no workload", of(&[("m1", 2)], json!({"replicas": 0}), json!({})), false),
     ] {
-        assert_eq!(turn::is_schedulers(Binding::from(&binding)), want, "{name}");
+        assert_eq!(await_scheduler::is_schedulers(Binding::from(&binding)), want, "{name}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
 
-use crate::binding::Binding;
+use crate::detector::binding::Binding;
 
 /// So long the Works wait for the scheduler. What it can't place must not keep an edit of the template from the members.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);

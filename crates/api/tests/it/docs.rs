@@ -44,7 +44,7 @@ fn kinds() -> String {
 
 #[test]
 fn every_kind_is_on_the_page() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/api.md");
     let page = fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the mark where kinds begin");
     let (written, after) = rest.split_once(END).expect("the mark where they end");

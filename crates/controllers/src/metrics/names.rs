@@ -227,8 +227,8 @@ fn what_the_reference_lists_is_shown() {
 fn what_the_users_pages_list_is_shown() {
     let text = shown();
     let series = series(&text);
-    let failover = include_str!("../../../../docs/failover.md");
-    let clusters = include_str!("../../../../docs/clusters.md");
+    let failover = include_str!("../../../../docs/concepts/failover.md");
+    let clusters = include_str!("../../../../docs/concepts/clusters.md");
     let mut found = 0;
     for page in [failover, clusters] {
         let (_, table) = page.split_once("## Metrics\n").unwrap();

@@ -1,6 +1,6 @@
 //! An interpreter webhook: a server that tells the control plane what a Farm's replicas, status, health and dependencies are.
 //!
-//! `farms.rs` is about farms; this file is about serving: TLS, one path, one body in and one out. See docs/interpreters.md, and
+//! `farms.rs` is about farms; this file is about serving: TLS, one path, one body in and one out. See docs/tasks/interpret-custom-kinds.md, and
 //! samples/interpreter-webhook for the kind, a farm, and the configuration.
 
 mod farms;

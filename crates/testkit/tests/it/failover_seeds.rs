@@ -62,7 +62,7 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
-/// Seeds that found something (docs/simulation.md), in the product or in the judge.
+/// Seeds that found something (docs/development/simulation.md), in the product or in the judge.
 const FOUND: [u64; 8] = [
     1_806_146_854_875_475_175,
     7_383_933_221_329_863_325,

@@ -7,8 +7,9 @@ use ironclad_store::{Compare, Op};
 use serde_json::{Value, json};
 
 use crate::{
-    Server, object,
+    object,
     registry::Resource,
+    state::State,
     status::{ApiError, Cause},
     strategy,
 };
@@ -61,115 +62,116 @@ fn claims(resource: &Resource, service: Option<&Value>) -> BTreeMap<String, (Str
     out
 }
 
-impl Server {
-    /// Gives a Service what its type needs and it doesn't have; refuses what others have.
-    pub(crate) fn allocate(&self, resource: &Resource, old: Option<&Value>, new: &mut Value) -> Result<(), ApiError> {
-        if !is_service(resource) {
+/// Gives a Service what its type needs and it doesn't have; refuses what others have.
+pub(crate) fn allocate(
+    state: &State,
+    resource: &Resource,
+    old: Option<&Value>,
+    new: &mut Value,
+) -> Result<(), ApiError> {
+    if !is_service(resource) {
+        return Ok(());
+    }
+    if let Some(old) = old {
+        strategy::keep_node_ports(old, new);
+        strategy::drop_of_other_types(old, new);
+    }
+    // What a new Service of that type can't have is told when it is looked at.
+    if old.is_some() || !of_type(new, &["ExternalName"]) {
+        strategy::families(new);
+    }
+    let held = claims(resource, old);
+    let refuse = |field: &str, value: &Value, why: String| {
+        let name = object::meta_str(new, "name");
+        Err(ApiError::invalid("Service", "", name, vec![Cause::invalid(field, value, why)]))
+    };
+    if let Some((field, value)) = claimed_twice(new) {
+        return refuse(&field, &value, TAKEN.to_owned());
+    }
+    for (key, (field, value)) in claims(resource, Some(new)) {
+        if held.contains_key(&key) {
+            continue;
+        }
+        let address = value.pointer("/0").and_then(Value::as_str);
+        if address.is_none() && !value.as_u64().is_some_and(|n| PORTS.contains(&n)) {
+            let (first, last) = (PORTS.start(), PORTS.end());
+            let why = format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
+            return refuse(&field, &value, why);
+        }
+        let fits = address.and_then(|a| a.parse::<Ipv4Addr>().ok()).is_none_or(|a| a.octets()[..2] == NETWORK);
+        if let Some(address) = address.filter(|_| !fits) {
+            let why = format!("failed to allocate IP {address}: the provided network does not match the current range");
+            return refuse(&field, &value, why);
+        }
+        if state.store.get(&key).is_some() {
+            let why = match address {
+                Some(address) => format!("failed to allocate IP {address}: provided IP is already allocated"),
+                None => TAKEN.to_owned(),
+            };
+            return refuse(&field, &value, why);
+        }
+    }
+    draw_address(state, new)?;
+    draw_ports(state, new)?;
+    if strategy::needs_health_check(new) && new["spec"]["healthCheckNodePort"].as_u64().is_none_or(|n| n == 0) {
+        let ports = new.pointer("/spec/ports").and_then(Value::as_array);
+        let drawn: Vec<u64> = ports.into_iter().flatten().filter_map(|p| p["nodePort"].as_u64()).collect();
+        new["spec"]["healthCheckNodePort"] = json!(free_port(state, "TCP", &drawn)?);
+    }
+    Ok(())
+}
+
+/// A port that nobody has, and that isn't one of these either.
+fn free_port(state: &State, protocol: &str, taken: &[u64]) -> Result<u64, ApiError> {
+    let stream = state.seam.rng.stream("node-ports");
+    for _ in 0..DRAWS {
+        let number = PORTS.start() + stream.below(PORTS.end() - PORTS.start() + 1);
+        if !taken.contains(&number) && state.store.get(&port_key(number, protocol)).is_none() {
+            return Ok(number);
+        }
+    }
+    Err(ApiError::internal("no node port is left"))
+}
+
+fn draw_address(state: &State, service: &mut Value) -> Result<(), ApiError> {
+    let has = service.pointer("/spec/clusterIP").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty());
+    let listed = service.pointer("/spec/clusterIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+    if has || listed || !of_type(service, &["ClusterIP", "NodePort", "LoadBalancer"]) {
+        return Ok(());
+    }
+    let stream = state.seam.rng.stream("service-addresses");
+    for _ in 0..DRAWS {
+        // The first addresses are for well-known services, as in every cluster.
+        let host = 16 + stream.below(65_536 - 32);
+        let address = Ipv4Addr::new(NETWORK[0], NETWORK[1], (host >> 8) as u8, (host & 0xff) as u8).to_string();
+        if state.store.get(&address_key(&address)).is_none() {
+            service["spec"]["clusterIP"] = json!(address);
+            service["spec"]["clusterIPs"] = json!([address]);
             return Ok(());
         }
-        if let Some(old) = old {
-            strategy::keep_node_ports(old, new);
-            strategy::drop_of_other_types(old, new);
-        }
-        // What a new Service of that type can't have is told when it is looked at.
-        if old.is_some() || !of_type(new, &["ExternalName"]) {
-            strategy::families(new);
-        }
-        let held = claims(resource, old);
-        let refuse = |field: &str, value: &Value, why: String| {
-            let name = object::meta_str(new, "name");
-            Err(ApiError::invalid("Service", "", name, vec![Cause::invalid(field, value, why)]))
-        };
-        if let Some((field, value)) = claimed_twice(new) {
-            return refuse(&field, &value, TAKEN.to_owned());
-        }
-        for (key, (field, value)) in claims(resource, Some(new)) {
-            if held.contains_key(&key) {
-                continue;
-            }
-            let address = value.pointer("/0").and_then(Value::as_str);
-            if address.is_none() && !value.as_u64().is_some_and(|n| PORTS.contains(&n)) {
-                let (first, last) = (PORTS.start(), PORTS.end());
-                let why =
-                    format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
-                return refuse(&field, &value, why);
-            }
-            let fits = address.and_then(|a| a.parse::<Ipv4Addr>().ok()).is_none_or(|a| a.octets()[..2] == NETWORK);
-            if let Some(address) = address.filter(|_| !fits) {
-                let why =
-                    format!("failed to allocate IP {address}: the provided network does not match the current range");
-                return refuse(&field, &value, why);
-            }
-            if self.store.get(&key).is_some() {
-                let why = match address {
-                    Some(address) => format!("failed to allocate IP {address}: provided IP is already allocated"),
-                    None => TAKEN.to_owned(),
-                };
-                return refuse(&field, &value, why);
-            }
-        }
-        self.draw_address(new)?;
-        self.draw_ports(new)?;
-        if strategy::needs_health_check(new) && new["spec"]["healthCheckNodePort"].as_u64().is_none_or(|n| n == 0) {
-            let ports = new.pointer("/spec/ports").and_then(Value::as_array);
-            let drawn: Vec<u64> = ports.into_iter().flatten().filter_map(|p| p["nodePort"].as_u64()).collect();
-            new["spec"]["healthCheckNodePort"] = json!(self.free_port("TCP", &drawn)?);
-        }
-        Ok(())
     }
+    Err(ApiError::internal("no address is left for services"))
+}
 
-    /// A port that nobody has, and that isn't one of these either.
-    fn free_port(&self, protocol: &str, taken: &[u64]) -> Result<u64, ApiError> {
-        let stream = self.seam.rng.stream("node-ports");
-        for _ in 0..DRAWS {
-            let number = PORTS.start() + stream.below(PORTS.end() - PORTS.start() + 1);
-            if !taken.contains(&number) && self.store.get(&port_key(number, protocol)).is_none() {
-                return Ok(number);
-            }
-        }
-        Err(ApiError::internal("no node port is left"))
+fn draw_ports(state: &State, service: &mut Value) -> Result<(), ApiError> {
+    let wanted = of_type(service, &["NodePort"])
+        || (of_type(service, &["LoadBalancer"])
+            && service.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&json!(false)));
+    if !wanted {
+        return Ok(());
     }
-
-    fn draw_address(&self, service: &mut Value) -> Result<(), ApiError> {
-        let has = service.pointer("/spec/clusterIP").and_then(Value::as_str).is_some_and(|ip| !ip.is_empty());
-        let listed = service.pointer("/spec/clusterIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
-        if has || listed || !of_type(service, &["ClusterIP", "NodePort", "LoadBalancer"]) {
-            return Ok(());
+    let mut drawn = Vec::new();
+    let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if port["nodePort"].as_u64().is_some_and(|n| n != 0) {
+            continue;
         }
-        let stream = self.seam.rng.stream("service-addresses");
-        for _ in 0..DRAWS {
-            // The first addresses are for well-known services, as in every cluster.
-            let host = 16 + stream.below(65_536 - 32);
-            let address = Ipv4Addr::new(NETWORK[0], NETWORK[1], (host >> 8) as u8, (host & 0xff) as u8).to_string();
-            if self.store.get(&address_key(&address)).is_none() {
-                service["spec"]["clusterIP"] = json!(address);
-                service["spec"]["clusterIPs"] = json!([address]);
-                return Ok(());
-            }
-        }
-        Err(ApiError::internal("no address is left for services"))
+        let protocol = port["protocol"].as_str().unwrap_or("TCP").to_owned();
+        let number = free_port(state, &protocol, &drawn)?;
+        drawn.push(number);
+        port["nodePort"] = json!(number);
     }
-
-    fn draw_ports(&self, service: &mut Value) -> Result<(), ApiError> {
-        let wanted = of_type(service, &["NodePort"])
-            || (of_type(service, &["LoadBalancer"])
-                && service.pointer("/spec/allocateLoadBalancerNodePorts") != Some(&json!(false)));
-        if !wanted {
-            return Ok(());
-        }
-        let mut drawn = Vec::new();
-        let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
-        for port in ports.into_iter().flatten() {
-            if port["nodePort"].as_u64().is_some_and(|n| n != 0) {
-                continue;
-            }
-            let protocol = port["protocol"].as_str().unwrap_or("TCP").to_owned();
-            let number = self.free_port(&protocol, &drawn)?;
-            drawn.push(number);
-            port["nodePort"] = json!(number);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A node port that two ports of one protocol ask for.

@@ -10,9 +10,10 @@ use ironclad_store::{Compare, Op, Query, StoreError, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
-    Server, object,
-    registry::{Registry, Resource, builtin_groups},
+    object,
+    registry::{Group, Resource},
     schema,
+    state::State,
 };
 
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
@@ -68,13 +69,13 @@ struct Local {
 }
 
 /// All that should be there, by name: the built-in versions, and those that CRDs bring.
-fn wanted<'a>(custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
+fn wanted<'a>(builtin: &[Group], custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
     let mut out = BTreeMap::new();
     let mut add = |group: &str, version: &str, priority, managed| {
         let local = Local { group: group.to_owned(), version: version.to_owned(), priority, managed };
         out.entry(format!("{version}.{group}")).or_insert(local);
     };
-    for group in builtin_groups() {
+    for group in builtin {
         // That of APIServices themselves has none, as with a kube-apiserver.
         for (version, _) in group.versions.iter().filter(|_| group.name != GROUP) {
             let known = PRIORITIES.iter().find(|(g, v, ..)| (*g, *v) == (group.name.as_str(), version.as_str()));
@@ -122,46 +123,47 @@ impl Local {
     }
 }
 
-impl Server {
-    /// Makes the local APIServices that are missing, and takes away those whose version a CRD no longer brings.
-    pub(crate) async fn settle_api_services(&self) -> Result<(), StoreError> {
-        let Some(resource) = Registry::builtin(GROUP, "apiservices").filter(|_| self.options.api_services) else {
-            return Ok(());
-        };
-        for _ in 0..TRIES {
-            let custom = self.registry.custom();
-            let versions = custom.groups.iter().flat_map(|g| g.versions.iter().map(move |(v, r)| (g, v, r)));
-            let versions = versions.filter(|(_, _, resources)| resources.values().any(|r| !r.is_served()));
-            let wanted = wanted(versions.map(|(group, version, _)| (group.name.as_str(), version.as_str())));
-            let Ok(range) = self.store.range(&Query::prefix(&resource.prefix)) else { return Ok(()) };
-            let (mut compares, mut ops) = (Vec::new(), Vec::new());
-            let mut there = BTreeSet::new();
-            for (key, entry) in &range.entries {
-                let name = key.strip_prefix(resource.prefix.as_str()).unwrap_or_default();
-                there.insert(name.to_owned());
-                let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
-                let managed = is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true");
-                if managed && !wanted.contains_key(name) {
-                    compares.push(Compare::modified(key.as_str(), entry.modified));
-                    ops.push(Op::delete(key.as_str()));
-                }
-            }
-            let uids = self.seam.rng.stream("api-services");
-            for (name, local) in wanted.iter().filter(|(name, _)| !there.contains(*name)) {
-                let key = resource.key("", name);
-                let object = local.object(&resource, name, uids.uuid(), &self.now());
-                compares.push(Compare::absent(key.as_str()));
-                ops.push(Op::put(key, object::encode(&object)));
-            }
-            if ops.is_empty() {
-                return Ok(());
-            }
-            if let TxnResult::Done { .. } = self.store.txn(compares, ops).await? {
-                return Ok(());
+/// Makes the local APIServices that are missing, and takes away those whose version a CRD no longer brings.
+pub(crate) async fn sync(state: &State) -> Result<(), StoreError> {
+    let Some(resource) = state.registry.builtin(GROUP, "apiservices").filter(|_| state.options.api_services) else {
+        return Ok(());
+    };
+    for _ in 0..TRIES {
+        let custom = state.registry.custom();
+        let versions = custom.groups.iter().flat_map(|g| g.versions.iter().map(move |(v, r)| (g, v, r)));
+        let versions = versions.filter(|(_, _, resources)| resources.values().any(|r| !r.is_served()));
+        let wanted = wanted(
+            state.registry.builtin_groups(),
+            versions.map(|(group, version, _)| (group.name.as_str(), version.as_str())),
+        );
+        let Ok(range) = state.store.range(&Query::prefix(&resource.prefix)) else { return Ok(()) };
+        let (mut compares, mut ops) = (Vec::new(), Vec::new());
+        let mut there = BTreeSet::new();
+        for (key, entry) in &range.entries {
+            let name = key.strip_prefix(resource.prefix.as_str()).unwrap_or_default();
+            there.insert(name.to_owned());
+            let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
+            let managed = is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true");
+            if managed && !wanted.contains_key(name) {
+                compares.push(Compare::modified(key.as_str(), entry.modified));
+                ops.push(Op::delete(key.as_str()));
             }
         }
-        Ok(())
+        let uids = state.seam.rng.stream("api-services");
+        for (name, local) in wanted.iter().filter(|(name, _)| !there.contains(*name)) {
+            let key = resource.key("", name);
+            let object = local.object(&resource, name, uids.uuid(), &state.now());
+            compares.push(Compare::absent(key.as_str()));
+            ops.push(Op::put(key, object::encode(&object)));
+        }
+        if ops.is_empty() {
+            return Ok(());
+        }
+        if let TxnResult::Done { .. } = state.store.txn(compares, ops).await? {
+            return Ok(());
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn local_ones() {
-        let all = wanted([("stable.example.com", "v2"), ("apps", "v1")].into_iter());
+        let all = wanted(crate::kinds::groups(), [("stable.example.com", "v2"), ("apps", "v1")].into_iter());
         for (name, group, version, managed) in [
             ("v1.", 18_000, 1, "onstart"),
             ("v1.apps", 17_800, 15, "onstart"),

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    auth::{Attributes, rbac},
+    auth::{Attributes, allowed},
     context::Cx,
     identity::MASTERS,
     object,
@@ -81,7 +81,7 @@ fn may(cx: &Cx, verb: &str, signer: &str) -> bool {
     [signer, &domain].into_iter().any(|name| {
         let (resource, subresource, namespace, path) = ("signers", "", "", "");
         let attributes = Attributes { verb, group: GROUP, resource, subresource, namespace, name, path };
-        rbac::allowed(&cx.server, &cx.identity, &attributes).is_some()
+        allowed(&cx.state, &cx.identity, &attributes).is_some()
     })
 }
 

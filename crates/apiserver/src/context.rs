@@ -7,17 +7,19 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
-    Identity, Server,
+    Identity,
+    admission::review::OWN_USER,
     negotiate::{Accept, Format},
     object,
-    registry::Resource,
+    registry::{Resource, SubresourceKind},
     request::{Query, ResourcePath, Verb},
     schema,
+    state::State,
 };
 
 /// Everything that the handling of one request needs.
 pub(crate) struct Cx {
-    pub(crate) server: Arc<Server>,
+    pub(crate) state: Arc<State>,
     pub(crate) resource: Arc<Resource>,
     pub(crate) path: ResourcePath,
     pub(crate) verb: Verb,
@@ -32,6 +34,28 @@ pub(crate) struct Cx {
 }
 
 impl Cx {
+    /// A request of the server to itself.
+    pub(crate) fn own(state: Arc<State>, resource: Arc<Resource>) -> Self {
+        let path = ResourcePath {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            resource: resource.plural.clone(),
+            ..ResourcePath::default()
+        };
+        Self {
+            state,
+            resource,
+            path,
+            verb: Verb::DeleteCollection,
+            query: Query::default(),
+            headers: HeaderMap::new(),
+            identity: Identity::admin(OWN_USER),
+            accept: Accept::JSON,
+            pretty: false,
+            warnings: Mutex::default(),
+        }
+    }
+
     /// The namespace of the path.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.path.namespace.as_deref()
@@ -49,6 +73,11 @@ impl Cx {
 
     pub(crate) fn subresource(&self) -> Option<&str> {
         self.path.subresource.as_deref()
+    }
+
+    /// The kind of the request's subresource, where it differs from the object's.
+    pub(crate) fn subresource_kind(&self) -> Option<SubresourceKind> {
+        self.resource.subresource_kind(self.subresource()?)
     }
 
     /// The answer is compact JSON.
@@ -81,11 +110,11 @@ impl Cx {
     /// Notes who owns which field after a write that is no apply.
     pub(crate) fn track(&self, old: Option<&Value>, new: &mut Value) {
         let tracked = old.is_some_and(|o| object::metadata(o).contains_key("managedFields"));
-        if !self.server.options.managed_fields && !tracked {
+        if !self.state.options.managed_fields && !tracked {
             object::metadata_mut(new).remove("managedFields");
             return;
         }
-        let (manager, now) = (self.field_manager(), self.server.now());
+        let (manager, now) = (self.field_manager(), self.state.now());
         let subresource = self.subresource().unwrap_or_default();
         schema::with_tracker(&self.resource, subresource, |tracker| tracker.update(old, new, &manager, &now));
     }

@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn an_autoscaler_survives_the_way_through_v1() {
-        let Found::Resource(v1) = Registry::default().find("autoscaling", "v1", "horizontalpodautoscalers") else {
+        let Found::Resource(v1) =
+            Registry::new(crate::kinds::groups()).find("autoscaling", "v1", "horizontalpodautoscalers")
+        else {
             panic!("autoscaling/v1 is served");
         };
         let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}});

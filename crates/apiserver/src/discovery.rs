@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::{
-    Server, negotiate,
-    registry::{Group, Resource, Resources, builtin_groups},
+    negotiate,
+    registry::{Group, Resource, Resources},
     respond::{self, Reply},
+    state::State,
     status::ApiError,
 };
 
@@ -44,33 +45,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Cache(Mutex<Option<(u64, Document)>>);
 
-/// `/api`, `/apis` and `/`.
-pub(crate) fn root(server: &Server, path: &str, request: &HeaderMap) -> Reply {
-    let path = path.trim_end_matches('/');
-    if path.is_empty() {
-        return respond::json(200, &paths(server));
-    }
-    let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
-    let mut known_media = false;
-    for (media, parameters) in negotiate::clauses(accept) {
-        known_media |= media == "application/json";
-        let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
-        match (media, get("g"), get("v"), get("as")) {
-            ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
-                return aggregated(server, path, request);
-            }
-            ("application/json" | "*/*", None, None, None) => return respond::json(200, &legacy_root(server, path)),
-            _ => {}
-        }
-    }
-    let error = if known_media { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() };
-    respond::error_for(request, false, &error)
-}
-
-fn paths(server: &Server) -> Value {
+fn paths(state: &State) -> Value {
     let mut out = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-    let custom = server.registry.custom();
-    for group in builtin_groups().iter().skip(1).chain(&custom.groups) {
+    let custom = state.registry.custom();
+    for group in state.registry.builtin_groups().iter().skip(1).chain(&custom.groups) {
         out.push(format!("/apis/{}", group.name));
         out.extend(group.versions.iter().map(|(v, _)| format!("/apis/{}/{v}", group.name)));
     }
@@ -79,13 +57,14 @@ fn paths(server: &Server) -> Value {
     json!({"paths": out})
 }
 
-fn legacy_root(server: &Server, path: &str) -> Value {
+fn legacy_root(state: &State, path: &str) -> Value {
     if path == "/api" {
         let addresses = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}]);
         return json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses});
     }
-    let custom = server.registry.custom();
-    let groups: Vec<Value> = builtin_groups().iter().skip(1).chain(&custom.groups).map(api_group).collect();
+    let custom = state.registry.custom();
+    let groups: Vec<Value> =
+        state.registry.builtin_groups().iter().skip(1).chain(&custom.groups).map(api_group).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -96,14 +75,14 @@ fn api_group(group: &Group) -> Value {
 }
 
 /// `/apis/{group}`, `/apis/{group}/{version}` and `/api/v1`.
-pub(crate) fn below(server: &Server, path: &str, request: &HeaderMap) -> Reply {
+pub(crate) fn below(state: &State, path: &str, request: &HeaderMap) -> Reply {
     if let Err(error) = untransformed(request) {
         return respond::error_for(request, false, &error);
     }
-    let custom = server.registry.custom();
-    let groups = || builtin_groups().iter().chain(&custom.groups);
+    let custom = state.registry.custom();
+    let groups = || state.registry.builtin_groups().iter().chain(&custom.groups);
     match path.trim_start_matches('/').split('/').collect::<Vec<_>>().as_slice() {
-        ["api", "v1"] => match builtin_groups().first().and_then(|g| g.version("v1")) {
+        ["api", "v1"] => match state.registry.builtin_groups().first().and_then(|g| g.version("v1")) {
             Some(resources) => respond::json(200, &resource_list("v1", resources)),
             None => respond::page_not_found(),
         },
@@ -194,35 +173,61 @@ fn storage_hash(resource: &Resource) -> String {
     STANDARD.encode(&digest[..8])
 }
 
-fn aggregated(server: &Server, path: &str, request: &HeaderMap) -> Reply {
-    let document = if path == "/api" { core_document().clone() } else { server.discovery.groups(server) };
-    let etag = format!("\"{}\"", document.etag);
-    let unchanged = request.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|v| v == etag);
-    let mut reply =
-        if unchanged { respond::reply(304, AGGREGATED, "") } else { respond::reply(200, AGGREGATED, document.body) };
-    let headers = reply.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    if let Ok(value) = HeaderValue::from_str(&etag) {
-        headers.insert(header::ETAG, value);
-    }
-    reply
-}
-
-fn core_document() -> &'static Document {
+fn core_document(state: &State) -> &'static Document {
     static CORE: OnceLock<Document> = OnceLock::new();
-    CORE.get_or_init(|| Document::new(&group_list(builtin_groups().iter().take(1))))
+    CORE.get_or_init(|| Document::new(&group_list(state.registry.builtin_groups().iter().take(1))))
 }
 
 /// The items of the built-in groups but core, made once for all servers.
-fn builtin_items() -> &'static [Value] {
+fn builtin_items(state: &State) -> &'static [Value] {
     static ITEMS: OnceLock<Vec<Value>> = OnceLock::new();
-    ITEMS.get_or_init(|| builtin_groups().iter().skip(1).map(discovery_group).collect())
+    ITEMS.get_or_init(|| state.registry.builtin_groups().iter().skip(1).map(discovery_group).collect())
 }
 
 impl Cache {
-    fn groups(&self, server: &Server) -> Document {
-        let custom = server.registry.custom();
+    /// `/api`, `/apis` and `/`.
+    pub(crate) fn root(&self, state: &State, path: &str, request: &HeaderMap) -> Reply {
+        let path = path.trim_end_matches('/');
+        if path.is_empty() {
+            return respond::json(200, &paths(state));
+        }
+        let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+        let mut known_media = false;
+        for (media, parameters) in negotiate::clauses(accept) {
+            known_media |= media == "application/json";
+            let get = |key| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
+            match (media, get("g"), get("v"), get("as")) {
+                ("application/json", Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
+                    return self.aggregated(state, path, request);
+                }
+                ("application/json" | "*/*", None, None, None) => return respond::json(200, &legacy_root(state, path)),
+                _ => {}
+            }
+        }
+        let error = if known_media { negotiate::unacceptable_parameters() } else { negotiate::unacceptable() };
+        respond::error_for(request, false, &error)
+    }
+
+    fn aggregated(&self, state: &State, path: &str, request: &HeaderMap) -> Reply {
+        let document = if path == "/api" { core_document(state).clone() } else { self.groups(state) };
+        let etag = format!("\"{}\"", document.etag);
+        let unchanged = request.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).is_some_and(|v| v == etag);
+        let mut reply = if unchanged {
+            respond::reply(304, AGGREGATED, "")
+        } else {
+            respond::reply(200, AGGREGATED, document.body)
+        };
+        let headers = reply.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+        if let Ok(value) = HeaderValue::from_str(&etag) {
+            headers.insert(header::ETAG, value);
+        }
+        reply
+    }
+
+    fn groups(&self, state: &State) -> Document {
+        let custom = state.registry.custom();
         let mut slot = self.0.lock();
         if let Some((generation, document)) = &*slot
             && *generation == custom.generation
@@ -230,7 +235,7 @@ impl Cache {
             return document.clone();
         }
         let items: Vec<Value> =
-            builtin_items().iter().cloned().chain(custom.groups.iter().map(discovery_group)).collect();
+            builtin_items(state).iter().cloned().chain(custom.groups.iter().map(discovery_group)).collect();
         let document = Document::new(&list_of(items));
         *slot = Some((custom.generation, document.clone()));
         document

@@ -1,7 +1,5 @@
 //! Health and version (apiserver.md 3).
 
-use std::error::Error;
-
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use ironclad_store::StoreError;
@@ -10,6 +8,7 @@ use serde_json::json;
 use crate::{
     request::Query,
     respond::{self, Reply},
+    status::error_chain,
 };
 
 /// The Kubernetes version that the server behaves as.
@@ -63,7 +62,7 @@ pub(crate) fn single(path: &str, refusal: Option<&StoreError>) -> Reply {
     let name = path.rsplit('/').next().unwrap_or_default();
     match fails(name, refusal) {
         _ if !CHECKS.contains(&name) => respond::page_not_found(),
-        Some(refusal) => text(500, format!("internal server error: {}\n", chain(refusal))),
+        Some(refusal) => text(500, format!("internal server error: {}\n", error_chain(refusal))),
         None => respond::text(200, "ok"),
     }
 }
@@ -71,12 +70,6 @@ pub(crate) fn single(path: &str, refusal: Option<&StoreError>) -> Reply {
 /// Why a check fails. The store is where a kube-apiserver has its etcd; clients know the check by that name.
 fn fails<'a>(check: &str, refusal: Option<&'a StoreError>) -> Option<&'a StoreError> {
     refusal.filter(|_| check == "etcd")
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn text(code: u16, text: impl Into<Bytes>) -> Reply {

@@ -1,38 +1,8 @@
 //! The built-in kinds as discovery prints them (apiserver.md 27), with what no schema says of them.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-/// A built-in resource in one version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Builtin {
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) plural: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) namespaced: bool,
-    pub(crate) short_names: Vec<&'static str>,
-    pub(crate) categories: Vec<&'static str>,
-    /// Verbs in discovery's order.
-    pub(crate) verbs: Vec<&'static str>,
-    pub(crate) subresources: Vec<BuiltinSub>,
-    /// `metadata.generation` counts its changes.
-    pub(crate) generation: bool,
-    /// An update must name the resourceVersion it was made from.
-    pub(crate) needs_revision: bool,
-    /// A PUT makes it when it doesn't exist.
-    pub(crate) create_on_update: bool,
-}
-
-/// A subresource of a built-in kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BuiltinSub {
-    pub(crate) name: &'static str,
-    /// The kind it speaks, with its group and version when they aren't the parent's.
-    pub(crate) group: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) verbs: Vec<&'static str>,
-}
+use crate::registry::{Builtin, BuiltinSub, Flavour, Group, Resource, Resources, Subresource};
 
 /// One line each: `group/version plural Kind scope flags…`. Scope: N namespaced, C cluster. Flags: `short=a,b`, `all`, `ext` (categories), `gen`,
 /// `rv`, `put` (see [`Builtin`]), `+sub`, `verbs=…`. Groups stand in the order of `/apis`.
@@ -113,6 +83,62 @@ const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "li
 pub(crate) fn builtins() -> &'static [Builtin] {
     static KINDS: OnceLock<Vec<Builtin>> = OnceLock::new();
     KINDS.get_or_init(|| TABLE.lines().filter(|l| !l.is_empty()).map(parse_line).collect())
+}
+
+/// The built-in groups in the order of `/apis`, core first.
+pub(crate) fn groups() -> &'static [Group] {
+    static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
+    GROUPS.get_or_init(|| {
+        let mut groups: Vec<Group> = Vec::new();
+        for builtin in builtins() {
+            let group = match groups.iter_mut().find(|g| g.name == builtin.group) {
+                Some(group) => group,
+                None => {
+                    groups.push(Group { name: builtin.group.to_owned(), versions: vec![] });
+                    groups.last_mut().expect("just pushed")
+                }
+            };
+            let resources = match group.versions.iter_mut().position(|(v, _)| v == builtin.version) {
+                Some(at) => &mut group.versions[at].1,
+                None => {
+                    group.versions.push((builtin.version.to_owned(), Resources::new()));
+                    &mut group.versions.last_mut().expect("just pushed").1
+                }
+            };
+            resources.insert(builtin.plural.to_owned(), Arc::new(builtin_resource(builtin)));
+        }
+        groups
+    })
+}
+
+fn builtin_resource(builtin: &'static Builtin) -> Resource {
+    let subresources = builtin.subresources.iter().map(|s| Subresource {
+        name: s.name,
+        group: s.group,
+        version: s.version,
+        kind: s.kind.to_owned(),
+        verbs: s.verbs.clone(),
+    });
+    // Events of both groups are the same objects.
+    let stored_group = match (builtin.group, builtin.kind) {
+        ("" | "events.k8s.io", "Event") | ("", _) => "core",
+        (group, _) => group,
+    };
+    Resource {
+        group: builtin.group.to_owned(),
+        version: builtin.version.to_owned(),
+        plural: builtin.plural.to_owned(),
+        singular: builtin.kind.to_lowercase(),
+        kind: builtin.kind.to_owned(),
+        list_kind: format!("{}List", builtin.kind),
+        namespaced: builtin.namespaced,
+        short_names: builtin.short_names.iter().map(|s| (*s).to_owned()).collect(),
+        categories: builtin.categories.iter().map(|s| (*s).to_owned()).collect(),
+        verbs: builtin.verbs.clone(),
+        subresources: subresources.collect(),
+        prefix: format!("/registry/{stored_group}/{}/", builtin.plural),
+        flavour: Flavour::Builtin(builtin),
+    }
 }
 
 fn parse_line(line: &'static str) -> Builtin {

@@ -13,12 +13,12 @@ use sha2::{Digest, Sha512};
 
 use self::descriptions::Descriptions;
 use crate::{
-    Server,
     discovery::hex,
     negotiate::{self, Format},
-    registry::{Resource, Resources, builtin_groups, group_version},
+    registry::{Resource, Resources, group_version},
     request::Query,
     respond::{self, Reply},
+    state::State,
 };
 
 mod descriptions;
@@ -64,15 +64,15 @@ fn path_of(group: &str, version: &str) -> String {
 
 impl Cache {
     /// `GET /openapi/v3`.
-    pub(crate) fn index(&self, server: &Server, _request: &HeaderMap) -> Reply {
-        let custom = server.registry.custom();
+    pub(crate) fn index(&self, state: &State, _request: &HeaderMap) -> Reply {
+        let custom = state.registry.custom();
         // Held for all documents that are made now.
         let _texts = Descriptions::get();
         let mut paths = BTreeMap::new();
-        for group in builtin_groups().iter().chain(&custom.groups) {
+        for group in state.registry.builtin_groups().iter().chain(&custom.groups) {
             for (version, _) in &group.versions {
                 let path = path_of(&group.name, version);
-                if let Some(document) = self.get(server, &path) {
+                if let Some(document) = self.get(state, &path) {
                     let url = format!("/openapi/v3/{path}?hash={}", document.hash);
                     paths.insert(path, json!({"serverRelativeURL": url}));
                 }
@@ -84,8 +84,8 @@ impl Cache {
     }
 
     /// `GET /openapi/v3/{path}`.
-    pub(crate) fn document(&self, server: &Server, path: &str, query: &Query, request: &HeaderMap) -> Reply {
-        let Some(document) = self.get(server, path) else {
+    pub(crate) fn document(&self, state: &State, path: &str, query: &Query, request: &HeaderMap) -> Reply {
+        let Some(document) = self.get(state, path) else {
             let mut reply = respond::text(404, "");
             reply.headers_mut().remove(header::CONTENT_TYPE);
             return reply;
@@ -126,19 +126,19 @@ impl Cache {
         reply
     }
 
-    fn get(&self, server: &Server, path: &str) -> Option<Document> {
+    fn get(&self, state: &State, path: &str) -> Option<Document> {
         let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
             ["api", version] => (String::new(), (*version).to_owned()),
             ["apis", group, version] => ((*group).to_owned(), (*version).to_owned()),
             _ => return None,
         };
-        if let Some(found) = builtin_groups().iter().find(|g| g.name == group) {
+        if let Some(found) = state.registry.builtin_groups().iter().find(|g| g.name == group) {
             let resources = found.version(&version)?;
             return Some(
                 BUILTIN.lock().entry(path.to_owned()).or_insert_with(|| make(&group, &version, resources)).clone(),
             );
         }
-        let custom = server.registry.custom();
+        let custom = state.registry.custom();
         let mut cache = self.custom.lock();
         if cache.0 != custom.generation {
             *cache = (custom.generation, BTreeMap::new());

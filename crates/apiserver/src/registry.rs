@@ -1,16 +1,42 @@
 //! Which resources there are: the built-in ones, shared by all servers of the process, and those of CRDs, per server.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 
-use crate::{
-    crd::CustomVersion,
-    kinds::{self, Builtin},
-};
+use crate::crd::CustomVersion;
+
+/// A built-in resource in one version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Builtin {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) namespaced: bool,
+    pub(crate) short_names: Vec<&'static str>,
+    pub(crate) categories: Vec<&'static str>,
+    /// Verbs in discovery's order.
+    pub(crate) verbs: Vec<&'static str>,
+    pub(crate) subresources: Vec<BuiltinSub>,
+    /// `metadata.generation` counts its changes.
+    pub(crate) generation: bool,
+    /// An update must name the resourceVersion it was made from.
+    pub(crate) needs_revision: bool,
+    /// A PUT makes it when it doesn't exist.
+    pub(crate) create_on_update: bool,
+}
+
+/// A subresource of a built-in kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BuiltinSub {
+    pub(crate) name: &'static str,
+    /// The kind it speaks, with its group and version when they aren't the parent's.
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) verbs: Vec<&'static str>,
+}
 
 /// A resource in one served version.
 #[derive(Debug)]
@@ -41,6 +67,20 @@ pub(crate) struct Subresource {
     pub(crate) version: &'static str,
     pub(crate) kind: String,
     pub(crate) verbs: Vec<&'static str>,
+}
+
+/// The kind of what a subresource reads and writes, where it differs from its object's: Scale, Binding, Eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SubresourceKind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+impl SubresourceKind {
+    pub(crate) fn api_version(&self) -> String {
+        group_version(&self.group, &self.version)
+    }
 }
 
 /// Where a resource's rules come from.
@@ -81,6 +121,17 @@ impl Resource {
         self.subresources.iter().find(|s| s.name == name)
     }
 
+    /// The kind of a subresource; `None` for one that has its object's kind.
+    pub(crate) fn subresource_kind(&self, name: &str) -> Option<SubresourceKind> {
+        let subresource = self.subresource(name).filter(|s| s.kind != self.kind)?;
+        let (group, version) = match subresource.version {
+            "" => (self.group.as_str(), self.version.as_str()),
+            version => (subresource.group, version),
+        };
+        let kind = subresource.kind.clone();
+        Some(SubresourceKind { group: group.to_owned(), version: version.to_owned(), kind })
+    }
+
     pub(crate) fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
@@ -98,6 +149,13 @@ impl Resource {
     /// `metadata.generation` counts the changes of its objects.
     pub(crate) fn has_generation(&self) -> bool {
         self.builtin().is_none_or(|b| b.generation)
+    }
+
+    /// How long objects are kept without a write; `None`: for good.
+    pub(crate) fn time_to_live(&self) -> Option<Duration> {
+        /// Events are kept so long after their last write.
+        const EVENT_TTL: Duration = Duration::from_secs(3_600);
+        (self.builtin().is_some() && self.kind == "Event").then_some(EVENT_TTL)
     }
 
     /// The store's key of an object.
@@ -135,62 +193,6 @@ impl Group {
     }
 }
 
-/// The built-in groups in the order of `/apis`, core first.
-pub(crate) fn builtin_groups() -> &'static [Group] {
-    static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
-    GROUPS.get_or_init(|| {
-        let mut groups: Vec<Group> = Vec::new();
-        for builtin in kinds::builtins() {
-            let group = match groups.iter_mut().find(|g| g.name == builtin.group) {
-                Some(group) => group,
-                None => {
-                    groups.push(Group { name: builtin.group.to_owned(), versions: vec![] });
-                    groups.last_mut().expect("just pushed")
-                }
-            };
-            let resources = match group.versions.iter_mut().position(|(v, _)| v == builtin.version) {
-                Some(at) => &mut group.versions[at].1,
-                None => {
-                    group.versions.push((builtin.version.to_owned(), Resources::new()));
-                    &mut group.versions.last_mut().expect("just pushed").1
-                }
-            };
-            resources.insert(builtin.plural.to_owned(), Arc::new(builtin_resource(builtin)));
-        }
-        groups
-    })
-}
-
-fn builtin_resource(builtin: &'static Builtin) -> Resource {
-    let subresources = builtin.subresources.iter().map(|s| Subresource {
-        name: s.name,
-        group: s.group,
-        version: s.version,
-        kind: s.kind.to_owned(),
-        verbs: s.verbs.clone(),
-    });
-    // Events of both groups are the same objects.
-    let stored_group = match (builtin.group, builtin.kind) {
-        ("" | "events.k8s.io", "Event") | ("", _) => "core",
-        (group, _) => group,
-    };
-    Resource {
-        group: builtin.group.to_owned(),
-        version: builtin.version.to_owned(),
-        plural: builtin.plural.to_owned(),
-        singular: builtin.kind.to_lowercase(),
-        kind: builtin.kind.to_owned(),
-        list_kind: format!("{}List", builtin.kind),
-        namespaced: builtin.namespaced,
-        short_names: builtin.short_names.iter().map(|s| (*s).to_owned()).collect(),
-        categories: builtin.categories.iter().map(|s| (*s).to_owned()).collect(),
-        verbs: builtin.verbs.clone(),
-        subresources: subresources.collect(),
-        prefix: format!("/registry/{stored_group}/{}/", builtin.plural),
-        flavour: Flavour::Builtin(builtin),
-    }
-}
-
 /// What CRDs add: a snapshot that is swapped as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct CustomGroups {
@@ -201,8 +203,10 @@ pub(crate) struct CustomGroups {
 }
 
 /// The resources of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Registry {
+    /// In the order of `/apis`, core first; shared by all servers of the process.
+    builtin: &'static [Group],
     custom: RwLock<Arc<CustomGroups>>,
     /// Groups that routes answer.
     announced: RwLock<Vec<Group>>,
@@ -217,6 +221,16 @@ pub(crate) enum Found {
 }
 
 impl Registry {
+    /// A registry of these built-in groups, without CRDs.
+    pub(crate) fn new(builtin: &'static [Group]) -> Self {
+        Self { builtin, custom: RwLock::default(), announced: RwLock::default() }
+    }
+
+    /// The built-in groups in the order of `/apis`, core first.
+    pub(crate) fn builtin_groups(&self) -> &'static [Group] {
+        self.builtin
+    }
+
     /// The snapshot of the custom groups.
     pub(crate) fn custom(&self) -> Arc<CustomGroups> {
         self.custom.read().clone()
@@ -240,7 +254,7 @@ impl Registry {
 
     /// The resource at this address.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Found {
-        if let Some(found) = builtin_groups().iter().find(|g| g.name == group) {
+        if let Some(found) = self.builtin.iter().find(|g| g.name == group) {
             return match found.version(version).and_then(|r| r.get(plural)) {
                 Some(resource) => Found::Resource(resource.clone()),
                 None => Found::NoResource,
@@ -258,8 +272,8 @@ impl Registry {
     }
 
     /// The built-in resource of this group and plural in its first version.
-    pub(crate) fn builtin(group: &str, plural: &str) -> Option<Arc<Resource>> {
-        let group = builtin_groups().iter().find(|g| g.name == group)?;
+    pub(crate) fn builtin(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        let group = self.builtin.iter().find(|g| g.name == group)?;
         group.versions.iter().find_map(|(_, r)| r.get(plural)).cloned()
     }
 }

@@ -25,34 +25,6 @@ use crate::{
     status::ApiError,
 };
 
-/// What clients over the network may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Open connections. At the bound, the one that has been idle the longest is closed for each that comes.
-    pub connections: usize,
-    /// Requests under way; more are answered 429, but for members of `system:masters`. Watches count until they begin.
-    pub requests: usize,
-    /// How long a TLS handshake may take.
-    pub handshake: Duration,
-    /// How long the head of a request may take; also how long a connection may take to its first one.
-    pub head: Duration,
-    /// How long the body of a request may take.
-    pub body: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            connections: 4_096,
-            // What a kube-apiserver takes: 400 that read and 200 that write (apiserver.md 24).
-            requests: 600,
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(30),
-            body: Duration::from_secs(60),
-        }
-    }
-}
-
 /// A peer of HTTP/2 that is gone is noticed after so long.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Streams of HTTP/2 that may be open at once on a connection.
@@ -76,7 +48,7 @@ impl Server {
     /// # Errors
     /// The listener's address can't be read.
     pub async fn serve(self: &Arc<Self>, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
-        self.serve_in(&self.seam.tasks, listener, tls).await
+        self.serve_in(&self.state.seam.tasks, listener, tls).await
     }
 
     /// The same with connections as tasks of this group: its `stop` ends them cleanly, its `kill` cuts them off, while the
@@ -91,10 +63,10 @@ impl Server {
         tls: Arc<rustls::ServerConfig>,
     ) -> io::Result<()> {
         let address = listener.local_addr()?;
-        tracing::info!(%address, server = %self.options.name, "serving");
+        tracing::info!(%address, server = %self.state.options.name, "serving");
         let acceptor = TlsAcceptor::from(tls);
-        let open = Connections::new(self.options.bounds.connections, self.seam.clock.clone());
-        let requests = Arc::new(Semaphore::new(self.options.bounds.requests));
+        let open = Connections::new(self.state.options.bounds.connections, self.state.seam.clock.clone());
+        let requests = Arc::new(Semaphore::new(self.state.options.bounds.requests));
         let connections = tasks.child("connections");
         let mut told = None;
         loop {
@@ -105,7 +77,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        let now = self.seam.clock.mono();
+                        let now = self.state.seam.clock.mono();
                         if told.is_none_or(|at| now - at >= ACCEPT_TOLD_EVERY) {
                             tracing::warn!(%error, "accepting a connection");
                             told = Some(now);
@@ -143,7 +115,7 @@ impl Server {
         place: &Arc<Connection>,
         requests: Arc<Semaphore>,
     ) {
-        let bounds = self.options.bounds;
+        let bounds = self.state.options.bounds;
         let _ = stream.set_nodelay(true);
         let accepted = tokio::select! {
             biased;
@@ -175,7 +147,7 @@ impl Server {
             .max_local_error_reset_streams(RESETS_FOR_ERRORS);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let first_request = self.seam.clock.sleep(bounds.head);
+        let first_request = self.state.seam.clock.sleep(bounds.head);
         tokio::pin!(first_request);
         let mut waited = false;
         let grace = loop {
@@ -211,7 +183,7 @@ impl Server {
         let bearer = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
         let identity = match by_certificate {
             Some(identity) => identity,
-            None => match auth::authenticate_token(&self, bearer) {
+            None => match auth::authenticate_token(&self.state, bearer) {
                 Ok(identity) => identity,
                 Err(error) => return Ok(self.finish(request.headers(), respond::error(&error), &[])),
             },
@@ -222,7 +194,7 @@ impl Server {
         }
         let (parts, body) = request.into_parts();
         let body =
-            timeout(self.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
+            timeout(self.state.options.bounds.body, read_body(body)).await.unwrap_or_else(|_| Err(ApiError::timeout()));
         let reply: Option<Response<_>> = self.handle_read(parts, body, identity, permit).await;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
     }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    ApiError, Server,
-    registry::{Flavour, Group, Resource},
-};
+use crate::registry::{Flavour, Group, Resource};
 
 /// One version of a group that a [`crate::Route`] answers, as aggregated API servers do.
 #[derive(Debug, Clone)]
@@ -32,7 +29,7 @@ pub struct ServedResource {
 }
 
 impl Served {
-    fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         let resources = self.resources.iter().map(|r| {
             let resource = Resource {
                 group: self.group.to_owned(),
@@ -52,16 +49,5 @@ impl Served {
             (r.plural.to_owned(), Arc::new(resource))
         });
         Group { name: self.group.to_owned(), versions: vec![(self.version.to_owned(), resources.collect())] }
-    }
-}
-
-impl Server {
-    /// Has discovery tell of a group that a route answers.
-    ///
-    /// # Errors
-    /// What the store holds can't be read.
-    pub fn announce(&self, served: &Served) -> Result<(), ApiError> {
-        self.registry.announce(served.group());
-        self.refresh_registry()
     }
 }

@@ -1,39 +1,28 @@
 //! The server: what it is opened with, and the way of a request through it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use ironclad_seam::Seam;
-use ironclad_store::{Compare, Key, Op, Revision, Store, StoreError, TxnResult};
+use ironclad_store::Store;
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Value, json};
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    Bounds, Identity, TokenKey, WebhookCaller,
-    admission::{Admission, OWN_USER},
-    auth,
-    cached::Cached,
+    ApiError, Identity, OpenError, Options, Served, api_services, auth, bootstrap,
     context::Cx,
-    convert::Converter,
-    crd::Definition,
-    discovery, health,
-    negotiate::{self, Accept},
-    object, openapi,
-    policies::Policies,
-    registry::{Found, Registry, Resource},
-    request::{self, Query, ResourcePath, Verb},
+    crd::lifecycle,
+    discovery, health, kinds,
+    negotiate::{self, Shape},
+    openapi,
+    registry::Found,
+    request::{self, Query, Verb},
     respond::{self, Reply},
     route::Route,
-    status::ApiError,
+    state::State,
     verbs::{create, delete, modify::Part, patch, read, subresource, update, watch},
-    webhooks::Hooks,
 };
 
 /// The most bytes of a request's body.
@@ -44,253 +33,69 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 const WARNINGS_MAX: usize = 16;
 const WARNING_CHARS_MAX: usize = 256;
 
-/// What a server is opened with.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The server's name in logs.
-    pub name: String,
-    /// Refuse pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Needs somebody who makes the default
-    /// ServiceAccounts.
-    pub service_account_admission: bool,
-    /// Bearer tokens and whose they are.
-    pub tokens: Vec<Token>,
-    /// What signs the tokens of ServiceAccounts; without it, a key of this process.
-    pub token_key: Option<TokenKey>,
-    /// Make the namespaces, roles and bindings that every cluster has.
-    pub bootstrap: bool,
-    /// Keep an APIService for each group and version that is served: for servers that people look at.
-    pub api_services: bool,
-    /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
-    /// the server's side are tracked: cheaper, for servers that nobody inspects.
-    pub managed_fields: bool,
-    /// Who carries calls to the admission webhooks of users; without anybody, such calls fail.
-    pub webhooks: Option<Arc<dyn WebhookCaller>>,
-    /// Who reviews writes besides the server itself.
-    pub admission: Option<Arc<dyn Admission>>,
-    /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
-    pub converter: Option<Converter>,
-    /// What clients over the network may take.
-    pub bounds: Bounds,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            name: "apiserver".into(),
-            service_account_admission: false,
-            tokens: vec![],
-            token_key: None,
-            bootstrap: true,
-            api_services: false,
-            managed_fields: true,
-            webhooks: None,
-            admission: None,
-            converter: None,
-            bounds: Bounds::default(),
-        }
-    }
-}
-
-/// A bearer token.
-#[derive(Clone)]
-pub struct Token {
-    /// The secret.
-    pub token: String,
-    /// Whose it is.
-    pub identity: Identity,
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token").field("identity", &self.identity).finish_non_exhaustive()
-    }
-}
-
-/// A server that can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The store refused the first objects.
-    #[error("writing the first objects of server {server}")]
-    Store {
-        /// The server's name.
-        server: String,
-        /// What the store said.
-        #[source]
-        source: StoreError,
-    },
-    /// What the store holds can't be read.
-    #[error("reading the objects of server {server}: {message}; restore the data directory from a backup")]
-    Unreadable {
-        /// The server's name.
-        server: String,
-        /// What is wrong.
-        message: String,
-    },
-}
-
 /// An API server over a store.
 pub struct Server {
-    pub(crate) options: Options,
-    pub(crate) store: Store,
-    pub(crate) seam: Seam,
-    pub(crate) registry: Registry,
-    /// Woken when CRDs change what is served.
-    pub(crate) registry_changed: Arc<Notify>,
-    /// Held while the registry is made anew.
-    pub(crate) refreshing: Mutex<()>,
-    /// The CRDs as they were last read, by key.
-    pub(crate) definitions: Mutex<BTreeMap<Key, Arc<Definition>>>,
-    pub(crate) token_key: TokenKey,
-    pub(crate) webhooks: Cached<Hooks>,
-    pub(crate) policies: Cached<Policies>,
-    pub(crate) rbac: auth::rbac::Cache,
-    pub(crate) discovery: discovery::Cache,
-    pub(crate) openapi: openapi::Cache,
-    pub(crate) routes: RwLock<Vec<Arc<dyn Route>>>,
-    pub(crate) me: Weak<Server>,
+    pub(crate) state: Arc<State>,
+    discovery: discovery::Cache,
+    openapi: openapi::Cache,
+    routes: RwLock<Vec<Arc<dyn Route>>>,
 }
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("name", &self.options.name).finish_non_exhaustive()
+        f.debug_struct("Server").field("name", &self.state.options.name).finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// Opens a server on a store: reads the CRDs, makes the first objects, goes on with unfinished deletions.
+    /// Opens a server on a store: reads the CRDs, writes the first objects, resumes unfinished deletions.
     ///
     /// # Errors
-    /// A store that takes no writes or holds what can't be read.
+    /// The store refuses writes, or its content can't be read.
     pub async fn open(options: Options, store: Store, seam: Seam) -> Result<Arc<Self>, OpenError> {
-        let token_key = options.token_key.clone().unwrap_or_else(|| {
-            let mut secret = [0; 32];
-            seam.rng.stream("token-key").fill(&mut secret);
-            TokenKey::secret(&secret)
-        });
-        let server = Arc::new_cyclic(|me| Self {
-            options,
-            store,
-            seam,
-            registry: Registry::default(),
-            registry_changed: Arc::new(Notify::new()),
-            refreshing: Mutex::new(()),
-            definitions: Mutex::default(),
-            token_key,
-            webhooks: Cached::default(),
-            policies: Cached::default(),
-            rbac: auth::rbac::Cache::default(),
+        let state = Arc::new(State::new(options, store, seam, kinds::groups()));
+        let name = || state.options.name.clone();
+        let unreadable = |e: ApiError| OpenError::Unreadable { server: name(), message: e.message };
+        for crd in lifecycle::resume(&state).map_err(unreadable)? {
+            delete::clean_up_crd(&state, crd);
+        }
+        if state.options.bootstrap {
+            bootstrap::run(&state).await.map_err(|source| OpenError::Store { server: name(), source })?;
+        }
+        api_services::sync(&state).await.map_err(|source| OpenError::Store { server: name(), source })?;
+        let reaper = state.clone();
+        state.seam.tasks.spawn("reap", async move { reap(&reaper).await });
+        Ok(Arc::new(Self {
+            state,
             discovery: discovery::Cache::default(),
             openapi: openapi::Cache::default(),
             routes: RwLock::default(),
-            me: me.clone(),
-        });
-        let name = || server.options.name.clone();
-        server.resume_crds().map_err(|e| OpenError::Unreadable { server: name(), message: e.message })?;
-        if server.options.bootstrap {
-            server.bootstrap().await.map_err(|source| OpenError::Store { server: name(), source })?;
-        }
-        server.settle_api_services().await.map_err(|source| OpenError::Store { server: name(), source })?;
-        let reaper = server.clone();
-        server.seam.tasks.spawn("reap", async move { reaper.reap().await });
-        Ok(server)
-    }
-
-    async fn bootstrap(&self) -> Result<(), StoreError> {
-        let Some(resource) = Registry::builtin("", "namespaces") else { return Ok(()) };
-        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-            let key = resource.key("", name);
-            if self.store.get(&key).is_some() {
-                continue;
-            }
-            let namespace = json!({
-                "apiVersion": "v1", "kind": "Namespace",
-                "metadata": {
-                    "name": name, "uid": self.uid(), "creationTimestamp": self.now(),
-                    "labels": {"kubernetes.io/metadata.name": name},
-                },
-                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
-            });
-            let put = Op::put(key.as_str(), object::encode(&namespace));
-            self.store.txn(vec![Compare::absent(key)], vec![put]).await?;
-        }
-        self.bootstrap_rbac().await
-    }
-
-    /// Deletes what has expired, each minute.
-    async fn reap(&self) {
-        const EVERY: Duration = Duration::from_secs(60);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.seam.tasks.stopping() => return,
-                () = self.seam.clock.sleep(EVERY) => {}
-            }
-            while matches!(self.store.reap().await, Ok(1..)) {}
-        }
+        }))
     }
 
     /// The store behind the server.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.state.store
     }
 
-    /// The wall clock in whole seconds, as metadata carries it.
-    pub(crate) fn now(&self) -> String {
-        self.seam.clock.wall_seconds().to_string()
+    /// Puts a route in front of the server; those that were put before are asked first.
+    pub fn mount(&self, route: Arc<dyn Route>) {
+        self.routes.write().push(route);
     }
 
-    pub(crate) fn uid(&self) -> String {
-        self.seam.rng.uuid()
+    /// The route that takes this path.
+    fn route_of(&self, path: &str) -> Option<Arc<dyn Route>> {
+        self.routes.read().iter().find(|r| r.takes(path)).cloned()
     }
 
-    /// Five letters for generateName.
-    pub(crate) fn suffix(&self) -> String {
-        self.seam.rng.stream("names").suffix(5)
-    }
-
-    pub(crate) fn set_revision(&self, value: &mut Value, revision: Revision) {
-        object::metadata_mut(value).insert("resourceVersion".into(), json!(revision.to_string()));
-    }
-
-    pub(crate) async fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> Result<TxnResult, ApiError> {
-        self.store.txn(compares, ops).await.map_err(|e| match e {
-            StoreError::ValueTooLarge { .. } => ApiError::unclassified("etcdserver: request is too large"),
-            StoreError::Closed => ApiError::new(503, "ServiceUnavailable", e.to_string()),
-            StoreError::ReadOnly { .. } => ApiError::internal(health::chain(&e)),
-            other => ApiError::internal(other),
-        })
-    }
-
-    /// True while this very version of a resource is served.
-    pub(crate) fn still_served(&self, resource: &Resource) -> bool {
-        let Some(custom) = resource.custom() else { return true };
-        match self.registry.find(&resource.group, &resource.version, &resource.plural) {
-            Found::Resource(now) => now.custom().is_some_and(|c| c.identity == custom.identity || c.terminating),
-            _ => false,
-        }
-    }
-
-    /// A request of the server to itself.
-    pub(crate) fn own_request(&self, resource: Arc<Resource>) -> Option<Cx> {
-        let path = ResourcePath {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            resource: resource.plural.clone(),
-            ..ResourcePath::default()
-        };
-        Some(Cx {
-            server: self.me.upgrade()?,
-            resource,
-            path,
-            verb: Verb::DeleteCollection,
-            query: Query::default(),
-            headers: HeaderMap::new(),
-            identity: Identity::admin(OWN_USER),
-            accept: Accept::JSON,
-            pretty: false,
-            warnings: Mutex::default(),
-        })
+    /// Adds a group that a route answers to discovery.
+    ///
+    /// # Errors
+    /// The store's content can't be read.
+    pub fn announce(&self, served: &Served) -> Result<(), ApiError> {
+        self.state.registry.announce(served.group());
+        lifecycle::refresh_registry(&self.state)
     }
 
     /// Answers a request of this user.
@@ -317,7 +122,7 @@ impl Server {
         permit: Option<OwnedSemaphorePermit>,
     ) -> Option<Reply> {
         let server = self.clone();
-        let task = self.seam.tasks.spawn("request", async move {
+        let task = self.state.seam.tasks.spawn("request", async move {
             let _permit = permit;
             match body {
                 Ok(body) => server.answer(Request::from_parts(parts, body), identity).await,
@@ -326,7 +131,7 @@ impl Server {
         });
         match task.await {
             Ok(reply) => Some(reply),
-            Err(_) if self.seam.tasks.is_dead() => None,
+            Err(_) if self.state.seam.tasks.is_dead() => None,
             Err(_) => Some(respond::error(&ApiError::internal("the request's handler panicked"))),
         }
     }
@@ -365,7 +170,7 @@ impl Server {
     pub(crate) fn finish(&self, request: &HeaderMap, mut reply: Reply, warnings: &[String]) -> Reply {
         let audit = match request.get("audit-id") {
             Some(given) => given.clone(),
-            None => HeaderValue::from_str(&self.seam.rng.stream("audit").uuid())
+            None => HeaderValue::from_str(&self.state.seam.rng.stream("audit").uuid())
                 .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
         };
         let compressed = respond::compress(request, &mut reply);
@@ -393,26 +198,26 @@ impl Server {
         identity: Identity,
     ) -> Result<(Reply, Vec<String>), ApiError> {
         let (parts, body) = request.into_parts();
-        let identity = auth::impersonated(self, identity, &parts.headers)?;
+        let identity = auth::impersonated(&self.state, identity, &parts.headers)?;
         let query = Query::parse(parts.uri.query());
         let path = parts.uri.path();
         let route = self.route_of(path);
         let Some(address) = request::parse_path(path) else {
-            auth::authorize_path(self, &identity, path, &parts.method)?;
+            auth::authorize_path(&self.state, &identity, path, &parts.method)?;
             if let Some(route) = route {
                 return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
             }
             return Ok((self.other_path(&parts, path, &query), vec![]));
         };
         let verb = request::verb(&parts.method, &address, &query);
-        auth::authorize(self, &identity, &address, verb, &query)?;
+        auth::authorize(&self.state, &identity, &address, verb, &query)?;
         if let Some(route) = route {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
         }
-        let resource = match self.registry.find(&address.group, &address.version, &address.resource) {
+        let resource = match self.state.registry.find(&address.group, &address.version, &address.resource) {
             Found::Resource(resource) => resource,
             // Of a group of CRDs, a kube-apiserver knows no more than of any path.
-            Found::NoResource if self.registry.custom().groups.iter().any(|g| g.name == address.group) => {
+            Found::NoResource if self.state.registry.custom().groups.iter().any(|g| g.name == address.group) => {
                 return Ok((respond::page_not_found(), vec![]));
             }
             Found::NoResource => return Err(ApiError::no_resource()),
@@ -425,11 +230,11 @@ impl Server {
         let accept = parts.headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
         let mut accept = negotiate::accept(accept)?;
         if verb == Verb::Delete {
-            accept.shape = negotiate::Shape::Object;
+            accept.shape = Shape::Object;
         }
         let pretty = respond::is_pretty(&query, &parts.headers);
         let cx = Arc::new(Cx {
-            server: self.clone(),
+            state: self.state.clone(),
             resource,
             path: address,
             verb,
@@ -459,23 +264,36 @@ impl Server {
         match path.trim_end_matches('/') {
             "/version" if get => health::version(),
             "/healthz" | "/livez" | "/readyz" => {
-                health::check(path.trim_matches('/'), query, self.store.refuses_writes().as_ref())
+                health::check(path.trim_matches('/'), query, self.state.store.refuses_writes().as_ref())
             }
             p if p.starts_with("/healthz/") || p.starts_with("/livez/") || p.starts_with("/readyz/") => {
-                health::single(p, self.store.refuses_writes().as_ref())
+                health::single(p, self.state.store.refuses_writes().as_ref())
             }
-            "/.well-known/openid-configuration" | "/openid/v1/jwks" if get => auth::openid(self, parts),
+            "/.well-known/openid-configuration" | "/openid/v1/jwks" if get => auth::openid(&self.state, parts),
             "/openapi/v2" if get => openapi::swagger(&parts.headers),
-            "/openapi/v3" if get => self.openapi.index(self, &parts.headers),
+            "/openapi/v3" if get => self.openapi.index(&self.state, &parts.headers),
             p if get && p.starts_with("/openapi/v3/") => {
-                self.openapi.document(self, &p["/openapi/v3/".len()..], query, &parts.headers)
+                self.openapi.document(&self.state, &p["/openapi/v3/".len()..], query, &parts.headers)
             }
-            "/api" | "/apis" | "" if get => discovery::root(self, path, &parts.headers),
+            "/api" | "/apis" | "" if get => self.discovery.root(&self.state, path, &parts.headers),
             p if get && (p.starts_with("/api/") || p.starts_with("/apis/")) => {
-                discovery::below(self, p, &parts.headers)
+                discovery::below(&self.state, p, &parts.headers)
             }
             _ => respond::page_not_found(),
         }
+    }
+}
+
+/// Deletes expired objects, each minute.
+async fn reap(state: &State) {
+    const EVERY: Duration = Duration::from_secs(60);
+    loop {
+        tokio::select! {
+            biased;
+            () = state.seam.tasks.stopping() => return,
+            () = state.seam.clock.sleep(EVERY) => {}
+        }
+        while matches!(state.store.reap().await, Ok(1..)) {}
     }
 }
 

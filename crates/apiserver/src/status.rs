@@ -367,3 +367,9 @@ pub(crate) fn success(resource: &str, group: &str, name: &str, uid: &str) -> Val
     };
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details.value()})
 }
+
+/// An error with its causes, in one line.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use super::limit_range;
 use crate::{
-    Server, certificates,
+    certificates,
     context::Cx,
     object,
-    registry::Registry,
     status::{ApiError, Cause},
 };
 
@@ -61,19 +60,10 @@ fn protect(value: &mut Value, finalizer: &str) {
     }
 }
 
-impl Server {
-    /// A built-in object as it is stored.
-    pub(crate) fn builtin_object(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let resource = Registry::builtin(group, plural)?;
-        let entry = self.store.get(&resource.key(namespace, name))?;
-        object::decode(&entry.value, entry.modified).ok()
-    }
-}
-
 /// Objects are made in namespaces that exist and aren't going.
 fn namespace_takes_objects(cx: &Cx, value: &Value) -> Result<(), ApiError> {
     let Some(name) = cx.namespace().filter(|_| cx.resource.namespaced) else { return Ok(()) };
-    let Some(namespace) = cx.server.builtin_object("", "namespaces", "", name) else {
+    let Some(namespace) = cx.state.builtin_object("", "namespaces", "", name) else {
         return Err(ApiError::not_found("namespaces", "", name));
     };
     if !object::terminating(&namespace) {
@@ -95,7 +85,7 @@ fn namespace_takes_objects(cx: &Cx, value: &Value) -> Result<(), ApiError> {
 fn pod(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     let name = object::meta_str(value, "name").to_owned();
     let Some(spec) = value.get_mut("spec").filter(|s| s.is_object()) else { return Ok(()) };
-    if cx.server.options.service_account_admission {
+    if cx.state.options.service_account_admission {
         service_account(cx, &name, spec)?;
     }
     priority(cx, &name, spec)?;
@@ -109,7 +99,7 @@ fn service_account(cx: &Cx, pod: &str, spec: &mut Value) -> Result<(), ApiError>
         Some(name) if !name.is_empty() => name.to_owned(),
         _ => "default".to_owned(),
     };
-    if cx.server.builtin_object("", "serviceaccounts", namespace, &account).is_none() {
+    if cx.state.builtin_object("", "serviceaccounts", namespace, &account).is_none() {
         let why =
             format!("error looking up service account {namespace}/{account}: serviceaccount {account:?} not found");
         return Err(ApiError::forbidden("pods", "", pod, &why));
@@ -125,7 +115,7 @@ fn priority(cx: &Cx, pod: &str, spec: &mut Value) -> Result<(), ApiError> {
         "" => (json!(0), json!("PreemptLowerPriority")),
         "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
         "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
-        name => match cx.server.builtin_object("scheduling.k8s.io", "priorityclasses", "", name) {
+        name => match cx.state.builtin_object("scheduling.k8s.io", "priorityclasses", "", name) {
             Some(class) => (class["value"].clone(), class["preemptionPolicy"].clone()),
             None => {
                 let why = format!("no PriorityClass with name {name} was found");

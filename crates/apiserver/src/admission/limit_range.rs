@@ -8,7 +8,7 @@ use ironclad_store::Query;
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::{context::Cx, object, registry::Registry, status::ApiError};
+use crate::{context::Cx, object, status::ApiError};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Both lists of containers, and how the annotation calls one.
@@ -55,11 +55,11 @@ pub(super) fn validate(
 
 /// The namespace's LimitRanges, by name.
 fn ranges(cx: &Cx) -> Vec<Value> {
-    let Some(resource) = Registry::builtin("", "limitranges").filter(|_| cx.namespace().is_some()) else {
+    let Some(resource) = cx.state.registry.builtin("", "limitranges").filter(|_| cx.namespace().is_some()) else {
         return vec![];
     };
     let prefix = resource.prefix_of(cx.namespace());
-    let Ok(range) = cx.server.store.range(&Query::prefix(&prefix)) else { return vec![] };
+    let Ok(range) = cx.state.store.range(&Query::prefix(&prefix)) else { return vec![] };
     range.entries.iter().filter_map(|(_, entry)| object::decode(&entry.value, entry.modified).ok()).collect()
 }
 

@@ -5,113 +5,25 @@
 
 mod builtin;
 mod limit_range;
-mod objects;
-
-use std::fmt::Debug;
+pub(crate) mod objects;
+pub(crate) mod review;
 
 use ironclad_store::{Compare, Op, Revision};
 use serde_json::Value;
 
-pub use self::objects::Objects;
-use crate::{
-    Identity, Server,
-    auth::escalation,
-    context::Cx,
-    convert, object, policies,
-    status::ApiError,
-    webhooks::{self, Spoken, Write},
+use self::review::{OWN_USER, Write};
+pub use self::{
+    objects::Objects,
+    review::{Admission, Admitted, Operation, Review, SideWrite},
 };
-
-/// What is done with an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// It is new.
-    Create,
-    /// It is replaced, patched or applied to.
-    Update,
-    /// It is deleted, or marked for deletion.
-    Delete,
-    /// Somebody wants to talk to it: `exec`, `proxy` and their like. Nothing is written, only webhooks are asked.
-    Connect,
-}
-
-/// One write that is to be reviewed.
-#[derive(Debug, Clone, Copy)]
-pub struct Review<'a> {
-    /// What is done.
-    pub operation: Operation,
-    /// API group, empty for core.
-    pub group: &'a str,
-    /// API version.
-    pub version: &'a str,
-    /// Plural of the kind.
-    pub resource: &'a str,
-    /// Part of the object that is written, empty for the object itself.
-    pub subresource: &'a str,
-    /// Kind.
-    pub kind: &'a str,
-    /// Namespace, empty for cluster-scoped objects.
-    pub namespace: &'a str,
-    /// Name of the object.
-    pub name: &'a str,
-    /// The object as it shall be; absent at deletion.
-    pub object: Option<&'a Value>,
-    /// The object as it is; absent at creation.
-    pub old: Option<&'a Value>,
-    /// Who asks.
-    pub identity: &'a Identity,
-    /// The field manager that was asked for, empty if none was.
-    pub field_manager: &'a str,
-    /// Nothing is stored.
-    pub dry_run: bool,
-}
-
-/// A write that may go on.
-#[derive(Debug, Clone, Default)]
-pub struct Admitted {
-    /// Texts for `Warning` headers.
-    pub warnings: Vec<String>,
-    /// Other objects that are written with it, in one transaction: all of it happens or nothing.
-    pub writes: Vec<SideWrite>,
-}
-
-/// An object that is written beside the reviewed one.
-#[derive(Debug, Clone)]
-pub struct SideWrite {
-    /// API group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Plural of the kind.
-    pub resource: String,
-    /// The whole object; its resourceVersion is the one that it is based on.
-    pub object: Value,
-}
-
-/// Reviews writes for whoever embeds the server. It must not wait: it is asked within the write.
-pub trait Admission: Debug + Send + Sync {
-    /// Before defaults and validation: the object with what is filled in, `None` if nothing is.
-    ///
-    /// # Errors
-    /// The answer to the client, if the write is refused.
-    fn mutate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Option<Value>, ApiError>;
-
-    /// After them: whether the write may go on.
-    ///
-    /// # Errors
-    /// The answer to the client, if the write is refused.
-    fn validate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Admitted, ApiError>;
-}
-
-/// The server's own deletions, such as of a CRD's instances, are nobody's to refuse.
-pub(crate) const OWN_USER: &str = "system:apiserver";
+use crate::{auth::escalation, context::Cx, convert, object, policies, state::State, status::ApiError, webhooks};
 
 /// Before a new object is defaulted.
 pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     builtin::create(cx, value)?;
     escalation::check(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
-    let write = Write { operation: Operation::Create, old: None, dry_run, spoken: None };
+    let write = Write { operation: Operation::Create, old: None, dry_run, subresource_kind: None };
     if webhooks::mutate(cx, &write, Some(value)).await? {
         escalation::check(cx, None, value)?;
     }
@@ -123,7 +35,7 @@ pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool)
     escalation::check(cx, Some(old), new)?;
     builtin::update(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
-    let write = Write { operation: Operation::Update, old: Some(old), dry_run, spoken: None };
+    let write = Write { operation: Operation::Update, old: Some(old), dry_run, subresource_kind: None };
     let changed = webhooks::mutate(cx, &write, Some(new)).await?;
     if changed {
         escalation::check(cx, Some(old), new)?;
@@ -136,7 +48,10 @@ fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, d
     let changed = {
         let old = old.map(|old| convert::reviewed(&cx.resource, old));
         let asked = convert::reviewed(&cx.resource, new);
-        reviewer.mutate(&review(cx, operation, old.as_deref(), Some(&asked), dry_run), &Objects::new(&cx.server))?
+        reviewer.mutate(
+            &review(cx, operation, old.as_deref(), Some(&asked), dry_run),
+            &Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam),
+        )?
     };
     if let Some(mut changed) = changed {
         if convert::reviewed_version(&cx.resource) != cx.resource.version {
@@ -157,7 +72,7 @@ pub(crate) async fn validate(
     new: Option<&Value>,
     dry_run: bool,
 ) -> Result<SideWrites, ApiError> {
-    let write = Write { operation, old, dry_run, spoken: None };
+    let write = Write { operation, old, dry_run, subresource_kind: None };
     if operation == Operation::Delete {
         webhooks::mutate(cx, &write, None).await?;
     }
@@ -168,47 +83,47 @@ pub(crate) async fn validate(
     let in_version = |object| convert::reviewed(&cx.resource, object);
     let (old, new) = (old.map(in_version), new.map(in_version));
     let review = review(cx, operation, old.as_deref(), new.as_deref(), dry_run);
-    let admitted = reviewer.validate(&review, &Objects::new(&cx.server))?;
+    let admitted = reviewer.validate(&review, &Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam))?;
     admitted.warnings.into_iter().for_each(|text| cx.warn(text));
     if dry_run {
         return Ok(SideWrites::default());
     }
-    admitted.writes.iter().map(|write| SideWrites::of(&cx.server, write)).collect()
+    admitted.writes.iter().map(|write| SideWrites::of(&cx.state, write)).collect()
 }
 
 /// What the mutating webhooks make of what a subresource speaks: a Scale, a Binding.
-pub(crate) async fn mutate_spoken(
+pub(crate) async fn mutate_subresource(
     cx: &Cx,
     operation: Operation,
     old: Option<&Value>,
     new: &mut Value,
     dry_run: bool,
 ) -> Result<(), ApiError> {
-    let write = Write { operation, old, dry_run, spoken: Spoken::of(cx) };
+    let write = Write { operation, old, dry_run, subresource_kind: cx.subresource_kind() };
     webhooks::mutate(cx, &write, Some(new)).await?;
     Ok(())
 }
 
 /// Refuses what a policy or a validating webhook refuses of what a subresource speaks.
-pub(crate) async fn validate_spoken(
+pub(crate) async fn validate_subresource(
     cx: &Cx,
     operation: Operation,
     old: Option<&Value>,
     new: &Value,
     dry_run: bool,
 ) -> Result<(), ApiError> {
-    let write = Write { operation, old, dry_run, spoken: Spoken::of(cx) };
+    let write = Write { operation, old, dry_run, subresource_kind: cx.subresource_kind() };
     policies::validate(cx, &write, Some(new))?;
     webhooks::validate(cx, &write, Some(new)).await
 }
 
 /// Whether anybody could be asked of what a subresource speaks.
 pub(crate) fn is_asked(cx: &Cx) -> bool {
-    webhooks::any(&cx.server) || policies::any(&cx.server)
+    webhooks::any(&cx.state) || policies::any(&cx.state)
 }
 
 fn reviewer(cx: &Cx) -> Option<&dyn Admission> {
-    cx.server.options.admission.as_deref().filter(|_| cx.identity.user != OWN_USER)
+    cx.state.options.admission.as_deref().filter(|_| cx.identity.user != OWN_USER)
 }
 
 fn review<'a>(
@@ -245,8 +160,8 @@ pub(crate) struct SideWrites {
 }
 
 impl SideWrites {
-    fn of(server: &Server, write: &SideWrite) -> Result<Self, ApiError> {
-        let found = server.registry.find(&write.group, &write.version, &write.resource);
+    fn of(state: &State, write: &SideWrite) -> Result<Self, ApiError> {
+        let found = state.registry.find(&write.group, &write.version, &write.resource);
         let crate::registry::Found::Resource(resource) = found else { return Err(ApiError::no_resource()) };
         let (namespace, name) = (object::meta_str(&write.object, "namespace"), object::meta_str(&write.object, "name"));
         let key = resource.key(namespace, name);
@@ -254,7 +169,7 @@ impl SideWrites {
         let Some(revision) = revision else {
             return Err(ApiError::internal(format!("{key} is to be written without the version it is based on")));
         };
-        let put = server.put(&resource, key.clone(), &convert::stored(&resource, &write.object))?;
+        let put = state.put(&resource, key.clone(), &convert::stored(&resource, &write.object))?;
         Ok(Self { compares: vec![Compare::modified(key, revision)], ops: vec![put] })
     }
 

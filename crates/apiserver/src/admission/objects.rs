@@ -2,31 +2,40 @@
 
 use std::collections::BTreeSet;
 
-use ironclad_store::Query;
+use ironclad_seam::Seam;
+use ironclad_store::{Query, Store};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    Server, convert, object,
-    registry::{Found, Resource, builtin_groups},
+    convert, object,
+    registry::{Found, Registry, Resource},
 };
 
 /// The server's objects as they are within a write, and its time and chance.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Objects<'a> {
-    server: &'a Server,
+    store: &'a Store,
+    registry: &'a Registry,
+    seam: &'a Seam,
+}
+
+impl std::fmt::Debug for Objects<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Objects<'a> {
-    pub(crate) fn new(server: &'a Server) -> Self {
-        Self { server }
+    pub(crate) fn new(store: &'a Store, registry: &'a Registry, seam: &'a Seam) -> Self {
+        Self { store, registry, seam }
     }
 
     /// One object; the namespace of a cluster-scoped one is empty.
     #[must_use]
     pub fn get(&self, group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.resource(group, version, resource)?;
-        let entry = self.server.store.get(&resource.key(namespace, name))?;
+        let entry = self.store.get(&resource.key(namespace, name))?;
         let mut value = object::decode(&entry.value, entry.modified).ok()?;
         convert::from_storage(&resource, &mut value);
         Some(value)
@@ -44,8 +53,8 @@ impl<'a> Objects<'a> {
     /// The first objects of whatever kind in a namespace that have this label. It looks at all of them.
     #[must_use]
     pub fn labelled(&self, namespace: &str, key: &str, value: &str, at_most: usize) -> Vec<Value> {
-        let custom = self.server.registry.custom();
-        let groups = builtin_groups().iter().chain(&custom.groups);
+        let custom = self.registry.custom();
+        let groups = self.registry.builtin_groups().iter().chain(&custom.groups);
         let resources = groups.flat_map(|group| &group.versions).flat_map(|(_, resources)| resources.values());
         let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
         for resource in resources.filter(|resource| resource.namespaced) {
@@ -62,17 +71,17 @@ impl<'a> Objects<'a> {
     /// A new UUID.
     #[must_use]
     pub fn uuid(&self) -> String {
-        self.server.uid()
+        self.seam.rng.uuid()
     }
 
     /// The time, in whole seconds.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.server.seam.clock.wall_seconds()
+        self.seam.clock.wall_seconds()
     }
 
     fn resource(&self, group: &str, version: &str, resource: &str) -> Option<std::sync::Arc<Resource>> {
-        match self.server.registry.find(group, version, resource) {
+        match self.registry.find(group, version, resource) {
             Found::Resource(resource) => Some(resource),
             Found::NoResource | Found::NoGroup => None,
         }
@@ -86,7 +95,7 @@ impl<'a> Objects<'a> {
         wanted: impl Fn(&Value) -> bool,
     ) -> Vec<Value> {
         let prefix = resource.prefix_of(Some(namespace).filter(|n| !n.is_empty()));
-        let Ok(range) = self.server.store.range(&Query::prefix(&prefix)) else { return vec![] };
+        let Ok(range) = self.store.range(&Query::prefix(&prefix)) else { return vec![] };
         let decoded = range.entries.iter().filter_map(|(_, entry)| {
             let mut value = object::decode(&entry.value, entry.modified).ok()?;
             convert::from_storage(resource, &mut value);

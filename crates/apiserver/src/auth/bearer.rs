@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{AUTHENTICATED, Identity, Server, object, status::ApiError};
+use crate::{AUTHENTICATED, Identity, object, state::State, status::ApiError};
 
 use super::jwt::{About, Claims, ISSUER, Object};
 
@@ -21,73 +21,71 @@ pub(crate) struct Bearer {
 }
 
 /// The user of the Authorization header; anonymous without one. A token that nobody knows is refused everywhere.
-pub(crate) fn authenticate_token(server: &Server, header: Option<&str>) -> Result<Identity, ApiError> {
+pub(crate) fn authenticate_token(state: &State, header: Option<&str>) -> Result<Identity, ApiError> {
     let Some(header) = header else { return Ok(Identity::anonymous()) };
     let Some(given) = header.strip_prefix("Bearer ").map(str::trim).filter(|t| !t.is_empty()) else {
         return Ok(Identity::anonymous());
     };
-    let bearer = server.bearer(given, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
+    let bearer = bearer(state, given, &[ISSUER.to_owned()]).map_err(|_| ApiError::unauthorized())?;
     Ok(bearer.identity)
 }
 
-impl Server {
-    /// Reads a token that is to be for one of these audiences.
-    ///
-    /// # Errors
-    /// What a TokenReview says of it.
-    pub(crate) fn bearer(&self, given: &str, audiences: &[String]) -> Result<Bearer, String> {
-        const INVALID: &str = "invalid bearer token";
-        let wrong = |of: &[String]| {
-            let quoted = |list: &[String]| {
-                let quoted: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
-                format!("[{}]", quoted.join(" "))
-            };
-            let (of, wanted) = (quoted(of), quoted(audiences));
-            format!("[{INVALID}, token audiences {of} is invalid for the target audiences {wanted}]")
+/// Reads a token that is to be for one of these audiences.
+///
+/// # Errors
+/// What a TokenReview says of it.
+pub(crate) fn bearer(state: &State, given: &str, audiences: &[String]) -> Result<Bearer, String> {
+    const INVALID: &str = "invalid bearer token";
+    let wrong = |of: &[String]| {
+        let quoted = |list: &[String]| {
+            let quoted: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
+            format!("[{}]", quoted.join(" "))
         };
-        if let Some(known) = self.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes())) {
-            let own = [ISSUER.to_owned()];
-            let audiences = shared(audiences, &own);
-            let identity = known.identity.clone();
-            return if audiences.is_empty() { Err(wrong(&own)) } else { Ok(Bearer { identity, audiences }) };
-        }
-        let Some(claims) = self.token_key.read(given).filter(|claims| claims.iss == ISSUER) else {
-            return Err(INVALID.to_owned());
-        };
-        let now = self.seam.clock.wall().as_second();
-        if now > claims.exp.saturating_add(LEEWAY_SECONDS) {
-            return Err(format!("[{INVALID}, service account token has expired]"));
-        }
-        if now.saturating_add(LEEWAY_SECONDS) < claims.nbf {
-            return Err(format!("[{INVALID}, service account token is not valid yet]"));
-        }
-        let audiences = shared(audiences, &claims.aud);
-        if audiences.is_empty() {
-            return Err(wrong(&claims.aud));
-        }
-        let about = &claims.about;
-        if self.builtin_object("", "serviceaccounts", &about.namespace, &about.serviceaccount.name).is_none() {
-            return Err(format!("[{INVALID}, serviceaccounts {:?} not found]", about.serviceaccount.name));
-        }
-        if !self.stands(about) {
-            return Err(format!("[{INVALID}, service account token has been invalidated]"));
-        }
-        Ok(Bearer { identity: identity_of(&claims), audiences })
+        let (of, wanted) = (quoted(of), quoted(audiences));
+        format!("[{INVALID}, token audiences {of} is invalid for the target audiences {wanted}]")
+    };
+    if let Some(known) = state.options.tokens.iter().find(|t| same(t.token.as_bytes(), given.as_bytes())) {
+        let own = [ISSUER.to_owned()];
+        let audiences = shared(audiences, &own);
+        let identity = known.identity.clone();
+        return if audiences.is_empty() { Err(wrong(&own)) } else { Ok(Bearer { identity, audiences }) };
     }
+    let Some(claims) = state.token_key.read(given).filter(|claims| claims.iss == ISSUER) else {
+        return Err(INVALID.to_owned());
+    };
+    let now = state.seam.clock.wall().as_second();
+    if now > claims.exp.saturating_add(LEEWAY_SECONDS) {
+        return Err(format!("[{INVALID}, service account token has expired]"));
+    }
+    if now.saturating_add(LEEWAY_SECONDS) < claims.nbf {
+        return Err(format!("[{INVALID}, service account token is not valid yet]"));
+    }
+    let audiences = shared(audiences, &claims.aud);
+    if audiences.is_empty() {
+        return Err(wrong(&claims.aud));
+    }
+    let about = &claims.about;
+    if state.builtin_object("", "serviceaccounts", &about.namespace, &about.serviceaccount.name).is_none() {
+        return Err(format!("[{INVALID}, serviceaccounts {:?} not found]", about.serviceaccount.name));
+    }
+    if !stands(state, about) {
+        return Err(format!("[{INVALID}, service account token has been invalidated]"));
+    }
+    Ok(Bearer { identity: identity_of(&claims), audiences })
+}
 
-    /// True while the ServiceAccount of a token and what it is bound to are the objects that they were.
-    fn stands(&self, about: &About) -> bool {
-        let is = |plural: &str, namespace: &str, wanted: &Object| {
-            let object = self.builtin_object("", plural, namespace, &wanted.name);
-            object.is_some_and(|o| object::meta_str(&o, "uid") == wanted.uid)
-        };
-        let namespace = about.namespace.as_str();
-        let pod_gone = about.pod.as_ref().is_some_and(|pod| !is("pods", namespace, pod));
-        let secret_gone = about.secret.as_ref().is_some_and(|secret| !is("secrets", namespace, secret));
-        // A node that a pod's token names is a note; a token of its own dies with the node.
-        let node_gone = about.pod.is_none() && about.node.as_ref().is_some_and(|node| !is("nodes", "", node));
-        is("serviceaccounts", namespace, &about.serviceaccount) && !pod_gone && !secret_gone && !node_gone
-    }
+/// True while the ServiceAccount of a token and what it is bound to are the objects that they were.
+fn stands(state: &State, about: &About) -> bool {
+    let is = |plural: &str, namespace: &str, wanted: &Object| {
+        let object = state.builtin_object("", plural, namespace, &wanted.name);
+        object.is_some_and(|o| object::meta_str(&o, "uid") == wanted.uid)
+    };
+    let namespace = about.namespace.as_str();
+    let pod_gone = about.pod.as_ref().is_some_and(|pod| !is("pods", namespace, pod));
+    let secret_gone = about.secret.as_ref().is_some_and(|secret| !is("secrets", namespace, secret));
+    // A node that a pod's token names is a note; a token of its own dies with the node.
+    let node_gone = about.pod.is_none() && about.node.as_ref().is_some_and(|node| !is("nodes", "", node));
+    is("serviceaccounts", namespace, &about.serviceaccount) && !pod_gone && !secret_gone && !node_gone
 }
 
 fn shared(wanted: &[String], has: &[String]) -> Vec<String> {

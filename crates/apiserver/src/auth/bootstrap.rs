@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use ironclad_store::{Compare, Op, StoreError};
 use serde_json::{Value, json};
 
-use crate::{Server, object, registry::Registry};
+use crate::{object, state::State};
 
 use super::{escalation, rbac};
 
@@ -30,39 +30,37 @@ fn plural(kind: &str) -> String {
     format!("{}s", kind.to_lowercase())
 }
 
-impl Server {
-    /// Makes what is missing, and gives what is there the rules and subjects that it lacks; in one transaction, or none.
-    pub(crate) async fn bootstrap_rbac(&self) -> Result<(), StoreError> {
-        let (mut compares, mut ops) = (Vec::new(), Vec::new());
-        let uids = self.seam.rng.stream("bootstrap");
-        let now = self.now();
-        for wanted in objects() {
-            let kind = wanted["kind"].as_str().unwrap_or_default();
-            let Some(resource) = Registry::builtin(rbac::GROUP, &plural(kind)) else { continue };
-            let key = resource.key(object::meta_str(wanted, "namespace"), object::meta_str(wanted, "name"));
-            let value = match self.store.get(&key) {
-                None => {
-                    let mut value = wanted.clone();
-                    let metadata = object::metadata_mut(&mut value);
-                    metadata.insert("uid".into(), json!(uids.uuid()));
-                    metadata.insert("creationTimestamp".into(), json!(now));
-                    compares.push(Compare::absent(key.as_str()));
-                    value
-                }
-                Some(entry) => {
-                    let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
-                    let Some(value) = reconciled(is, wanted) else { continue };
-                    compares.push(Compare::modified(key.as_str(), entry.modified));
-                    value
-                }
-            };
-            ops.push(Op::put(key, object::encode(&value)));
-        }
-        if !ops.is_empty() {
-            self.store.txn(compares, ops).await?;
-        }
-        Ok(())
+/// Makes what is missing, and gives what is there the rules and subjects that it lacks; in one transaction, or none.
+pub(crate) async fn run(state: &State) -> Result<(), StoreError> {
+    let (mut compares, mut ops) = (Vec::new(), Vec::new());
+    let uids = state.seam.rng.stream("bootstrap");
+    let now = state.now();
+    for wanted in objects() {
+        let kind = wanted["kind"].as_str().unwrap_or_default();
+        let Some(resource) = state.registry.builtin(rbac::GROUP, &plural(kind)) else { continue };
+        let key = resource.key(object::meta_str(wanted, "namespace"), object::meta_str(wanted, "name"));
+        let value = match state.store.get(&key) {
+            None => {
+                let mut value = wanted.clone();
+                let metadata = object::metadata_mut(&mut value);
+                metadata.insert("uid".into(), json!(uids.uuid()));
+                metadata.insert("creationTimestamp".into(), json!(now));
+                compares.push(Compare::absent(key.as_str()));
+                value
+            }
+            Some(entry) => {
+                let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
+                let Some(value) = reconciled(is, wanted) else { continue };
+                compares.push(Compare::modified(key.as_str(), entry.modified));
+                value
+            }
+        };
+        ops.push(Op::put(key, object::encode(&value)));
     }
+    if !ops.is_empty() {
+        state.store.txn(compares, ops).await?;
+    }
+    Ok(())
 }
 
 /// The object with what it lacks; `None` when it lacks nothing, or isn't to be touched.
@@ -117,7 +115,12 @@ mod tests {
         }
         for object in objects() {
             let kind = object["kind"].as_str().unwrap();
-            assert!(Registry::builtin(rbac::GROUP, &plural(kind)).is_some(), "{kind}");
+            assert!(
+                crate::kinds::groups()
+                    .iter()
+                    .any(|g| g.name == rbac::GROUP && g.version("v1").is_some_and(|r| r.contains_key(&plural(kind)))),
+                "{kind}"
+            );
         }
     }
 

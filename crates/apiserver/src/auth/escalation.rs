@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::{Identity, Server, context::Cx, object, status::ApiError};
+use crate::{Identity, context::Cx, object, state::State, status::ApiError};
 
 use super::{
-    Attributes,
-    rbac::{self, GROUP, strings},
+    allowed,
+    rbac::{self, Attributes, GROUP, strings},
 };
 
 /// Refuses a role or binding that grants more than its writer has. `old` is absent for a new one.
@@ -31,7 +31,7 @@ fn rules(value: &Value) -> Vec<Value> {
 fn may(cx: &Cx, verb: &str, resource: &str, name: &str) -> bool {
     let namespace = cx.namespace().unwrap_or_default();
     let attributes = Attributes { verb, group: GROUP, resource, subresource: "", namespace, name, path: "" };
-    rbac::allowed(&cx.server, &cx.identity, &attributes).is_some()
+    allowed(&cx.state, &cx.identity, &attributes).is_some()
 }
 
 fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
@@ -40,7 +40,7 @@ fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
         return Ok(());
     }
     let refused = |why: &str| ApiError::forbidden(&cx.resource.plural, GROUP, name, why);
-    if let Some(why) = beyond(&cx.server, &cx.identity, cx.namespace().unwrap_or_default(), &rules(new)) {
+    if let Some(why) = beyond(&cx.state, &cx.identity, cx.namespace().unwrap_or_default(), &rules(new)) {
         return Err(refused(&why));
     }
     // Whatever somebody labels later becomes part of it.
@@ -48,7 +48,7 @@ fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
         json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
         json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
     ];
-    if !new["aggregationRule"].is_null() && beyond(&cx.server, &cx.identity, "", &all).is_some() {
+    if !new["aggregationRule"].is_null() && beyond(&cx.state, &cx.identity, "", &all).is_some() {
         return Err(refused("must have cluster-admin privileges to use the aggregationRule"));
     }
     Ok(())
@@ -63,19 +63,19 @@ fn binding(cx: &Cx, new: &Value) -> Result<(), ApiError> {
     }
     let namespace = cx.namespace().unwrap_or_default();
     let of = if plural == "roles" { namespace } else { "" };
-    let Some(role) = cx.server.builtin_object(GROUP, plural, of, text("name")) else {
+    let Some(role) = cx.state.builtin_object(GROUP, plural, of, text("name")) else {
         return Err(ApiError::not_found(&cx.resource.plural, GROUP, text("name")));
     };
-    match beyond(&cx.server, &cx.identity, namespace, &rules(&role)) {
+    match beyond(&cx.state, &cx.identity, namespace, &rules(&role)) {
         Some(why) => Err(ApiError::forbidden(&cx.resource.plural, GROUP, name, &why)),
         None => Ok(()),
     }
 }
 
 /// What of these rules a user doesn't have in a namespace (empty: everywhere), as a message; `None` if he has all of it.
-fn beyond(server: &Server, identity: &Identity, namespace: &str, wanted: &[Value]) -> Option<String> {
+fn beyond(state: &State, identity: &Identity, namespace: &str, wanted: &[Value]) -> Option<String> {
     let mut own = Vec::new();
-    rbac::for_each_rule(server, identity, namespace, |_, _, rule| own.push(rule.clone()));
+    rbac::for_each_rule(&state.bindings(), identity, namespace, |_, _, rule| own.push(rule.clone()));
     let missing = uncovered(&own, wanted);
     if missing.is_empty() {
         return None;

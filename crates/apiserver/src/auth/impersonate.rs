@@ -3,15 +3,15 @@
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use crate::{AUTHENTICATED, Identity, Server, UNAUTHENTICATED, status::ApiError};
+use crate::{AUTHENTICATED, Identity, UNAUTHENTICATED, state::State, status::ApiError};
 
-use super::{Attributes, rbac};
+use super::{Attributes, allowed};
 use crate::identity::service_account;
 
 const EXTRA: &str = "impersonate-extra-";
 
 /// The user that a request is to be taken as coming from: its own, or the one that its headers name.
-pub(crate) fn impersonated(server: &Server, asking: Identity, headers: &HeaderMap) -> Result<Identity, ApiError> {
+pub(crate) fn impersonated(state: &State, asking: Identity, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let get = |name: &str| headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned);
     let user = get("impersonate-user").next().unwrap_or_default();
     let mut groups: Vec<String> = get("impersonate-group").collect();
@@ -29,7 +29,7 @@ pub(crate) fn impersonated(server: &Server, asking: Identity, headers: &HeaderMa
         let key = percent_decode_str(&header.as_str()[EXTRA.len()..]).decode_utf8_lossy().into_owned();
         out.extra.entry(key).or_default().extend(get(header.as_str()));
     }
-    may(server, &asking, &out, &groups)?;
+    may(state, &asking, &out, &groups)?;
     if let Some((namespace, _)) = service_account(&out.user)
         && groups.is_empty()
     {
@@ -48,7 +48,7 @@ pub(crate) fn impersonated(server: &Server, asking: Identity, headers: &HeaderMa
 }
 
 /// Whoever acts as another needs the verb `impersonate` on all that he takes on.
-fn may(server: &Server, asking: &Identity, wanted: &Identity, groups: &[String]) -> Result<(), ApiError> {
+fn may(state: &State, asking: &Identity, wanted: &Identity, groups: &[String]) -> Result<(), ApiError> {
     if asking.is_master() {
         return Ok(());
     }
@@ -66,7 +66,7 @@ fn may(server: &Server, asking: &Identity, wanted: &Identity, groups: &[String])
     needed.extend(extras.map(|(key, value)| (AUTHENTICATION, "userextras", key.as_str(), "", value.as_str())));
     for (group, resource, subresource, namespace, name) in needed {
         let attributes = Attributes { verb: "impersonate", group, resource, subresource, namespace, name, path: "" };
-        if rbac::allowed(server, asking, &attributes).is_none() {
+        if allowed(state, asking, &attributes).is_none() {
             let scope = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {

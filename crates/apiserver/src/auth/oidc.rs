@@ -4,15 +4,15 @@ use http::{HeaderValue, header};
 use serde_json::json;
 
 use crate::{
-    Server,
     respond::{self, Reply},
+    state::State,
 };
 
 use super::jwt::ISSUER;
 
 /// GET of one of the two documents.
-pub(crate) fn openid(server: &Server, parts: &http::request::Parts) -> Reply {
-    let key = &server.token_key;
+pub(crate) fn openid(state: &State, parts: &http::request::Parts) -> Reply {
+    let key = &state.token_key;
     let (content_type, value) = if parts.uri.path() == "/openid/v1/jwks" {
         ("application/jwk-set+json", key.public())
     } else {

@@ -2,14 +2,25 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ironclad_store::Query;
+use ironclad_store::{Query, Store};
 use serde_json::Value;
 
-use crate::{Identity, Server, cached::Cached, object, registry::Registry};
-
-use super::Attributes;
+use crate::{Identity, object, registry::Registry};
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What is to be allowed.
+#[derive(Debug, Clone)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    /// A path that names no resource; all of the above but the verb are empty then.
+    pub(crate) path: &'a str,
+}
 
 /// All bindings with the rules that they give, as they were at one time.
 #[derive(Debug, Default)]
@@ -25,14 +36,11 @@ struct Bound {
     rules: Arc<[Value]>,
 }
 
-/// The bindings, read from the store when they are first needed after a change.
-pub(crate) type Cache = Cached<Bindings>;
-
 impl Bindings {
-    fn read(server: &Server) -> Self {
+    pub(crate) fn read(store: &Store, registry: &Registry) -> Self {
         let mut roles: BTreeMap<(String, String), Arc<[Value]>> = BTreeMap::new();
         for plural in ["clusterroles", "roles"] {
-            for mut role in all(server, plural) {
+            for mut role in all(store, registry, plural) {
                 let rules = match role["rules"].take() {
                     Value::Array(rules) => rules,
                     _ => vec![],
@@ -42,7 +50,9 @@ impl Bindings {
             }
         }
         let mut out = Self::default();
-        for binding in ["clusterrolebindings", "rolebindings"].into_iter().flat_map(|plural| all(server, plural)) {
+        for binding in
+            ["clusterrolebindings", "rolebindings"].into_iter().flat_map(|plural| all(store, registry, plural))
+        {
             let namespace = object::meta_str(&binding, "namespace").to_owned();
             let role = &binding["roleRef"];
             let of = if role["kind"] == "Role" { namespace.clone() } else { String::new() };
@@ -59,18 +69,14 @@ impl Bindings {
     }
 }
 
-fn all(server: &Server, plural: &str) -> Vec<Value> {
-    let Some(resource) = Registry::builtin(GROUP, plural) else { return vec![] };
-    let Ok(range) = server.store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
+fn all(store: &Store, registry: &Registry, plural: &str) -> Vec<Value> {
+    let Some(resource) = registry.builtin(GROUP, plural) else { return vec![] };
+    let Ok(range) = store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
     range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok()).collect()
 }
 
 /// Why a request is allowed; `None` when it isn't.
-pub(crate) fn allowed(server: &Server, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {
-    if identity.is_master() {
-        return Some(String::new());
-    }
-    let bindings = server.rbac.get(|| Bindings::read(server));
+pub(crate) fn allowed(bindings: &Bindings, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {
     let (binding, subject, _) =
         bindings.rules(identity, attributes.namespace).find(|(_, _, rule)| covers(rule, attributes))?;
     Some(reason(binding, subject))
@@ -115,12 +121,11 @@ impl Bindings {
 /// Calls back with each rule that applies to a user, and the binding and subject that make it so: of cluster bindings,
 /// then of the namespace's.
 pub(crate) fn for_each_rule(
-    server: &Server,
+    bindings: &Bindings,
     identity: &Identity,
     namespace: &str,
     mut each: impl FnMut(&Value, &Value, &Value),
 ) {
-    let bindings = server.rbac.get(|| Bindings::read(server));
     bindings.rules(identity, namespace).for_each(|(binding, subject, rule)| each(binding, subject, rule));
 }
 

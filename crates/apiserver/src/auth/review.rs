@@ -10,7 +10,7 @@ use crate::{
     verbs::{body, options::WriteOptions},
 };
 
-use super::{Attributes, jwt::ISSUER, rbac};
+use super::{Attributes, allowed, bearer, jwt::ISSUER, rbac};
 
 /// POST of a review of any kind.
 pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
@@ -18,7 +18,7 @@ pub(crate) fn review(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let mut review = body::object(cx, bytes, options.field_validation)?;
     let status = match cx.resource.kind.as_str() {
         "SelfSubjectReview" => {
-            review["metadata"] = json!({"creationTimestamp": cx.server.now()});
+            review["metadata"] = json!({"creationTimestamp": cx.state.now()});
             json!({"userInfo": user_info(&cx.identity)})
         }
         "TokenReview" => token(cx, &review)?,
@@ -74,7 +74,7 @@ fn token(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
     let audiences: Vec<String> =
         audiences.into_iter().flatten().filter_map(|a| a.as_str().map(str::to_owned)).collect();
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
-    Ok(match cx.server.bearer(token, &audiences) {
+    Ok(match bearer::bearer(&cx.state, token, &audiences) {
         Ok(bearer) => {
             json!({"authenticated": true, "user": user_info(&bearer.identity), "audiences": bearer.audiences})
         }
@@ -108,7 +108,7 @@ fn access(cx: &Cx, review: &Value, identity: &Identity) -> Result<Value, ApiErro
         name: text("name"),
         path: text("path"),
     };
-    Ok(match rbac::allowed(&cx.server, identity, &attributes) {
+    Ok(match allowed(&cx.state, identity, &attributes) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),
         Some(reason) => json!({"allowed": true, "reason": reason}),
         None => json!({"allowed": false}),
@@ -122,11 +122,11 @@ fn rules(cx: &Cx, review: &Value) -> Result<Value, ApiError> {
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     // Whoever made the server without the first roles still is told what members of the group may do.
-    if cx.identity.is_master() && !cx.server.options.bootstrap {
+    if cx.identity.is_master() && !cx.state.options.bootstrap {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    rbac::for_each_rule(&cx.server, &cx.identity, namespace, |_, _, rule| {
+    rbac::for_each_rule(&cx.state.bindings(), &cx.identity, namespace, |_, _, rule| {
         if rule["resources"].as_array().is_some_and(|r| !r.is_empty()) {
             resources.push(rule.clone());
         }

@@ -1,5 +1,6 @@
 //! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it (apiserver.md 18).
 
+pub(crate) mod lifecycle;
 mod validate;
 
 use std::sync::Arc;

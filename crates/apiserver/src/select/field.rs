@@ -194,8 +194,9 @@ mod tests {
 
     #[test]
     fn selects_and_refuses() {
-        let pods = Registry::builtin("", "pods").unwrap();
-        let maps = Registry::builtin("", "configmaps").unwrap();
+        let registry = Registry::new(crate::kinds::groups());
+        let pods = registry.builtin("", "pods").unwrap();
+        let maps = registry.builtin("", "configmaps").unwrap();
         let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"phase": "Running"}});
         for (text, want) in [
             ("", true),

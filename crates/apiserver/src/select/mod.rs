@@ -37,6 +37,29 @@ impl Selector {
     }
 }
 
+/// The selector of a workload as a text: `a=b,c in (d,e)`.
+pub(crate) fn selector_text(workload: &Value) -> Option<String> {
+    let selector = workload.pointer("/spec/selector")?.as_object()?;
+    let plain = !selector.contains_key("matchLabels") && !selector.contains_key("matchExpressions");
+    let labels = if plain { Some(selector) } else { selector.get("matchLabels").and_then(Value::as_object) };
+    let mut parts: Vec<String> =
+        labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array).filter(|_| !plain);
+    for expression in expressions.into_iter().flatten() {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> =
+            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        parts.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    parts.sort();
+    Some(parts.join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,21 +7,11 @@ mod warn;
 pub(crate) use validate::certificates;
 pub(crate) use warn::warnings;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 pub(crate) use defaults::service::{drop_of_other_types, families, keep_node_ports, needs_health_check};
 
 use crate::{context::Cx, object, registry::Resource, schema, status::Cause};
-
-/// Events are kept so long after their last write.
-const EVENT_TTL: Duration = Duration::from_secs(3_600);
-
-/// How long objects of this kind are kept without a write; `None`: for good.
-pub(crate) fn time_to_live(resource: &Resource) -> Option<Duration> {
-    (resource.builtin().is_some() && resource.kind == "Event").then_some(EVENT_TTL)
-}
 
 /// Drops or sets what a client can't say of a new object.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {

@@ -53,7 +53,7 @@ pub(crate) fn table(
             )));
         }
     };
-    let now = cx.server.seam.clock.wall();
+    let now = cx.state.seam.clock.wall();
     let (columns, print): (Vec<Column>, Box<Print<'_>>) = match cx.resource.custom() {
         Some(custom) => (custom_columns(custom), Box::new(|o| custom_cells(custom, o, now))),
         None => {

@@ -32,7 +32,7 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
     let config = config;
     let resource = &*cx.resource;
     let options = WriteOptions { applied: true, ..options.clone() };
-    let (manager, now) = (cx.field_manager(), cx.server.now());
+    let (manager, now) = (cx.field_manager(), cx.state.now());
     let merged = |live: Option<&Value>| {
         let subresource = cx.subresource().unwrap_or_default();
         let applied = schema::with_tracker(resource, subresource, |tracker| {
@@ -44,7 +44,7 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
         }
     };
     for _ in 0..TRIES {
-        if cx.server.store.get(&cx.key()).is_some() {
+        if cx.state.store.get(&cx.key()).is_some() {
             let mut make = |old: &Value| patch::typed(cx, old, merged(Some(old))?, options.field_validation);
             match modify(cx, part, &options, false, &mut make).await {
                 Err(e) if e.code == 404 && part == Part::Main => continue,

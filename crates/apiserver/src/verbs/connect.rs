@@ -48,8 +48,8 @@ pub(crate) fn log(cx: &Cx) -> Result<Reply, ApiError> {
 /// What a request to `exec`, `attach`, `portforward` or `proxy` gets: whoever is asked may refuse it first.
 pub(crate) async fn connect(cx: &Cx) -> Result<Reply, ApiError> {
     let mut options = options(cx);
-    admission::mutate_spoken(cx, Operation::Connect, None, &mut options, false).await?;
-    admission::validate_spoken(cx, Operation::Connect, None, &options, false).await?;
+    admission::mutate_subresource(cx, Operation::Connect, None, &mut options, false).await?;
+    admission::validate_subresource(cx, Operation::Connect, None, &options, false).await?;
     let object = found(cx)?;
     if cx.subresource() == Some("proxy") {
         return Err(ApiError::bad_request("address not allowed"));
@@ -62,7 +62,7 @@ pub(crate) async fn connect(cx: &Cx) -> Result<Reply, ApiError> {
 
 /// A node's kubelet is never reached; a node that isn't there is named.
 fn unreachable_node(cx: &Cx, node: &str) -> ApiError {
-    match cx.server.builtin_object("", "nodes", "", node) {
+    match cx.state.builtin_object("", "nodes", "", node) {
         Some(_) => ApiError::unclassified(NO_ADDRESSES),
         // Here a kube-apiserver names the pods where it means the nodes.
         None => ApiError::not_found("pods", "", node),

@@ -1,20 +1,20 @@
 //! create: a new object from a body (apiserver.md 7, 8).
 
-use ironclad_store::{Compare, Op, TxnResult};
+use ironclad_store::{Compare, TxnResult};
 use serde_json::Value;
 
 use crate::{
-    Server,
     admission::{self, Operation},
     allocate,
     context::Cx,
     convert, hooks, meta, object,
     respond::{self, Reply},
+    state::State,
     status::ApiError,
     strategy,
 };
 
-use super::{body, options::WriteOptions};
+use super::{body, delete::carry_out, options::WriteOptions};
 
 /// Names drawn for generateName before giving up.
 const NAME_TRIES: usize = 8;
@@ -53,13 +53,13 @@ fn drawn(value: &Value) -> bool {
 
 /// One try; `None` when somebody changed what is to be written with the object.
 async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Option<Value>, ApiError> {
-    let server: &Server = &cx.server;
+    let state: &State = &cx.state;
     let resource = &*cx.resource;
     if resource.namespaced && cx.namespace().is_none() {
         return Err(ApiError::method_not_allowed());
     }
-    let now = server.now();
-    meta::prepare_create(resource, &mut value, cx.namespace(), server.uid(), &now, || server.suffix())?;
+    let now = state.now();
+    meta::prepare_create(resource, &mut value, cx.namespace(), state.uid(), &now, || state.suffix())?;
     // Who made the object owns what it said and its defaults, and not what admission and the server add.
     strategy::default(cx, &mut value, strategy::Defaults::Plain);
     if !options.applied {
@@ -71,7 +71,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     }
     admission::create(cx, &mut value, options.dry_run).await?;
     strategy::default(cx, &mut value, strategy::Defaults::Creating);
-    server.allocate(resource, None, &mut value)?;
+    allocate::allocate(state, resource, None, &mut value)?;
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
@@ -88,22 +88,22 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         ApiError::already_exists(&resource.plural, &resource.group, &name, terminating)
     };
     if options.dry_run {
-        if let Some(entry) = server.store.get(&key) {
+        if let Some(entry) = state.store.get(&key) {
             return Err(exists(&entry));
         }
         object::metadata_mut(&mut value).remove("resourceVersion");
         return Ok(Some(value));
     }
-    let put = server.put(resource, key.clone(), &convert::stored(resource, &value))?;
+    let put = state.put(resource, key.clone(), &convert::stored(resource, &value))?;
     let (mut compares, mut ops) = allocate::changes(resource, None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);
     let alone = sides.is_empty();
     sides.join(&mut compares, &mut ops);
-    match server.txn(compares, ops).await? {
+    match state.txn(compares, ops).await? {
         TxnResult::Done { revision } => {
-            server.set_revision(&mut value, revision);
-            hooks::after_write(cx, None, Some(&value)).await?;
+            state.set_revision(&mut value, revision);
+            carry_out(&cx.state, hooks::after_write(cx, None, Some(&value))?).await?;
             Ok(Some(value))
         }
         TxnResult::Failed { current, .. } => match current.into_iter().next().flatten() {
@@ -112,18 +112,6 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
             // Somebody took the address or port that was drawn or asked for a moment ago.
             None => Err(ApiError::modified(&resource.plural, &resource.group, &name)),
         },
-    }
-}
-
-impl Server {
-    /// The change that stores an object of this resource.
-    pub(crate) fn put(&self, resource: &crate::registry::Resource, key: String, value: &Value) -> Result<Op, ApiError> {
-        let bytes = object::encode(value);
-        let expires = strategy::time_to_live(resource).and_then(|ttl| {
-            let now = u64::try_from(self.seam.clock.wall().as_second()).unwrap_or(0);
-            ironclad_store::Expiry::at_unix_seconds(now + ttl.as_secs())
-        });
-        Ok(Op::Put { key: key.into(), value: bytes, expires })
     }
 }
 

@@ -1,15 +1,21 @@
 //! delete and deletecollection: marking, grace, finalizers by propagation policy, removal (apiserver.md 7).
 
+use std::sync::Arc;
+
 use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation},
-    allocate,
+    allocate, api_services,
     context::Cx,
-    convert, hooks, meta, object,
+    convert,
+    crd::lifecycle,
+    hooks::{self, FollowUp},
+    meta, object,
     respond::{self, Reply},
     select::Selector,
+    state::State,
     status::{self, ApiError},
 };
 
@@ -50,7 +56,7 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     }
     let selector = Selector::of(resource, &cx.query)?;
     let prefix = resource.prefix_of(cx.namespace());
-    let range = cx.server.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
+    let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
     let mut deleted: Vec<Entry> = Vec::new();
     for (_, entry) in range.entries {
         let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
@@ -69,9 +75,38 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     respond::list(cx, &deleted, &meta)
 }
 
+/// Carries out what a write left to do.
+pub(crate) async fn carry_out(state: &Arc<State>, follow_ups: Vec<FollowUp>) -> Result<(), ApiError> {
+    for follow_up in follow_ups {
+        match follow_up {
+            FollowUp::CleanUpCrd(crd) => clean_up_crd(state, crd),
+            FollowUp::ReleaseCrd(crd) => lifecycle::release(state, &crd).await?,
+            FollowUp::SyncApiServices => api_services::sync(state).await.map_err(ApiError::internal)?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the instances of a CRD that is being deleted, as a task of the server, then the CRD.
+pub(crate) fn clean_up_crd(state: &Arc<State>, crd: String) {
+    let server = state.clone();
+    state.seam.tasks.spawn("crd-cleanup", async move {
+        if let Err(error) = delete_instances(&server, &crd).await {
+            tracing::warn!(%crd, %error, "instances of a deleted CustomResourceDefinition remain");
+        }
+    });
+}
+
+async fn delete_instances(state: &Arc<State>, crd: &str) -> Result<(), ApiError> {
+    if let Some(resource) = lifecycle::resource_of(state, crd) {
+        delete_all(&Cx::own(state.clone(), resource)).await?;
+    }
+    lifecycle::release(state, crd).await
+}
+
 /// Deletes every object of a resource for the server itself: a CRD's instances.
-pub(crate) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
-    let range = cx.server.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
+async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
+    let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
     for (_, entry) in range.entries {
         let value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
         let (namespace, name) = (object::meta_str(&value, "namespace"), object::meta_str(&value, "name"));
@@ -88,7 +123,7 @@ async fn delete_object(cx: &Cx, namespace: &str, name: &str, options: &DeleteOpt
     let resource = &*cx.resource;
     let key = resource.key(namespace, name);
     for _ in 0..TRIES {
-        let Some(entry) = cx.server.store.get(&key) else {
+        let Some(entry) = cx.state.store.get(&key) else {
             return Err(ApiError::not_found(&resource.plural, &resource.group, name));
         };
         if let Some(outcome) = attempt(cx, &key, name, &entry, options).await? {
@@ -120,14 +155,14 @@ async fn attempt(
         if new == old || options.dry_run {
             return Ok(Some(Outcome::Marked(new)));
         }
-        let put = cx.server.put(resource, key.to_owned(), &convert::stored(resource, &new))?;
+        let put = cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?;
         let (mut compares, mut ops) = (vec![Compare::modified(key, entry.modified)], vec![put]);
         sides.join(&mut compares, &mut ops);
-        return match cx.server.txn(compares, ops).await? {
+        return match cx.state.txn(compares, ops).await? {
             TxnResult::Failed { .. } => Ok(None),
             TxnResult::Done { revision } => {
-                cx.server.set_revision(&mut new, revision);
-                hooks::after_write(cx, Some(&old), Some(&new)).await?;
+                cx.state.set_revision(&mut new, revision);
+                carry_out(&cx.state, hooks::after_write(cx, Some(&old), Some(&new))?).await?;
                 Ok(Some(Outcome::Marked(new)))
             }
         };
@@ -137,16 +172,16 @@ async fn attempt(
         let (_, mut ops) = allocate::changes(resource, Some(&old), None);
         ops.push(Op::delete(key));
         sides.join(&mut compares, &mut ops);
-        match cx.server.txn(compares, ops).await? {
+        match cx.state.txn(compares, ops).await? {
             TxnResult::Failed { .. } => return Ok(None),
             TxnResult::Done { revision } if resource.is("", "Pod") => {
                 // Clients see a pod go as marked first and then removed, also where both are one write.
                 mark(cx, &old, &mut new, 0);
-                cx.server.set_revision(&mut new, revision);
+                cx.state.set_revision(&mut new, revision);
             }
             TxnResult::Done { .. } => {}
         }
-        hooks::after_write(cx, Some(&old), None).await?;
+        carry_out(&cx.state, hooks::after_write(cx, Some(&old), None)?).await?;
     }
     Ok(Some(if resource.is("", "Pod") { Outcome::RemovedShown(new) } else { Outcome::Removed(old) }))
 }
@@ -232,7 +267,7 @@ fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
     if object::terminating(old) && before.is_none_or(|b| b <= grace) {
         return;
     }
-    let at = jiff::Timestamp::from_second(cx.server.seam.clock.wall().as_second().saturating_add(grace))
+    let at = jiff::Timestamp::from_second(cx.state.seam.clock.wall().as_second().saturating_add(grace))
         .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let first = !object::terminating(old);
     let metadata = object::metadata_mut(new);

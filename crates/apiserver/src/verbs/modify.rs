@@ -14,7 +14,7 @@ use crate::{
     strategy,
 };
 
-use super::options::WriteOptions;
+use super::{delete::carry_out, options::WriteOptions};
 
 /// How often a change without a resourceVersion is tried against concurrent writers.
 const TRIES: usize = 64;
@@ -50,7 +50,7 @@ pub(crate) async fn modify(
     let resource = &*cx.resource;
     let key = cx.key();
     for _ in 0..TRIES {
-        let Some(entry) = cx.server.store.get(&key) else {
+        let Some(entry) = cx.state.store.get(&key) else {
             return Err(ApiError::not_found(&resource.plural, &resource.group, cx.name()));
         };
         match attempt(cx, part, options, needs_revision, &key, &entry, make).await? {
@@ -87,22 +87,22 @@ async fn attempt(
     let op = if gone {
         Op::delete(key)
     } else {
-        cx.server.put(resource, key.to_owned(), &convert::stored(resource, &new))?
+        cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?
     };
     let (mut compares, mut ops) = allocate::changes(resource, Some(&old), Some(&new).filter(|_| !gone));
     compares.push(Compare::modified(key, entry.modified));
     ops.push(op);
     sides.join(&mut compares, &mut ops);
-    match cx.server.txn(compares, ops).await? {
+    match cx.state.txn(compares, ops).await? {
         TxnResult::Failed { .. } => Ok(None),
         TxnResult::Done { .. } if gone => {
-            hooks::after_write(cx, Some(&old), None).await?;
+            carry_out(&cx.state, hooks::after_write(cx, Some(&old), None)?).await?;
             Ok(Some(new))
         }
         TxnResult::Done { revision } => {
             let mut new = new;
-            cx.server.set_revision(&mut new, revision);
-            hooks::after_write(cx, Some(&old), Some(&new)).await?;
+            cx.state.set_revision(&mut new, revision);
+            carry_out(&cx.state, hooks::after_write(cx, Some(&old), Some(&new))?).await?;
             Ok(Some(new))
         }
     }
@@ -173,7 +173,7 @@ async fn settle(
         meta::count_generation(resource, old, &mut new);
     }
     if resource.is(certificates::GROUP, certificates::KIND) {
-        certificates::stamp(&cx.server.now(), old, &mut new);
+        certificates::stamp(&cx.state.now(), old, &mut new);
     }
     let of_kind = match (part_of_pod, part) {
         // These ways are for what an ordinary update of a pod may not change.
@@ -196,7 +196,7 @@ async fn settle(
         None if !options.applied && part != Part::Binding => cx.track(Some(old), &mut new),
         None => {}
     }
-    cx.server.allocate(resource, Some(old), &mut new)?;
+    allocate::allocate(&cx.state, resource, Some(old), &mut new)?;
     Ok((new, sides))
 }
 

@@ -116,7 +116,7 @@ fn same_object(cx: &Cx, old: &Value, new: &mut Value, invalid: &dyn Fn(String) -
         let (group, version) = given.split_once('/').unwrap_or(("", given));
         (group.to_owned(), version.to_owned())
     };
-    let known = matches!(cx.server.registry.find(&group, &version, &cx.resource.plural), Found::Resource(_));
+    let known = matches!(cx.state.registry.find(&group, &version, &cx.resource.plural), Found::Resource(_));
     if !known && cx.resource.builtin().is_some() {
         let given = crate::registry::group_version(&group, &version);
         return Err(invalid(format!(
@@ -213,7 +213,7 @@ pub(crate) fn check_apply(cx: &Cx, value: &Value) -> Result<(), ApiError> {
         return Err(ApiError::bad_request(format!("invalid object type: {gv}, Kind={kind}")));
     }
     match object::meta_str(value, "name") {
-        "" if cx.server.store.get(&cx.key()).is_none() => Err(ApiError::bad_request(format!(
+        "" if cx.state.store.get(&cx.key()).is_none() => Err(ApiError::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             cx.name()
         ))),

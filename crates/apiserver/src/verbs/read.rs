@@ -7,11 +7,11 @@ use ironclad_store::{Entry, Query, Revision, RevisionError};
 use serde_json::json;
 
 use crate::{
-    Server,
     context::Cx,
     convert, object,
     respond::{self, ListMeta, Reply},
     select::Selector,
+    state::State,
     status::{ApiError, Cause},
 };
 
@@ -24,10 +24,10 @@ const PIECE: usize = 500;
 pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     if let Some(text) = cx.query.text("resourceVersion") {
         let wanted = text.parse().map_err(|_| ApiError::unclassified(bad_revision(text)))?;
-        wait_for(&cx.server, wanted).await?;
+        wait_for(&cx.state, wanted).await?;
     }
     let resource = &*cx.resource;
-    match cx.server.store.get(&cx.key()) {
+    match cx.state.store.get(&cx.key()) {
         Some(entry) => respond::stored(cx, 200, &entry),
         None => Err(ApiError::not_found(&resource.plural, &resource.group, cx.name())),
     }
@@ -39,12 +39,12 @@ pub(crate) fn bad_revision(text: &str) -> String {
 }
 
 /// Waits until this revision is there, for a bounded time.
-pub(crate) async fn wait_for(server: &Server, wanted: u64) -> Result<(), ApiError> {
-    let current = server.store.revision();
+pub(crate) async fn wait_for(state: &State, wanted: u64) -> Result<(), ApiError> {
+    let current = state.store.revision();
     let Some(revision) = Revision::new(wanted).filter(|r| *r > current) else { return Ok(()) };
-    match tokio::time::timeout(FUTURE_WAIT, server.store.reached(revision)).await {
+    match tokio::time::timeout(FUTURE_WAIT, state.store.reached(revision)).await {
         Ok(_) => Ok(()),
-        Err(_) => Err(ApiError::future_revision(wanted, server.store.revision().get())),
+        Err(_) => Err(ApiError::future_revision(wanted, state.store.revision().get())),
     }
 }
 
@@ -117,7 +117,7 @@ async fn point(cx: &Cx, limited: bool) -> Result<Option<Revision>, ApiError> {
         let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
         return invalid(Cause::forbidden("resourceVersionMatch", why));
     }
-    wait_for(&cx.server, wanted).await?;
+    wait_for(&cx.state, wanted).await?;
     let exact = matching == Some("Exact") || (matching.is_none() && limited);
     Ok(Revision::new(wanted).filter(|_| exact))
 }
@@ -169,7 +169,7 @@ fn read(
     loop {
         let piece = limit.map(|l| if everything { l } else { PIECE });
         let query = Query { prefix, start_after: start_after.as_deref(), limit: piece, at };
-        let range = cx.server.store.range(&query).map_err(|e| match e {
+        let range = cx.state.store.range(&query).map_err(|e| match e {
             RevisionError::Compacted { .. } => {
                 let mut error = ApiError::expired("The resourceVersion for the provided list is too old.");
                 if let Some(start) = &start_after {

@@ -10,6 +10,7 @@ use crate::{
     request::Verb,
     respond::{self, Reply},
     schema,
+    select::{LabelSelector, selector_text},
     status::{ApiError, Cause},
     table::jsonpath,
 };
@@ -54,7 +55,7 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 
 /// The object of the path.
 pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
-    let entry = cx.server.store.get(&cx.key());
+    let entry = cx.state.store.get(&cx.key());
     let entry = entry.ok_or_else(|| ApiError::not_found(&cx.resource.plural, &cx.resource.group, cx.name()))?;
     object::decode(&entry.value, entry.modified).map_err(ApiError::internal)
 }
@@ -109,29 +110,6 @@ fn scale_of(cx: &Cx, value: &Value) -> Result<Value, ApiError> {
         spec["replicas"] = replicas;
     }
     Ok(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}))
-}
-
-/// The selector of a workload as a text: `a=b,c in (d,e)`.
-pub(crate) fn selector_text(workload: &Value) -> Option<String> {
-    let selector = workload.pointer("/spec/selector")?.as_object()?;
-    let plain = !selector.contains_key("matchLabels") && !selector.contains_key("matchExpressions");
-    let labels = if plain { Some(selector) } else { selector.get("matchLabels").and_then(Value::as_object) };
-    let mut parts: Vec<String> =
-        labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array).filter(|_| !plain);
-    for expression in expressions.into_iter().flatten() {
-        let key = expression["key"].as_str().unwrap_or_default();
-        let values: Vec<&str> =
-            expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        parts.push(match expression["operator"].as_str().unwrap_or_default() {
-            "In" => format!("{key} in ({})", values.join(",")),
-            "NotIn" => format!("{key} notin ({})", values.join(",")),
-            "Exists" => key.to_owned(),
-            _ => format!("!{key}"),
-        });
-    }
-    parts.sort();
-    Some(parts.join(","))
 }
 
 async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
@@ -190,16 +168,16 @@ async fn reviewed_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions)
     if wanted.scale["status"].is_null() {
         wanted.scale["status"] = json!({"replicas": 0});
     }
-    admission::mutate_spoken(cx, operation, Some(&wanted.live), &mut wanted.scale, dry_run).await?;
+    admission::mutate_subresource(cx, operation, Some(&wanted.live), &mut wanted.scale, dry_run).await?;
     check_scale(cx, &wanted)?;
     // Those who may only refuse see the Scales of the object before and after, which don't say who owns the replicas.
     let (live, comes) = (scale_of(cx, &old)?, scale_of(cx, &scaled(cx, &old, &wanted))?);
-    admission::validate_spoken(cx, operation, Some(&live), &comes, dry_run).await?;
+    admission::validate_subresource(cx, operation, Some(&live), &comes, dry_run).await?;
     Ok((object::meta_str(&old, "resourceVersion").to_owned(), wanted))
 }
 
 fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &Value) -> Result<Wanted, ApiError> {
-    let (manager, now) = (cx.field_manager(), cx.server.now());
+    let (manager, now) = (cx.field_manager(), cx.state.now());
     let mut live = scale_of(cx, old)?;
     let place = place(cx);
     let owners = managed::scale_from_parent(old, &place.iter().map(String::as_str).collect::<Vec<_>>());
@@ -219,7 +197,7 @@ fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &V
         scale["spec"] = json!({});
     }
     schema::with_scale_tracker(|t| t.update(Some(&live), &mut scale, &manager, &now));
-    let tracked = cx.server.options.managed_fields || object::metadata(old).contains_key("managedFields");
+    let tracked = cx.state.options.managed_fields || object::metadata(old).contains_key("managedFields");
     Ok(Wanted { live, scale, tracked })
 }
 
@@ -310,16 +288,16 @@ async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(
     if admission::is_asked(cx) {
         spoken(cx, &mut binding, "v1", "Binding", &named);
         track_spoken(cx, &mut binding, ("", "v1", "Binding"));
-        admission::mutate_spoken(cx, Operation::Create, None, &mut binding, options.dry_run).await?;
-        admission::validate_spoken(cx, Operation::Create, None, &binding, options.dry_run).await?;
+        admission::mutate_subresource(cx, Operation::Create, None, &mut binding, options.dry_run).await?;
+        admission::validate_subresource(cx, Operation::Create, None, &binding, options.dry_run).await?;
     }
     Ok((options, binding))
 }
 
 /// Notes who said which field of what a subresource speaks: webhooks see it.
 pub(crate) fn track_spoken(cx: &Cx, value: &mut Value, kind: (&str, &str, &str)) {
-    if cx.server.options.managed_fields {
-        let (manager, now) = (cx.field_manager(), cx.server.now());
+    if cx.state.options.managed_fields {
+        let (manager, now) = (cx.field_manager(), cx.state.now());
         let subresource = cx.subresource().unwrap_or_default();
         schema::with_spoken_tracker(kind, subresource, |t| t.update(None, value, &manager, &now));
     }
@@ -342,7 +320,7 @@ async fn bind_pod(cx: &Cx, options: &WriteOptions, binding: &Value) -> Result<Re
         let cause = Cause::required("target.name", "");
         return Err(ApiError::invalid("Binding", "", cx.name(), vec![cause]));
     }
-    let now = cx.server.now();
+    let now = cx.state.now();
     let mut make = |old: &Value| {
         let bound = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
         if !bound.is_empty() {
@@ -383,13 +361,13 @@ async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     if admission::is_asked(cx) {
         spoken(cx, &mut eviction, &format!("policy/{version}"), "Eviction", cx.name());
         track_spoken(cx, &mut eviction, ("policy", version, "Eviction"));
-        admission::mutate_spoken(cx, Operation::Create, None, &mut eviction, dry_run).await?;
+        admission::mutate_subresource(cx, Operation::Create, None, &mut eviction, dry_run).await?;
     }
     if dry_run && eviction["deleteOptions"]["dryRun"].is_null() {
         eviction["deleteOptions"]["dryRun"] = json!(["All"]);
     }
     if admission::is_asked(cx) {
-        admission::validate_spoken(cx, Operation::Create, None, &eviction, dry_run).await?;
+        admission::validate_subresource(cx, Operation::Create, None, &eviction, dry_run).await?;
     }
     let pod = found(cx)?;
     let pending =
@@ -406,15 +384,16 @@ async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
 /// Takes one allowed disruption of the pod's budget, or refuses.
 async fn spend_budget(cx: &Cx, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
     use ironclad_store::{Compare, Op, Query, TxnResult};
-    let Some(resource) = crate::registry::Registry::builtin("policy", "poddisruptionbudgets") else { return Ok(()) };
+    let Some(resource) = cx.state.registry.builtin("policy", "poddisruptionbudgets") else { return Ok(()) };
     let prefix = resource.prefix_of(cx.namespace());
     loop {
-        let range = cx.server.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
+        let range = cx.state.store.range(&Query::prefix(&prefix)).map_err(ApiError::internal)?;
         let mut budgets = Vec::new();
         for (key, entry) in range.entries {
             let budget = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
-            let text = selector_text(&budget).unwrap_or_default();
-            if crate::select::LabelSelector::parse(&text).is_ok_and(|s| s.matches_object(pod)) {
+            let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
+            // A budget without a selector counts for every pod.
+            if selector.is_ok_and(|s| s.unwrap_or_default().matches_object(pod)) {
                 budgets.push((key, entry, budget));
             }
         }
@@ -440,10 +419,10 @@ async fn spend_budget(cx: &Cx, pod: &Value, dry_run: bool) -> Result<(), ApiErro
             return Ok(());
         }
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
-        budget["status"]["disruptedPods"][cx.name()] = json!(cx.server.now());
+        budget["status"]["disruptedPods"][cx.name()] = json!(cx.state.now());
         let put = Op::put(key.as_str(), object::encode(&budget));
         let compare = Compare::modified(key, entry.modified);
-        if let TxnResult::Done { .. } = cx.server.txn(vec![compare], vec![put]).await? {
+        if let TxnResult::Done { .. } = cx.state.txn(vec![compare], vec![put]).await? {
             return Ok(());
         }
     }
@@ -452,13 +431,13 @@ async fn spend_budget(cx: &Cx, pod: &Value, dry_run: bool) -> Result<(), ApiErro
 /// POST of a `Binding` object: the old way to bind the pod of its name.
 pub(crate) async fn binding(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let (options, value) = reviewed_binding(cx, bytes, None).await?;
-    let Some(pods) = crate::registry::Registry::builtin("", "pods") else { return Err(ApiError::no_resource()) };
+    let Some(pods) = cx.state.registry.builtin("", "pods") else { return Err(ApiError::no_resource()) };
     let mut path = cx.path.clone();
     path.resource = "pods".into();
     path.name = Some(object::meta_str(&value, "name").to_owned());
     path.subresource = Some("binding".into());
     let of_pod = Cx {
-        server: cx.server.clone(),
+        state: cx.state.clone(),
         resource: pods,
         path,
         verb: cx.verb,

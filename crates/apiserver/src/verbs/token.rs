@@ -34,7 +34,7 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     if admission::is_asked(cx) {
         subresource::spoken(cx, &mut given, version, "TokenRequest", &named);
         subresource::track_spoken(cx, &mut given, (GROUP, "v1", "TokenRequest"));
-        admission::mutate_spoken(cx, Operation::Create, None, &mut given, dry_run).await?;
+        admission::mutate_subresource(cx, Operation::Create, None, &mut given, dry_run).await?;
     }
     let account = subresource::found(cx)?;
     let named = object::meta_str(&given, "name").to_owned();
@@ -66,12 +66,12 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         subresource::spoken(cx, &mut given, version, "TokenRequest", cx.name());
         let metadata = object::metadata_mut(&mut given);
         metadata.insert("uid".into(), json!(object::meta_str(&account, "uid")));
-        metadata.insert("creationTimestamp".into(), json!(cx.server.now()));
+        metadata.insert("creationTimestamp".into(), json!(cx.state.now()));
         given["status"] = json!({"token": "", "expirationTimestamp": null});
         if given["spec"]["boundObjectRef"].is_null() {
             given["spec"]["boundObjectRef"] = Value::Null;
         }
-        admission::validate_spoken(cx, Operation::Create, None, &given, dry_run).await?;
+        admission::validate_subresource(cx, Operation::Create, None, &given, dry_run).await?;
     }
     let spec = &given["spec"];
     let namespace = cx.namespace().unwrap_or_default();
@@ -84,13 +84,13 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
         secret: None,
     };
     bind(cx, &mut about, &spec["boundObjectRef"])?;
-    let now = cx.server.seam.clock.wall().as_second();
+    let now = cx.state.seam.clock.wall().as_second();
     let claims = Claims {
         aud: audiences.clone(),
         exp: now.saturating_add(seconds),
         iat: now,
         iss: ISSUER.to_owned(),
-        jti: cx.server.seam.rng.stream("token-ids").uuid(),
+        jti: cx.state.seam.rng.stream("token-ids").uuid(),
         about,
         nbf: now,
         sub: format!("system:serviceaccount:{namespace}:{}", cx.name()),
@@ -98,12 +98,12 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let ends = Timestamp::from_second(claims.exp).map_err(ApiError::internal)?;
     let mut answer = json!({
         "kind": "TokenRequest", "apiVersion": version,
-        "metadata": {"name": cx.name(), "namespace": namespace, "uid": uid(&account), "creationTimestamp": cx.server.now()},
+        "metadata": {"name": cx.name(), "namespace": namespace, "uid": uid(&account), "creationTimestamp": cx.state.now()},
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec["boundObjectRef"]},
         "status": {"token": "", "expirationTimestamp": ends.to_string()},
     });
     // Nothing is stored, so a dry run is like any other, as with a kube-apiserver.
-    let token = cx.server.token_key.sign(&claims);
+    let token = cx.state.token_key.sign(&claims);
     let token = token.ok_or_else(|| ApiError::internal("the system has no randomness to sign a token with"))?;
     answer["status"]["token"] = json!(token);
     Ok(respond::formatted(cx, 201, &answer))
@@ -126,7 +126,7 @@ fn bind(cx: &Cx, about: &mut About, reference: &Value) -> Result<(), ApiError> {
         }
     };
 
-    let Some(bound) = cx.server.builtin_object("", plural, namespace, text("name")) else {
+    let Some(bound) = cx.state.builtin_object("", plural, namespace, text("name")) else {
         return Err(ApiError::not_found(plural, "", text("name")));
     };
     let uid = object::meta_str(&bound, "uid");
@@ -151,7 +151,7 @@ fn bind(cx: &Cx, about: &mut About, reference: &Value) -> Result<(), ApiError> {
             }
             let node = bound.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
             about.node = cx
-                .server
+                .state
                 .builtin_object("", "nodes", "", node)
                 .map(|value| Object { name: node.to_owned(), uid: object::meta_str(&value, "uid").to_owned() });
             about.pod = Some(object);

@@ -35,7 +35,7 @@ pub(crate) async fn update(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, A
     let builtin = cx.resource.builtin();
     if part == Part::Main
         && builtin.is_some_and(|b| b.create_on_update)
-        && cx.server.store.get(&cx.key()).is_none()
+        && cx.state.store.get(&cx.key()).is_none()
         && object::meta_str(&value, "uid").is_empty()
     {
         let mut value = value;

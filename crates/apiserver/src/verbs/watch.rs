@@ -59,7 +59,7 @@ pub(crate) fn watch(cx: Arc<Cx>) -> Result<Reply, ApiError> {
         ));
     }
     let (frames, body) = mpsc::channel(FRAMES_BUFFERED);
-    let tasks = cx.server.seam.tasks.clone();
+    let tasks = cx.state.seam.tasks.clone();
     tasks.spawn("watch", async move {
         let room = Arc::new(Semaphore::new(FRAMES_BYTES as usize));
         let mut run = Run { out: Encoder::new(cx.clone()), cx, frames, room };
@@ -93,13 +93,13 @@ fn plan(cx: &Cx) -> Result<Plan, ApiError> {
     let send = cx.query.text("sendInitialEvents").map(|v| v != "false" && v != "0");
     check_matching(matching, send)?;
     let seconds = read::timeout_seconds(cx)?
-        .unwrap_or_else(|| DEFAULT_LIFE_SECONDS + cx.server.seam.rng.stream("watch").below(DEFAULT_LIFE_SECONDS));
+        .unwrap_or_else(|| DEFAULT_LIFE_SECONDS + cx.state.seam.rng.stream("watch").below(DEFAULT_LIFE_SECONDS));
     let bookmarks = cx.query.flag("allowWatchBookmarks");
     let initial = send.unwrap_or(wanted == 0);
     Ok(Plan {
         selector,
         prefix,
-        from: if initial { None } else { Some(Revision::new(wanted).unwrap_or_else(|| cx.server.store.revision())) },
+        from: if initial { None } else { Some(Revision::new(wanted).unwrap_or_else(|| cx.state.store.revision())) },
         bookmarks,
         marks_end: initial && bookmarks,
         not_older_than: wanted,
@@ -139,12 +139,12 @@ struct Run {
 
 impl Run {
     async fn all(&mut self, plan: Plan) -> Result<(), Gone> {
-        let clock = self.cx.server.seam.clock.clone();
+        let clock = self.cx.state.seam.clock.clone();
         let end = clock.mono() + plan.life;
         let from = match plan.from {
             Some(from) => {
                 // A revision that is yet to come: silent until then.
-                if from > self.cx.server.store.revision() && !self.reach(from, end).await? {
+                if from > self.cx.state.store.revision() && !self.reach(from, end).await? {
                     return self.end().await;
                 }
                 from
@@ -158,7 +158,7 @@ impl Run {
                 self.initial(&plan).await?
             }
         };
-        let watch = match self.cx.server.store.watch(&plan.prefix, from) {
+        let watch = match self.cx.state.store.watch(&plan.prefix, from) {
             Ok(watch) => watch,
             Err(_) => return self.expired().await,
         };
@@ -170,10 +170,10 @@ impl Run {
 
     /// Waits for a revision until the end; false when the end came first.
     async fn reach(&mut self, revision: Revision, end: tokio::time::Instant) -> Result<bool, Gone> {
-        let tasks = self.cx.server.seam.tasks.clone();
+        let tasks = self.cx.state.seam.tasks.clone();
         tokio::select! {
             biased;
-            _ = self.cx.server.store.reached(revision) => Ok(true),
+            _ = self.cx.state.store.reached(revision) => Ok(true),
             () = tasks.stopping() => Ok(false),
             () = self.frames.closed() => Err(Gone),
             () = tokio::time::sleep_until(end) => Ok(false),
@@ -183,7 +183,7 @@ impl Run {
     /// Everything there is, as ADDED.
     async fn initial(&mut self, plan: &Plan) -> Result<Revision, Gone> {
         let cx = self.cx.clone();
-        let Ok(range) = cx.server.store.range(&Query::prefix(&plan.prefix)) else { return Err(Gone) };
+        let Ok(range) = cx.state.store.range(&Query::prefix(&plan.prefix)) else { return Err(Gone) };
         for (_, entry) in &range.entries {
             if !plan.selector.is_everything() && !self.selects(plan, entry) {
                 continue;
@@ -201,23 +201,23 @@ impl Run {
 
     async fn changes(&mut self, plan: &Plan, mut watch: Watch, end: tokio::time::Instant) -> Result<(), Gone> {
         let cx = self.cx.clone();
-        let clock = cx.server.seam.clock.clone();
+        let clock = cx.state.seam.clock.clone();
         let mut next_bookmark = clock.mono() + BOOKMARK_EVERY;
         let last_bookmark = end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(end);
         // A short watch has nothing to gain from it.
         let mut last_sent = plan.life < SHORT;
-        let registry = cx.server.registry_changed.clone();
+        let registry = cx.state.registry_changed.clone();
         loop {
             let changed = registry.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if !cx.server.still_served(&cx.resource) {
+            if !cx.state.still_served(&cx.resource) {
                 return self.end().await;
             }
             let bookmark_at = if last_sent { end } else { next_bookmark.min(last_bookmark) };
             tokio::select! {
                 biased;
-                () = cx.server.seam.tasks.stopping() => return self.end().await,
+                () = cx.state.seam.tasks.stopping() => return self.end().await,
                 () = self.frames.closed() => return Err(Gone),
                 batch = watch.next() => match batch {
                     None => return self.end().await,

@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{WebhookCall, config::Hook, matching::Seen, review};
-use crate::{Server, context::Cx, status::ApiError};
+use super::{caller::WebhookCall, config::Hook, matching::Seen, review};
+use crate::{context::Cx, state::State, status::ApiError};
 
 /// What a webhook that allows a write says besides.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub(super) async fn ask(cx: &Cx, kind: Kind, hook: &Hook, seen: &Seen<'_>) -> Re
     if seen.write().dry_run && !hook.dry_run {
         return Err(ApiError::bad_request(format!("admission webhook {name:?} does not support dry run")));
     }
-    let uid = cx.server.seam.rng.stream("reviews").uuid();
+    let uid = cx.state.seam.rng.stream("reviews").uuid();
     let answer = called(cx, hook, seen, &uid).await;
     let answer = answer.and_then(|response| {
         let patch = patch(kind, &response).map_err(invalid)?;
@@ -64,10 +64,10 @@ async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Valu
         let separator = if base.contains('?') { '&' } else { '?' };
         format!("{base}{separator}timeout={}s", hook.timeout.as_secs())
     };
-    let place = address(&cx.server, &hook.client);
+    let place = address(&cx.state, &hook.client);
     let (base, server_name) = place.map_err(|(base, why)| failed(format!("Post {:?}: {why}", timed(&base))))?;
     let url = timed(&base);
-    let Some(caller) = &cx.server.options.webhooks else {
+    let Some(caller) = &cx.state.options.webhooks else {
         return Err(failed(format!("Post {url:?}: this server calls no webhooks")));
     };
     let body = Bytes::from(review::review(cx, seen, uid).to_string());
@@ -84,7 +84,7 @@ async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Valu
 ///
 /// This server is in no cluster network: of Services it reaches those of type ExternalName.
 /// The error names the address, too.
-fn address(server: &Server, client: &Value) -> Result<(String, Option<String>), (String, String)> {
+fn address(state: &State, client: &Value) -> Result<(String, Option<String>), (String, String)> {
     if let Some(url) = client["url"].as_str() {
         return Ok((url.to_owned(), None));
     }
@@ -95,7 +95,7 @@ fn address(server: &Server, client: &Value) -> Result<(String, Option<String>), 
     let path = text("path").trim_start_matches('/');
     let at = |host: &str| format!("https://{host}:{port}/{path}");
     let in_cluster = format!("{name}.{namespace}.svc");
-    let Some(found) = server.builtin_object("", "services", namespace, name) else {
+    let Some(found) = state.builtin_object("", "services", namespace, name) else {
         return Err((at(&in_cluster), format!("service {name:?} not found")));
     };
     let host = found["spec"]["externalName"].as_str().filter(|_| found["spec"]["type"] == "ExternalName");

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ironclad_store::Query;
+use ironclad_store::{Query, Store};
 use serde_json::Value;
 
-use super::matching::Matcher;
-use crate::{Server, object, registry::Registry};
+use super::matcher::Matcher;
+use crate::{object, registry::Registry};
 
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// All webhooks, in the order in which they are asked: by configuration, then as they stand in it.
 #[derive(Debug, Default)]
-pub(crate) struct Hooks {
+pub(crate) struct Webhooks {
     pub(super) mutating: Vec<Hook>,
     pub(super) validating: Vec<Hook>,
 }
@@ -34,18 +34,18 @@ pub(super) struct Hook {
     pub(super) dry_run: bool,
 }
 
-impl Hooks {
-    pub(crate) fn read(server: &Server) -> Self {
+impl Webhooks {
+    pub(crate) fn read(store: &Store, registry: &Registry) -> Self {
         Self {
-            mutating: hooks(server, "mutatingwebhookconfigurations"),
-            validating: hooks(server, "validatingwebhookconfigurations"),
+            mutating: hooks(store, registry, "mutatingwebhookconfigurations"),
+            validating: hooks(store, registry, "validatingwebhookconfigurations"),
         }
     }
 }
 
-fn hooks(server: &Server, plural: &str) -> Vec<Hook> {
-    let Some(resource) = Registry::builtin(GROUP, plural) else { return vec![] };
-    let Ok(range) = server.store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
+fn hooks(store: &Store, registry: &Registry, plural: &str) -> Vec<Hook> {
+    let Some(resource) = registry.builtin(GROUP, plural) else { return vec![] };
+    let Ok(range) = store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
     let configurations = range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok());
     let hooks = configurations.flat_map(|c| c["webhooks"].as_array().cloned().unwrap_or_default());
     hooks.map(|hook| Hook::read(&hook)).collect()

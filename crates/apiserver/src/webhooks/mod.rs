@@ -8,94 +8,35 @@
 //! ([`Spoken`]): what they do to their object is no write of it.
 
 mod call;
+mod caller;
 mod config;
+mod matcher;
 mod matching;
 mod review;
 
-use std::{collections::BTreeSet, fmt::Debug, future::Future, pin::Pin, time::Duration};
+use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use ironclad_patch::PatchError;
 use serde_json::{Value, json};
 
+pub use self::caller::{WebhookAnswer, WebhookCall, WebhookCaller};
 use self::{
     call::{Answer, Kind},
     config::Hook,
 };
 pub(crate) use self::{
-    config::Hooks,
-    matching::{Matcher, Seen, condition_type, selector},
+    config::Webhooks,
+    matcher::{Matcher, condition_type, label_selector},
+    matching::{Seen, matches},
     review::request,
 };
 use crate::{
-    Server,
-    admission::{OWN_USER, Operation},
+    admission::review::{OWN_USER, Operation, Write},
     context::Cx,
-    convert, object,
-    registry::group_version,
-    schema,
+    convert, object, schema,
+    state::State,
     status::ApiError,
 };
-
-/// A call of a webhook.
-#[derive(Debug, Clone)]
-pub struct WebhookCall {
-    /// Where, with the query `timeout`.
-    pub url: String,
-    /// The name that its certificate must have, where that isn't the URL's host.
-    pub server_name: Option<String>,
-    /// The certificates to trust, PEM; `None`: those that the system trusts.
-    pub ca_bundle: Option<Vec<u8>>,
-    /// The AdmissionReview, JSON.
-    pub body: Bytes,
-    /// The call is given up after this time.
-    pub timeout: Duration,
-}
-
-/// The answer to a [`WebhookCall`]: the body, or why there is none.
-pub type WebhookAnswer = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
-
-/// Carries calls to webhooks.
-pub trait WebhookCaller: Debug + Send + Sync {
-    /// POSTs the body. An answer that isn't 2xx is an error: `an error on the server ("…") has prevented the request from
-    /// succeeding`.
-    fn call(&self, call: WebhookCall) -> WebhookAnswer;
-}
-
-/// A write on its way.
-pub(crate) struct Write<'a> {
-    pub(crate) operation: Operation,
-    pub(crate) old: Option<&'a Value>,
-    pub(crate) dry_run: bool,
-    /// What a subresource speaks, where that is not its object's kind.
-    pub(crate) spoken: Option<Spoken>,
-}
-
-/// A kind that a subresource speaks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spoken {
-    pub(crate) group: String,
-    pub(crate) version: String,
-    pub(crate) kind: String,
-}
-
-impl Spoken {
-    /// By the request's subresource; `None` for one that speaks its object's kind.
-    pub(crate) fn of(cx: &Cx) -> Option<Self> {
-        let resource = &*cx.resource;
-        let subresource = resource.subresource(cx.subresource()?)?;
-        let (group, version) = match subresource.version {
-            "" => (resource.group.as_str(), resource.version.as_str()),
-            version => (subresource.group, version),
-        };
-        let spoken = Self { group: group.to_owned(), version: version.to_owned(), kind: subresource.kind.clone() };
-        (spoken.kind != resource.kind).then_some(spoken)
-    }
-
-    pub(crate) fn api_version(&self) -> String {
-        group_version(&self.group, &self.version)
-    }
-}
 
 /// So many letters a name has that is drawn, behind its prefix.
 const DRAWN_LETTERS: usize = 5;
@@ -106,12 +47,12 @@ pub(crate) fn concerns(cx: &Cx, write: &Write<'_>) -> bool {
     cx.identity.user != OWN_USER
         && cx.resource.group != "admissionregistration.k8s.io"
         // What a subresource of another kind does to its object was asked about when it was spoken.
-        && (write.spoken.is_some() || Spoken::of(cx).is_none())
+        && (write.subresource_kind.is_some() || cx.subresource_kind().is_none())
 }
 
 /// Whether there are webhooks.
-pub(crate) fn any(server: &Server) -> bool {
-    let hooks = server.webhooks.get(|| Hooks::read(server));
+pub(crate) fn any(state: &State) -> bool {
+    let hooks = state.webhooks();
     !hooks.mutating.is_empty() || !hooks.validating.is_empty()
 }
 
@@ -124,7 +65,7 @@ enum Pass {
 
 /// What the mutating webhooks make of an object; true if they changed it.
 pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) -> Result<bool, ApiError> {
-    let hooks = cx.server.webhooks.get(|| Hooks::read(&cx.server));
+    let hooks = cx.state.webhooks();
     if hooks.mutating.is_empty() || !concerns(cx, write) {
         return Ok(false);
     }
@@ -188,14 +129,14 @@ async fn ask_and_patch(
     write: &Write<'_>,
     object: Option<&mut Value>,
 ) -> Result<Option<bool>, ApiError> {
-    let unborn = object.as_deref().filter(|_| write.operation == Operation::Create && write.spoken.is_none());
+    let unborn = object.as_deref().filter(|_| write.operation == Operation::Create && write.subresource_kind.is_none());
     let unborn = unborn.map(unborn_form);
     let new = unborn.as_ref().or(object.as_deref());
-    let Some(seen) = hook.matcher.matches(cx, write, new, hook.fails)? else { return Ok(None) };
+    let Some(seen) = matches(&hook.matcher, cx, write, new, hook.fails)? else { return Ok(None) };
     let Some(Answer { patch }) = call::ask(cx, Kind::Mutating, hook, &seen).await? else { return Ok(Some(false)) };
     let Some(patch) = patch else { return Ok(Some(false)) };
     let shown = seen.object().cloned();
-    let (resource, spoken) = (seen.resource, seen.spoken);
+    let (resource, subresource_kind) = (seen.resource, seen.subresource_kind);
     let (Some(object), Some(shown)) = (object, shown) else {
         let message = format!(
             "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
@@ -211,11 +152,11 @@ async fn ask_and_patch(
     if patched == shown {
         return Ok(Some(false));
     }
-    if let Some(spoken) = spoken {
-        let (group, version, kind) = (&spoken.group, &spoken.version, &spoken.kind);
+    if let Some(gvk) = subresource_kind {
+        let (group, version, kind) = (&gvk.group, &gvk.version, &gvk.kind);
         let mut checked =
             schema::check_kind(group, version, kind, patched).map_err(|e| ApiError::internal(e.to_string()))?;
-        checked["apiVersion"] = json!(spoken.api_version());
+        checked["apiVersion"] = json!(gvk.api_version());
         checked["kind"] = json!(kind);
         *object = checked;
         return Ok(Some(true));
@@ -246,13 +187,13 @@ async fn ask_and_patch(
 
 /// Refuses what a validating webhook refuses.
 pub(crate) async fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<(), ApiError> {
-    let hooks = cx.server.webhooks.get(|| Hooks::read(&cx.server));
+    let hooks = cx.state.webhooks();
     if hooks.validating.is_empty() || !concerns(cx, write) {
         return Ok(());
     }
     // All at once, and all to their end: warnings count also where another refuses.
     let asked = hooks.validating.iter().map(async |hook| {
-        if let Some(seen) = hook.matcher.matches(cx, write, new, hook.fails)? {
+        if let Some(seen) = matches(&hook.matcher, cx, write, new, hook.fails)? {
             call::ask(cx, Kind::Validating, hook, &seen).await?;
         }
         Ok(())

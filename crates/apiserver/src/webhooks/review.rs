@@ -2,16 +2,21 @@
 
 use serde_json::{Value, json};
 
-use super::{Write, matching::Seen};
-use crate::{admission::Operation, context::Cx, object, registry::Resource};
+use super::matching::Seen;
+use crate::{
+    admission::review::{Operation, Write},
+    context::Cx,
+    object,
+    registry::Resource,
+};
 
 /// `request` of the review, without the objects.
 ///
 /// `seen` is the resource in the version in which the objects are shown.
 pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) -> Value {
     let resource = &*cx.resource;
-    let kind = |r: &Resource| match &write.spoken {
-        Some(spoken) => json!({"group": spoken.group, "version": spoken.version, "kind": spoken.kind}),
+    let kind = |r: &Resource| match &write.subresource_kind {
+        Some(gvk) => json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}),
         None => json!({"group": r.group, "version": r.version, "kind": r.kind}),
     };
     let plural = |r: &Resource| json!({"group": r.group, "version": r.version, "resource": r.plural});

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::{object, select::LabelSelector, status::Cause, verbs::subresource::selector_text};
+use ironclad_patch::selector::LabelSelector;
+
+use crate::{object, status::Cause};
 
 use super::{
     at,
@@ -73,9 +75,11 @@ fn generated(object: &Value, own: bool, out: &mut Vec<Cause>) {
 }
 
 fn selects_others(object: &Value) -> bool {
-    let parsed = LabelSelector::parse(&selector_text(object).unwrap_or_default());
     let template = at(object, "/spec/template");
-    !at(object, "/spec/selector").is_object() || parsed.is_ok_and(|selector| !selector.matches_object(template))
+    match LabelSelector::from_object(at(object, "/spec/selector")) {
+        Ok(selector) => selector.is_none_or(|selector| !selector.matches_object(template)),
+        Err(_) => false,
+    }
 }
 
 fn is_indexed(spec: &Value) -> bool {

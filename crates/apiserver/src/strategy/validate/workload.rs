@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::{select::LabelSelector, status::Cause, verbs::subresource::selector_text};
+use ironclad_patch::selector::LabelSelector;
+
+use crate::status::Cause;
 
 use super::{at, formats, immutable, label, list, not_negative, one_of, pod, quoted, quoted_selector, text};
 
@@ -24,7 +26,7 @@ fn selects_own(object: &Value) -> Option<bool> {
             return None;
         }
     }
-    let parsed = LabelSelector::parse(&selector_text(object).unwrap_or_default()).ok()?;
+    let parsed = LabelSelector::from_object(selector).ok()?.unwrap_or_default();
     Some(selector.is_object() && parsed.matches_object(at(object, "/spec/template")))
 }
 

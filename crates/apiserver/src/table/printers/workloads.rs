@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{object, table::age, verbs::subresource::selector_text};
+use crate::{object, select::selector_text, table::age};
 
 use super::{AGE, Cells, NAME, Spec, created, labels, list, name, number, or_none, plain, text};
 

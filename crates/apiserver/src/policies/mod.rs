@@ -3,170 +3,36 @@
 //! They are evaluated in the write, without waiting. Not here: the variable `authorizer`, which is refused when a policy is
 //! made, audit annotations, and type checking against schemas (`status.typeChecking` stays empty).
 
+mod config;
+
 use std::collections::BTreeMap;
 
-use ironclad_patch::cel::{Binding, Budget, Expression, Made, Outcome, REQUEST_UNITS_MAX, Variable, made_map};
-use ironclad_store::Query;
-use serde_json::{Value, json};
+use ironclad_patch::cel::{Binding, Budget, Made, Outcome, REQUEST_UNITS_MAX, made_map};
+use serde_json::Value;
 
+use self::config::{Bound, Policy, REASONS, Validation, text};
+pub(crate) use self::config::{Policies, check_expressions};
 use crate::{
-    Server,
-    admission::Objects,
+    admission::{objects::Objects, review::Write},
     context::Cx,
     object,
-    registry::{Registry, builtin_groups},
-    status::{ApiError, Cause},
-    webhooks::{Matcher, Seen, Write, concerns, request},
+    state::State,
+    status::ApiError,
+    webhooks::{Seen, concerns, label_selector, matches, request},
 };
 
-const GROUP: &str = "admissionregistration.k8s.io";
-/// What expressions may name.
-const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
 /// Why a write is refused whose policies cost too much.
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
-const REASONS: [(&str, u16); 3] = [("Forbidden", 403), ("Invalid", 422), ("RequestEntityTooLarge", 413)];
-
-/// All policies with their bindings, by name of the binding.
-#[derive(Debug, Default)]
-pub(crate) struct Policies {
-    bound: Vec<Bound>,
-}
-
-#[derive(Debug)]
-struct Bound {
-    name: String,
-    actions: Vec<String>,
-    matcher: Matcher,
-    params: Value,
-    policy: std::sync::Arc<Policy>,
-}
-
-#[derive(Debug)]
-struct Policy {
-    name: String,
-    /// Expressions that fail refuse the write.
-    fails: bool,
-    matcher: Matcher,
-    /// `apiVersion` and `kind` of parameters.
-    param_kind: Option<(String, String)>,
-    variables: Vec<(String, Result<Expression, String>)>,
-    validations: Vec<Validation>,
-}
-
-#[derive(Debug)]
-struct Validation {
-    expression: Result<Expression, String>,
-    text: String,
-    message: String,
-    made_message: Option<Expression>,
-    reason: &'static str,
-    code: u16,
-}
-
-fn compile(text: &str) -> Result<Expression, String> {
-    Expression::compile(text, &NAMES.map(|name| (name, Variable::Anything)).into())
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value[key].as_array().into_iter().flatten()
-}
-
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
-}
-
-fn all(server: &Server, plural: &str) -> Vec<Value> {
-    let Some(resource) = Registry::builtin(GROUP, plural) else { return vec![] };
-    let Ok(range) = server.store.range(&Query::prefix(&resource.prefix)) else { return vec![] };
-    range.entries.iter().filter_map(|(_, e)| object::decode(&e.value, e.modified).ok()).collect()
-}
-
-impl Policies {
-    pub(crate) fn read(server: &Server) -> Self {
-        let policies = all(server, "validatingadmissionpolicies");
-        let policies: BTreeMap<String, _> = policies
-            .iter()
-            .map(|p| (object::meta_str(p, "name").to_owned(), std::sync::Arc::new(Policy::read(p))))
-            .collect();
-        let bindings = all(server, "validatingadmissionpolicybindings");
-        let bound = bindings.iter().filter_map(|binding| {
-            let spec = &binding["spec"];
-            Some(Bound {
-                name: object::meta_str(binding, "name").to_owned(),
-                actions: list(spec, "validationActions").filter_map(|a| a.as_str().map(str::to_owned)).collect(),
-                matcher: Matcher::read(&spec["matchResources"], &Value::Null),
-                params: spec["paramRef"].clone(),
-                policy: policies.get(text(spec, "policyName"))?.clone(),
-            })
-        });
-        Self { bound: bound.collect() }
-    }
-}
-
-impl Policy {
-    fn read(policy: &Value) -> Self {
-        let spec = &policy["spec"];
-        let variables = list(spec, "variables").map(|v| (text(v, "name").to_owned(), compile(text(v, "expression"))));
-        let validations = list(spec, "validations").map(|v| {
-            let given = text(v, "reason");
-            let (reason, code) = REASONS.into_iter().find(|(name, _)| *name == given).unwrap_or(REASONS[1]);
-            Validation {
-                expression: compile(text(v, "expression")),
-                text: text(v, "expression").trim().to_owned(),
-                message: text(v, "message").trim().to_owned(),
-                made_message: v["messageExpression"].as_str().and_then(|text| compile(text).ok()),
-                reason,
-                code,
-            }
-        });
-        let kind = &spec["paramKind"];
-        Self {
-            name: object::meta_str(policy, "name").to_owned(),
-            fails: text(spec, "failurePolicy") != "Ignore",
-            matcher: Matcher::read(&spec["matchConstraints"], &spec["matchConditions"]),
-            param_kind: kind.is_object().then(|| (text(kind, "apiVersion").to_owned(), text(kind, "kind").to_owned())),
-            variables: variables.collect(),
-            validations: validations.collect(),
-        }
-    }
-}
-
-/// What is wrong with the expressions of a policy, besides its match conditions.
-pub(crate) fn check_expressions(spec: &Value, out: &mut Vec<Cause>) {
-    let mut one = |field: String, text: &str, wanted: &str| {
-        if text.trim().is_empty() {
-            out.push(Cause::required(field, "expression is not specified"));
-            return;
-        }
-        match compile(text) {
-            Err(why) => out.push(Cause::invalid(field, &json!(text), format!("compilation failed: {why}"))),
-            Ok(e) if !wanted.is_empty() && e.type_name != wanted && e.type_name != "dyn" => {
-                let detail = format!("must evaluate to {wanted} but got {}", e.type_name);
-                out.push(Cause::invalid(field, &json!(text), detail));
-            }
-            Ok(_) => {}
-        }
-    };
-    for (i, variable) in list(spec, "variables").enumerate() {
-        one(format!("spec.variables[{i}].expression"), text(variable, "expression"), "");
-    }
-    for (i, validation) in list(spec, "validations").enumerate() {
-        one(format!("spec.validations[{i}].expression"), text(validation, "expression"), "bool");
-        if let Some(text) = validation["messageExpression"].as_str() {
-            one(format!("spec.validations[{i}].messageExpression"), text, "string");
-        }
-    }
-}
 
 /// Whether there are policies with bindings.
-pub(crate) fn any(server: &Server) -> bool {
-    !server.policies.get(|| Policies::read(server)).bound.is_empty()
+pub(crate) fn any(state: &State) -> bool {
+    !state.policies().bound.is_empty()
 }
 
 /// Refuses what a bound policy refuses, and warns where a binding says no more than that.
 pub(crate) fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Result<(), ApiError> {
-    let policies = cx.server.policies.get(|| Policies::read(&cx.server));
+    let policies = cx.state.policies();
     if policies.bound.is_empty() || !concerns(cx, write) {
         return Ok(());
     }
@@ -174,8 +40,8 @@ pub(crate) fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> Resul
     let mut budget = Budget::new(REQUEST_UNITS_MAX);
     for bound in &policies.bound {
         let policy = &bound.policy;
-        let Some(seen) = policy.matcher.matches(cx, write, new, policy.fails)? else { continue };
-        if bound.matcher.matches(cx, write, new, true)?.is_none() {
+        let Some(seen) = matches(&policy.matcher, cx, write, new, policy.fails)? else { continue };
+        if matches(&bound.matcher, cx, write, new, true)?.is_none() {
             continue;
         }
         let Some(refusal) = bound.refusal(cx, &seen, &mut budget) else { continue };
@@ -224,8 +90,8 @@ impl Bound {
             return Ok(vec![Value::Null]);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let custom = cx.server.registry.custom();
-        let groups = builtin_groups().iter().chain(&custom.groups).filter(|g| g.name == group);
+        let custom = cx.state.registry.custom();
+        let groups = cx.state.registry.builtin_groups().iter().chain(&custom.groups).filter(|g| g.name == group);
         let mut resources = groups.filter_map(|g| g.version(version)).flat_map(|resources| resources.values());
         let Some(resource) = resources.find(|resource| resource.kind == *kind) else {
             return Err(format!("failed to configure policy: no kind {kind:?} in {api_version:?} is known"));
@@ -236,11 +102,11 @@ impl Bound {
             "" => own,
             given => given,
         };
-        let objects = Objects::new(&cx.server);
+        let objects = Objects::new(&cx.state.store, &cx.state.registry, &cx.state.seam);
         let found = match self.params["name"].as_str() {
             Some(name) => objects.get(group, version, &resource.plural, namespace, name).into_iter().collect(),
             None => {
-                let selector = crate::webhooks::selector(&self.params["selector"]);
+                let selector = label_selector(&self.params["selector"]);
                 let mut all = objects.list(group, version, &resource.plural, namespace);
                 all.retain(|object| selector.matches_object(object));
                 all
@@ -261,7 +127,7 @@ impl Policy {
         let request = request(cx, &seen.resource, write, "");
         let (object, old) = (new.unwrap_or(&Value::Null), write.old.unwrap_or(&Value::Null));
         let own = object::meta_str(new.or(write.old).unwrap_or(&Value::Null), "namespace");
-        let namespace = cx.server.builtin_object("", "namespaces", "", own).unwrap_or(Value::Null);
+        let namespace = cx.state.builtin_object("", "namespaces", "", own).unwrap_or(Value::Null);
         let plain = [
             ("object", Binding::Plain(object)),
             ("oldObject", Binding::Plain(old)),

@@ -1,0 +1,118 @@
+//! How CRDs change what the server serves: the registry is rebuilt, and a deleted CRD stays until its last instance is
+//! removed.
+
+use std::sync::Arc;
+
+use ironclad_store::{Compare, Op, Query, TxnResult};
+use serde_json::Value;
+
+use super::Definition;
+use crate::{api_services, crd, meta, object, registry::Resource, state::State, status::ApiError};
+
+const CRD_PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+
+/// All CRDs, by name. Only those are read and parsed that were written since the last time.
+pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
+    let mut kept = state.definitions.lock();
+    let range = state.store.range(&Query::prefix(CRD_PREFIX)).map_err(ApiError::internal)?;
+    let mut all = Vec::with_capacity(range.entries.len());
+    for (key, entry) in &range.entries {
+        let same = kept.get(key).filter(|known| known.modified == entry.modified);
+        let known = match same {
+            Some(known) => known.clone(),
+            None => {
+                let crd = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+                Arc::new(Definition::new(crd, entry.modified, state.options.converter))
+            }
+        };
+        all.push(known);
+    }
+    *kept = range.entries.into_iter().map(|(key, _)| key).zip(all.iter().cloned()).collect();
+    Ok(all)
+}
+
+/// Makes the registry what the CRDs say; ends the watches of what changed.
+pub(crate) fn refresh_registry(state: &State) -> Result<(), ApiError> {
+    // One at a time, and each from the newest CRDs: a late one must not undo a later one.
+    let _guard = state.refreshing.lock();
+    state.registry.set_custom(crd::groups(&crds(state)?));
+    state.registry_changed.notify_waiters();
+    Ok(())
+}
+
+/// The resource that a CRD serves, if it serves any.
+pub(crate) fn resource_of(state: &State, crd: &str) -> Option<Arc<Resource>> {
+    let custom = state.registry.custom();
+    let versions = custom.groups.iter().flat_map(|g| &g.versions);
+    let mut resources = versions.flat_map(|(_, resources)| resources.values());
+    resources.find(|r| r.custom().is_some_and(|c| c.crd == crd)).cloned()
+}
+
+/// Takes the finalizer off a CRD that has no instances left, which removes it.
+pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
+    let key = format!("{CRD_PREFIX}{name}");
+    loop {
+        let Some(entry) = state.store.get(&key) else { return Ok(()) };
+        let mut value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+        let group = value.pointer("/spec/group").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let plural = value.pointer("/spec/names/plural").and_then(Value::as_str).unwrap_or_default();
+        let prefix = format!("/registry/{group}/{plural}/");
+        let one = Query { limit: Some(1), ..Query::prefix(&prefix) };
+        let served = crd::condition(&value, "Established");
+        if !object::terminating(&value)
+            || (served && !state.store.range(&one).map_err(ApiError::internal)?.entries.is_empty())
+        {
+            return Ok(());
+        }
+        let metadata = object::metadata_mut(&mut value);
+        if let Some(list) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+            list.retain(|f| f != crd::CLEANUP_FINALIZER);
+        }
+        let op = if object::finalizers(&value).is_empty() {
+            Op::delete(key.as_str())
+        } else {
+            meta::bump_generation(&mut value);
+            Op::put(key.as_str(), object::encode(&value))
+        };
+        let gone = object::finalizers(&value).is_empty();
+        if let TxnResult::Done { .. } =
+            state.txn(vec![Compare::modified(key.as_str(), entry.modified)], vec![op]).await?
+        {
+            if gone {
+                set_conditions_of_group(state, &group).await?;
+            }
+            refresh_registry(state)?;
+            return api_services::sync(state).await.map_err(ApiError::internal);
+        }
+    }
+}
+
+/// Looks again at the CRDs of a group that wanted names of others: some are free now. Whoever writes one of them
+/// meanwhile looks, too.
+async fn set_conditions_of_group(state: &State, group: &str) -> Result<(), ApiError> {
+    let all = crds(state)?;
+    let waits = |one: &&Value| {
+        !crd::condition(one, "NamesAccepted")
+            && !object::terminating(one)
+            && one.pointer("/spec/group").and_then(Value::as_str) == Some(group)
+    };
+    for one in all.iter().map(|one| &one.head).filter(waits) {
+        let key = format!("{CRD_PREFIX}{}", object::meta_str(one, "name"));
+        let Some(entry) = state.store.get(&key) else { continue };
+        let old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
+        let mut new = old.clone();
+        crd::settle(&mut new, &crds(state)?, &state.now());
+        if new != old {
+            let compare = Compare::modified(key.as_str(), entry.modified);
+            state.txn(vec![compare], vec![Op::put(key.as_str(), object::encode(&new))]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Rebuilds the registry from the store. Returns the CRDs whose deletion a crash interrupted.
+pub(crate) fn resume(state: &State) -> Result<Vec<String>, ApiError> {
+    refresh_registry(state)?;
+    let terminating = crds(state)?.into_iter().filter(|c| object::terminating(&c.head));
+    Ok(terminating.map(|c| object::meta_str(&c.head, "name").to_owned()).collect())
+}

@@ -1,0 +1,141 @@
+//! What the server knows, below all who use it: admission, verbs, tables and the router take a `&State`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_seam::Seam;
+use ironclad_store::{Compare, Expiry, Key, Op, Revision, Store, StoreError, TxnResult};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::{
+    Options, TokenKey,
+    auth::rbac::Bindings,
+    cached::Cached,
+    crd::Definition,
+    object,
+    policies::Policies,
+    registry::{Found, Group, Registry, Resource},
+    status::{ApiError, error_chain},
+    webhooks::Webhooks,
+};
+
+/// The server's options, store and registry, and what is cached of the store.
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) seam: Seam,
+    pub(crate) registry: Registry,
+    /// Notified when CRDs change what is served.
+    pub(crate) registry_changed: Arc<Notify>,
+    /// Locked while the registry is rebuilt.
+    pub(crate) refreshing: Mutex<()>,
+    /// The CRDs as they were last read, by key.
+    pub(crate) definitions: Mutex<BTreeMap<Key, Arc<Definition>>>,
+    pub(crate) token_key: TokenKey,
+    webhooks: Cached<Webhooks>,
+    policies: Cached<Policies>,
+    rbac: Cached<Bindings>,
+}
+
+impl State {
+    pub(crate) fn new(options: Options, store: Store, seam: Seam, builtin: &'static [Group]) -> Self {
+        let token_key = options.token_key.clone().unwrap_or_else(|| {
+            let mut secret = [0; 32];
+            seam.rng.stream("token-key").fill(&mut secret);
+            TokenKey::secret(&secret)
+        });
+        Self {
+            options,
+            store,
+            seam,
+            registry: Registry::new(builtin),
+            registry_changed: Arc::new(Notify::new()),
+            refreshing: Mutex::new(()),
+            definitions: Mutex::default(),
+            token_key,
+            webhooks: Cached::default(),
+            policies: Cached::default(),
+            rbac: Cached::default(),
+        }
+    }
+
+    /// The webhooks of users, read from the store after each change.
+    pub(crate) fn webhooks(&self) -> Arc<Webhooks> {
+        self.webhooks.get(|| Webhooks::read(&self.store, &self.registry))
+    }
+
+    /// The admission policies of users, read from the store after each change.
+    pub(crate) fn policies(&self) -> Arc<Policies> {
+        self.policies.get(|| Policies::read(&self.store, &self.registry))
+    }
+
+    /// The RBAC bindings with their rules, read from the store after each change.
+    pub(crate) fn bindings(&self) -> Arc<Bindings> {
+        self.rbac.get(|| Bindings::read(&self.store, &self.registry))
+    }
+
+    /// A webhook configuration, admission policy or binding was written.
+    pub(crate) fn admission_changed(&self) {
+        self.webhooks.changed();
+        self.policies.changed();
+    }
+
+    /// A role or binding was written.
+    pub(crate) fn rbac_changed(&self) {
+        self.rbac.changed();
+    }
+
+    /// The wall clock in whole seconds, as metadata carries it.
+    pub(crate) fn now(&self) -> String {
+        self.seam.clock.wall_seconds().to_string()
+    }
+
+    pub(crate) fn uid(&self) -> String {
+        self.seam.rng.uuid()
+    }
+
+    /// Five letters for generateName.
+    pub(crate) fn suffix(&self) -> String {
+        self.seam.rng.stream("names").suffix(5)
+    }
+
+    pub(crate) fn set_revision(&self, value: &mut Value, revision: Revision) {
+        object::metadata_mut(value).insert("resourceVersion".into(), json!(revision.to_string()));
+    }
+
+    pub(crate) async fn txn(&self, compares: Vec<Compare>, ops: Vec<Op>) -> Result<TxnResult, ApiError> {
+        self.store.txn(compares, ops).await.map_err(|e| match e {
+            StoreError::ValueTooLarge { .. } => ApiError::unclassified("etcdserver: request is too large"),
+            StoreError::Closed => ApiError::new(503, "ServiceUnavailable", e.to_string()),
+            StoreError::ReadOnly { .. } => ApiError::internal(error_chain(&e)),
+            other => ApiError::internal(other),
+        })
+    }
+
+    /// True while this very version of a resource is served.
+    pub(crate) fn still_served(&self, resource: &Resource) -> bool {
+        let Some(custom) = resource.custom() else { return true };
+        match self.registry.find(&resource.group, &resource.version, &resource.plural) {
+            Found::Resource(now) => now.custom().is_some_and(|c| c.identity == custom.identity || c.terminating),
+            _ => false,
+        }
+    }
+
+    /// A built-in object as it is stored.
+    pub(crate) fn builtin_object(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.registry.builtin(group, plural)?;
+        let entry = self.store.get(&resource.key(namespace, name))?;
+        object::decode(&entry.value, entry.modified).ok()
+    }
+
+    /// The change that stores an object of this resource.
+    pub(crate) fn put(&self, resource: &Resource, key: String, value: &Value) -> Result<Op, ApiError> {
+        let bytes = object::encode(value);
+        let expires = resource.time_to_live().and_then(|ttl| {
+            let now = u64::try_from(self.seam.clock.wall().as_second()).unwrap_or(0);
+            Expiry::at_unix_seconds(now + ttl.as_secs())
+        });
+        Ok(Op::Put { key: key.into(), value: bytes, expires })
+    }
+}

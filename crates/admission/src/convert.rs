@@ -1,4 +1,4 @@
-//! v1alpha1 of the bindings, for old clients (admission.md 6).
+//! Conversion of the bindings to and from v1alpha1, for old clients (specification/admission.md 6).
 
 use ironclad_api::annotations::V1ALPHA2_ROUNDTRIP;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ const GROUP: &str = "work.karmada.io";
 const OLD: &str = "work.karmada.io/v1alpha1";
 const STORED: &str = "work.karmada.io/v1alpha2";
 
-/// Answers a ConversionReview. It converts whatever it is given: one object that failed would block every list of its kind.
+/// Answers a ConversionReview. Every object is converted: one that failed would block every list of its kind.
 #[must_use]
 pub fn review(review: &Value) -> Value {
     let request = &review["request"];
@@ -20,7 +20,7 @@ pub fn review(review: &Value) -> Value {
     })
 }
 
-/// The object in another version. One that is in that version already, or of another group, stays as it is.
+/// Converts an object to another version. An object of that version or of another group is returned unchanged.
 #[must_use]
 pub fn convert(object: &Value, wanted: &str) -> Value {
     let is = object["apiVersion"].as_str().unwrap_or_default();
@@ -34,7 +34,8 @@ pub fn convert(object: &Value, wanted: &str) -> Value {
     }
 }
 
-/// v1alpha2 → v1alpha1. What v1alpha1 has no field for goes into an annotation, so that a write of an old client does not wipe it.
+/// v1alpha2 → v1alpha1. Fields that v1alpha1 lacks are kept in an annotation, so that a write of an old client does
+/// not remove them.
 fn down(object: &Value) -> Value {
     let mut out = head(object, OLD);
     let spec = &object["spec"];
@@ -74,7 +75,7 @@ fn old_status(status: &Value) -> Value {
     Value::Object(old)
 }
 
-/// v1alpha1 → v1alpha2: what was kept on the way down, as far as the old client left what it knows alone.
+/// v1alpha1 → v1alpha2: restores the kept fields, unless the old client changed what they belong to.
 fn up(object: &Value) -> Value {
     let mut out = head(object, STORED);
     let kept = object.pointer("/metadata/annotations").and_then(|a| a.get(V1ALPHA2_ROUNDTRIP));
@@ -102,7 +103,7 @@ fn up(object: &Value) -> Value {
     Value::Object(out)
 }
 
-/// What the old client says of the status, over what it can't say.
+/// Merges the status of the old client over the kept fields that v1alpha1 cannot express.
 fn merged(status: &Value, kept: &Value) -> Value {
     let mut out = kept.clone();
     for field in ["conditions", "aggregatedStatus"] {
@@ -163,7 +164,7 @@ fn new_spec(old: &Value, kept: &Value) -> Value {
     Value::Object(map)
 }
 
-/// Everything but spec and status.
+/// Everything but spec and status, with this API version.
 fn head(object: &Value, version: &str) -> Map<String, Value> {
     let mut out: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
     out.retain(|key, _| key != "spec" && key != "status");

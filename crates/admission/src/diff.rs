@@ -1,9 +1,9 @@
-//! What makes one object of another, as a JSON patch (admission.md 1.1).
+//! JSON Patch between two values (specification/admission.md 1.1).
 
 use serde_json::{Value, json};
 
-/// The operations of a JSON patch that makes `new` of `old`; none if they are equal. Lists of different lengths are replaced
-/// whole.
+/// The JSON Patch operations that turn `old` into `new`; none if they are equal. Lists of different lengths are
+/// replaced.
 #[must_use]
 pub(crate) fn json_patch(old: &Value, new: &Value) -> Vec<Value> {
     let mut out = Vec::new();
@@ -36,7 +36,7 @@ fn compare(old: &Value, new: &Value, path: &mut String, out: &mut Vec<Value>) {
     }
 }
 
-/// One step further down.
+/// Runs `then` with the path extended by one key.
 fn at(path: &mut String, key: &str, then: impl FnOnce(&mut String)) {
     let length = path.len();
     path.push('/');
@@ -65,7 +65,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_patch_makes_the_new_one(old in value(), new in value()) {
-            // A document is never a bare number.
+            // The root is an object: a document is never a bare number.
             let (old, new) = (json!({ "x": old }), json!({ "x": new }));
             let patch = json_patch(&old, &new);
             prop_assert_eq!(patch.is_empty(), old == new);

@@ -1,4 +1,4 @@
-//! Paths of fields, and the mistakes that a review collects (admission.md 1.2).
+//! Field paths, and the findings that a review collects (specification/admission.md 1.2).
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl Path {
         Self(field.to_owned())
     }
 
-    /// `path.field`; a dotted field goes several steps down.
+    /// `path.field`; a dotted field descends several levels.
     #[must_use]
     pub fn child(&self, field: &str) -> Self {
         Self(format!("{}.{field}", self.0))
@@ -54,32 +54,32 @@ impl From<&Path> for String {
     }
 }
 
-/// Who may overrule a mistake (admission.md 8, break-glass).
+/// Severity of an error: whether the break-glass group may overrule it (specification/admission.md 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The group `karmada:admission-bypass` gets a warning in its place.
+    /// Members of the group `karmada:admission-bypass` get a warning instead.
     Ordinary,
-    /// Nobody: it keeps users apart from each other.
+    /// Cannot be overruled: the rule isolates tenants from each other.
     Security,
 }
 
-/// One mistake.
+/// An error that a rule found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Where, and what.
+    /// The field and the error.
     pub error: FieldError,
-    /// Who may overrule it.
+    /// Whether it can be overruled.
     pub kind: Kind,
 }
 
-/// All mistakes of an object, and what is legal but useless.
+/// Errors and warnings of a review.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Findings {
-    /// The mistakes, in the order of the rules.
+    /// The errors, in the order of the rules.
     pub errors: Vec<Finding>,
-    /// Texts for people.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What is to be written beside the object.
+    /// Writes to other objects.
     pub effects: Vec<crate::Effect>,
 }
 
@@ -93,13 +93,13 @@ impl Findings {
         self.push(FieldError::invalid(path, &json(value), detail));
     }
 
-    /// The same for what nobody may overrule.
+    /// `Invalid value`, which cannot be overruled.
     pub fn insecure(&mut self, path: impl Into<String>, value: &(impl Serialize + ?Sized), detail: &str) {
         let error = FieldError::invalid(path, &json(value), detail);
         self.errors.push(Finding { error, kind: Kind::Security });
     }
 
-    /// One Invalid for each mistake of a text, as the functions of `names` find them.
+    /// One `Invalid value` for each reason that the functions of `names` return.
     pub fn texts(&mut self, path: impl Into<String>, value: &str, mistakes: Vec<String>) {
         let path = path.into();
         for mistake in mistakes {
@@ -129,12 +129,12 @@ impl Findings {
         self.push(FieldError::forbidden(path, detail));
     }
 
-    /// What another crate found.
+    /// Adds errors that another crate found.
     pub fn all(&mut self, errors: Vec<FieldError>) {
         errors.into_iter().for_each(|error| self.push(error));
     }
 
-    /// Something legal that will have no effect, or not the one that is expected.
+    /// Warns of something that is valid but has no effect, or not the expected one.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.warnings.contains(&text) {
@@ -143,12 +143,12 @@ impl Findings {
     }
 }
 
-/// The value as messages print it.
+/// The value as it appears in messages.
 fn json(value: &(impl Serialize + ?Sized)) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
-/// The texts of several mistakes as one: bare if it is one, else in brackets, each once (admission.md 1.2).
+/// Joins error texts: one error as it is, several in brackets without duplicates (specification/admission.md 1.2).
 #[must_use]
 pub fn message(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();

@@ -1,15 +1,15 @@
-//! What is refused, filled in and warned of when objects are written (admission.md).
+//! Admission: validation, defaults and warnings when objects are written (specification/admission.md).
 //!
-//! [`mutate`] and [`validate`] review one write of the embedded server by every rule that applies;
-//! [`review::Review`] answers one webhook of a kube-apiserver. All are pure: what they must know besides the request they name beforehand ([`needs`]), and
-//! what is to be written beside it they return. Nothing here stores, asks or waits.
+//! [`mutate`] and [`validate`] review one write of the embedded server by every rule that applies; [`review::Review`]
+//! answers one webhook call of a kube-apiserver. All are pure. Objects that they need besides the request are named
+//! beforehand ([`needs`]); writes of other objects are returned. Nothing here stores, sends requests or waits.
 //!
-//! | where | what |
+//! | module | content |
 //! | --- | --- |
-//! | [`table`] | which rules apply to which writes, the one source of all registrations |
-//! | `kinds` | the rules, a file for each kind |
+//! | [`table`] | which rules apply to which writes; all registrations come from it |
+//! | `kinds` | the rules, one file per kind |
 //! | [`review`] | AdmissionReview and ConversionReview on the wire |
-//! | [`registration`] | the objects that make a kube-apiserver ask |
+//! | [`registration`] | webhook configurations for a kube-apiserver |
 //! | [`convert`] | v1alpha1 of the bindings |
 
 pub mod convert;

@@ -1,4 +1,5 @@
-//! The objects that make a kube-apiserver ask (admission.md 1.3), all from the one table.
+//! Webhook configurations that register our webhooks at a kube-apiserver (specification/admission.md 1.3). All entries
+//! come from the one table.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ pub const MUTATING: &str = "mutating-config";
 /// Name of the ValidatingWebhookConfiguration.
 pub const VALIDATING: &str = "validating-config";
 
-/// Where a kube-apiserver finds the webhooks.
+/// Address at which a kube-apiserver calls the webhooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// At a URL, `https://host:port` without a path.
@@ -30,7 +31,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The client configuration for a path; `ca` is the PEM of the authorities that signed the server's certificate.
+    /// The client configuration for a path. `ca` is the PEM bundle of the authorities that signed the server's
+    /// certificate.
     #[must_use]
     pub fn client_config(&self, path: &str, ca: &str) -> Value {
         let ca = STANDARD.encode(ca);
@@ -43,7 +45,7 @@ impl Endpoint {
     }
 }
 
-/// The configuration of a phase.
+/// The configuration of all webhooks of a phase.
 #[must_use]
 pub fn configuration(phase: Phase, endpoint: &Endpoint, ca: &str, config: &Config) -> Value {
     let (kind, name) = match phase {
@@ -92,7 +94,8 @@ fn entry(webhook: &Webhook, endpoint: &Endpoint, ca: &str, config: &Config) -> V
     entry
 }
 
-/// True unless one of our own controllers writes. Absent fields are asked for first: an expression that fails refuses the write.
+/// CEL match condition that is true unless one of our own controllers writes. It checks for absent fields first, since
+/// an expression that fails refuses the write.
 fn not_ours(user: &str) -> String {
     let user = json!(user);
     format!(

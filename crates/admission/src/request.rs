@@ -1,4 +1,4 @@
-//! What is to be reviewed, what a review must know besides, and what it answers.
+//! Requests, the objects that a review needs besides, and its verdict.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,21 +15,21 @@ use serde_json::Value;
 
 use crate::field;
 
-/// What is done with an object.
+/// Operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// It is new.
+    /// Create.
     Create,
-    /// It is replaced, patched or applied to.
+    /// Update, patch or apply.
     Update,
-    /// It goes.
+    /// Delete.
     Delete,
-    /// Something is sent to it, such as a command to a pod.
+    /// Connect, such as exec into a pod.
     Connect,
 }
 
 impl Operation {
-    /// As AdmissionReviews and registrations spell it.
+    /// Spelling in AdmissionReviews and registrations.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,74 +41,74 @@ impl Operation {
     }
 }
 
-/// One write to be reviewed.
+/// Write to review.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// API group, empty for core.
     pub group: &'a str,
     /// API version.
     pub version: &'a str,
-    /// Plural of the kind.
+    /// Plural of the resource.
     pub resource: &'a str,
-    /// Part of the object that is written, empty for the object itself.
+    /// Subresource, empty for the object itself.
     pub subresource: &'a str,
     /// Kind.
     pub kind: &'a str,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: &'a str,
-    /// Name; empty while the server has yet to draw it.
+    /// Name; empty if the server still has to generate it.
     pub name: &'a str,
-    /// The object as it shall be; absent at deletion.
+    /// The new object; `None` for a delete.
     pub object: Option<&'a Value>,
-    /// The object as it is; absent at creation.
+    /// The old object; `None` for a create.
     pub old: Option<&'a Value>,
-    /// Who asks.
+    /// Name of the requesting user.
     pub user: &'a str,
-    /// The groups of who asks.
+    /// Groups of the requesting user.
     pub groups: &'a [String],
-    /// As which field manager.
+    /// Field manager of the request.
     pub field_manager: &'a str,
-    /// Nothing is stored.
+    /// True if nothing is stored.
     pub dry_run: bool,
 }
 
-/// Something that a review must know besides the request.
+/// Input that a review needs besides the request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// A new UUID.
     Id,
-    /// All objects of a resource, in one namespace or, if that is empty, everywhere.
+    /// All objects of a resource, in one namespace or, if that is empty, in all.
     List {
-        /// Which resource.
+        /// The resource.
         resource: Resource,
-        /// Where.
+        /// The namespace.
         namespace: String,
     },
     /// One object, if it exists.
     Get {
-        /// Which resource.
+        /// The resource.
         resource: Resource,
         /// Its namespace, empty for cluster-scoped ones.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// The first of the objects in a namespace, of whatever kind, that have a label of this value.
+    /// The first objects of any kind in a namespace with this label.
     Labelled {
         /// The label's key.
         key: &'static str,
         /// Its value.
         value: &'static str,
-        /// Where.
+        /// The namespace.
         namespace: String,
-        /// No more than so many.
+        /// At most this many.
         at_most: usize,
     },
 }
 
-/// A resource to look in.
+/// Resource to look up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// API group, empty for core.
@@ -121,26 +121,26 @@ pub struct Resource {
     pub plural: &'static str,
 }
 
-/// What was found of what a review needs. A need that is missing here could not be looked up: rules that would only warn are
-/// silent then, others refuse.
+/// Answers to the needs of a review. A need that is missing here could not be looked up: rules that only warn skip it,
+/// others refuse.
 #[derive(Debug, Clone, Default)]
 pub struct Lookups {
     /// The time, in whole seconds.
     pub now: Timestamp,
     /// The answer to [`Need::Id`].
     pub id: String,
-    /// The answers to all others.
+    /// The answers to all other needs.
     pub found: BTreeMap<Need, Vec<Value>>,
 }
 
 impl Lookups {
-    /// What was found, or `None` if it was not looked up.
+    /// The objects found, or `None` if they were not looked up.
     pub(crate) fn get(&self, need: &Need) -> Option<&[Value]> {
         self.found.get(need).map(Vec::as_slice)
     }
 }
 
-/// What is the same for all reviews of a process: flags and gates (admission.md 1, operations.md 8).
+/// Settings of the process: flags and feature gates (specification/admission.md 1, specification/operations.md 8).
 #[derive(Clone)]
 pub struct Config {
     /// The feature gates.
@@ -149,10 +149,10 @@ pub struct Config {
     pub no_execute_policy: NoExecutePolicy,
     /// Whether a namespace with protected objects is protected itself: `--protect-namespace-contents`.
     pub protect_namespace_contents: bool,
-    /// The user that our own controllers are. Their writes, under a field manager `ironclad-…`, are not reviewed
-    /// (admission.md 1.3).
+    /// User name of our own controllers. Their writes with a field manager `ironclad-…` are not reviewed
+    /// (specification/admission.md 1.3).
     pub own_user: Option<String>,
-    /// Checks scripts; absent where no script engine is built in.
+    /// Compiles scripts to check them; `None` where no script engine is built in.
     pub check_script: Option<CheckScript>,
 }
 
@@ -180,7 +180,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// What a rule sees.
+/// Input of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cx<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -188,50 +188,50 @@ pub(crate) struct Cx<'a> {
     pub(crate) config: &'a Config,
 }
 
-/// A write beside the reviewed one.
+/// Write of another object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// The status of another object; its resourceVersion is the one that the review saw.
+    /// Update the status of another object, with the resourceVersion that the review read.
     WriteStatus {
-        /// Which resource.
+        /// The resource.
         resource: Resource,
         /// The whole object with its new status.
         object: Value,
     },
 }
 
-/// Why a write is refused.
+/// Refusal of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// The webhook that refuses.
     pub webhook: &'static str,
-    /// HTTP code of the answer: 400, 403 or 500 (admission.md 1.1).
+    /// HTTP code of the answer: 400, 403 or 500 (specification/admission.md 1.1).
     pub code: u16,
-    /// Reason of the answer, empty where there is none.
+    /// Reason in the answer, empty if there is none.
     pub reason: &'static str,
-    /// What is wrong, without the webhook's name.
+    /// The message, without the webhook's name.
     pub message: String,
-    /// The single mistakes.
+    /// The single errors.
     pub causes: Vec<FieldError>,
 }
 
-/// The reason of a refusal by quota; the scheduler branches on it (admission.md 1.1).
+/// Reason of a refusal by quota. The scheduler depends on it (specification/admission.md 1.1).
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
 impl Denial {
-    /// A rule says no.
+    /// A rule refuses the write.
     #[must_use]
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self { webhook: "", code: 403, reason: "Forbidden", message: message.into(), causes: vec![] }
     }
 
-    /// The quota says no.
+    /// A quota refuses the write.
     #[must_use]
     pub fn quota(message: impl Into<String>) -> Self {
         Self { reason: QUOTA_EXCEEDED, ..Self::forbidden(message) }
     }
 
-    /// The object is not one of its kind.
+    /// The object cannot be decoded as its kind.
     #[must_use]
     pub fn undecodable(message: impl Into<String>) -> Self {
         Self { code: 400, reason: "BadRequest", ..Self::forbidden(message) }
@@ -247,30 +247,30 @@ impl Denial {
         Self { causes: causes.clone(), ..Self::forbidden(field::message(&causes)) }
     }
 
-    /// What the client reads, as a kube-apiserver words it.
+    /// The message that the client reads, in the words of a kube-apiserver.
     #[must_use]
     pub fn told(&self) -> String {
         format!("admission webhook {:?} denied the request: {}", self.webhook, self.message)
     }
 }
 
-/// The answer of the validating rules.
+/// Result of the validating rules.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
-    /// Why not; absent if the write may go on.
+    /// The refusal; `None` if the write is admitted.
     pub denial: Option<Denial>,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
     /// Annotations of the audit event.
     pub audit: BTreeMap<String, String>,
-    /// Writes beside it, to be done only if it is allowed.
+    /// Writes of other objects, to carry out only if the write is admitted.
     pub effects: Vec<Effect>,
 }
 
-/// Reads an object as one of its kind.
+/// Decodes an object as its kind.
 pub(crate) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
     K::deserialize(object).map_err(|e| Denial::undecodable(e.to_string()))
 }
 
-/// All that is needed, collected.
+/// The needs of a review.
 pub(crate) type Needs = BTreeSet<Need>;

@@ -1,4 +1,4 @@
-//! AdmissionReview on the wire (admission.md 1.1).
+//! AdmissionReview on the wire (specification/admission.md 1.1).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::{
 
 use std::collections::BTreeSet;
 
-/// A review that a kube-apiserver asks for.
+/// Review that a kube-apiserver requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Review {
     uid: String,
@@ -20,10 +20,10 @@ pub struct Review {
 }
 
 impl Review {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
     /// # Errors
-    /// What is wrong with it; it is not answered with a review then, since there is no uid to echo.
+    /// If the body is not a valid review. There is no uid to echo then, so the answer is not a review either.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         let mut review: Value = serde_json::from_slice(body).map_err(|e| format!("the body is no JSON: {e}"))?;
         let kind = (review["apiVersion"].as_str(), review["kind"].as_str());
@@ -47,7 +47,7 @@ impl Review {
         Ok(Self { uid, operation, request, groups })
     }
 
-    /// What is to be reviewed.
+    /// The write to review.
     #[must_use]
     pub fn request(&self) -> Request<'_> {
         let text = |pointer: &str| self.request.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Review {
         }
     }
 
-    /// What must be looked up to answer.
+    /// Names the objects that the review needs.
     #[must_use]
     pub fn needs(&self, webhook: &Webhook, config: &Config) -> BTreeSet<Need> {
         let mut needs = BTreeSet::new();
@@ -78,13 +78,13 @@ impl Review {
         needs
     }
 
-    /// What the webhook says. Effects are to be carried out before the answer is sent, unless it is a dry run; if that fails,
-    /// [`Review::failed`] is the answer.
+    /// Runs the webhook. Carry out the effects before the answer is sent, unless it is a dry run; if that fails,
+    /// answer with [`Review::failed`].
     #[must_use]
     pub fn answer(&self, webhook: &Webhook, lookups: &Lookups, config: &Config) -> (Value, Verdict) {
         let request = self.request();
         if !webhook.matches(&request, config) {
-            // Registered more widely than we look, or a write of ours: nothing to say.
+            // The registration is wider than the rule, or the write is our own: admit it.
             return (self.wrap(&Verdict::default(), None), Verdict::default());
         }
         match webhook.phase() {

@@ -1,4 +1,4 @@
-//! How the rules of the table are applied to one write.
+//! Applies the rules of the table to one write.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,11 @@ use crate::{
     table::{Act, Phase, WEBHOOKS, Webhook},
 };
 
-/// Members of this group get warnings where others are refused, but for rules that keep users apart (admission.md 8).
+/// Members of this group get warnings instead of refusals, except for rules that isolate tenants
+/// (specification/admission.md 8).
 pub const BYPASS_GROUP: &str = "karmada:admission-bypass";
 
-/// What the reviews of one phase must know of the world.
+/// Names the objects that the reviews of one phase need.
 #[must_use]
 pub fn needs(phase: Phase, request: &Request<'_>, config: &Config) -> BTreeSet<Need> {
     let mut needs = BTreeSet::new();
@@ -25,10 +26,10 @@ pub fn needs(phase: Phase, request: &Request<'_>, config: &Config) -> BTreeSet<N
     needs
 }
 
-/// Fills in what admission fills in. `None` if nothing changes.
+/// Sets defaults. `None` if nothing changes.
 ///
 /// # Errors
-/// If the object is not one of its kind.
+/// If the object cannot be decoded as its kind.
 pub fn mutate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Result<Option<Value>, Denial> {
     let mut changed: Option<Value> = None;
     for webhook in asked(Phase::Mutating, request, config) {
@@ -45,7 +46,7 @@ pub fn mutate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Resu
     Ok(changed)
 }
 
-/// Whether the write may go on; the first webhook that refuses does so for all.
+/// Validates the write. The first webhook that refuses ends the review.
 #[must_use]
 pub fn validate(request: &Request<'_>, lookups: &Lookups, config: &Config) -> Verdict {
     let mut all = Verdict::default();
@@ -85,7 +86,7 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
     let refused = match (webhook.act, request.object) {
         (Act::Delete(delete), _) => delete(&cx).err(),
         (Act::Validate { object: rules, change }, Some(object)) => {
-            // What is going needs no care but that its finalizers can go.
+            // An object that is being deleted is not validated, so that its finalizers can always be removed.
             if terminating(object) {
                 return verdict;
             }
@@ -105,7 +106,8 @@ pub(crate) fn one_validation(webhook: &Webhook, request: &Request<'_>, lookups: 
     verdict
 }
 
-/// The mistakes that refuse the write: not those that the object had before, and not those that its writer may overrule.
+/// Selects the errors that refuse the write: not those that the old object had, nor those that the writer may
+/// overrule.
 fn weigh(
     webhook: &Webhook,
     cx: &Cx<'_>,
@@ -135,7 +137,7 @@ fn weigh(
     refused
 }
 
-/// What was wrong with the old object already (ratcheting, admission.md 8).
+/// Errors of the old object. They do not refuse an update (ratcheting, specification/admission.md 8).
 fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
     let (Act::Validate { object: rules, .. }, Some(old)) = (webhook.act, cx.request.old) else {
         return BTreeSet::new();
@@ -144,7 +146,7 @@ fn mistakes_before(webhook: &Webhook, cx: &Cx<'_>) -> BTreeSet<FieldError> {
         return BTreeSet::new();
     }
     let mut out = Findings::default();
-    // An old object that can't be read excuses nothing.
+    // An old object that cannot be decoded excuses no error.
     if rules(old, cx, &mut out).is_err() {
         return BTreeSet::new();
     }

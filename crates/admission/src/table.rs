@@ -1,7 +1,7 @@
-//! The webhooks: which rules apply to which writes (admission.md 1.3).
+//! Table of webhooks: which rules apply to which writes (specification/admission.md 1.3).
 //!
-//! This is the one source: what is registered on a kube-apiserver, what the embedded server asks and which paths are served
-//! all come from here.
+//! It is the single source: the registrations at a kube-apiserver, the reviews of the embedded server and the served
+//! paths come from here.
 
 use crate::{
     Denial, Operation, Request,
@@ -12,19 +12,20 @@ use crate::{
 
 use serde_json::Value;
 
-/// What a webhook does.
+/// Action of a webhook.
 #[derive(Clone, Copy)]
 pub(crate) enum Act {
-    /// Fills in.
+    /// Sets defaults.
     Mutate(fn(&mut Value, &Cx<'_>) -> Result<(), Denial>),
-    /// Says what is wrong with an object as it is, and with a change.
+    /// Validates an object and its change.
     Validate {
-        /// The object alone. Mistakes that the old object had too are only warned of.
+        /// Validates the new object. Errors that the old object had too become warnings.
         object: fn(&Value, &Cx<'_>, &mut Findings) -> Result<(), Denial>,
-        /// What may not be done to an object that exists, or what the write as a whole must keep; a refusal here stops.
+        /// Validates the change of an existing object, or rules about the write as a whole. An error here ends the
+        /// review.
         change: fn(&Cx<'_>, &mut Findings) -> Result<(), Denial>,
     },
-    /// Says whether an object may go.
+    /// Decides whether an object may be deleted.
     Delete(fn(&Cx<'_>) -> Result<(), Denial>),
 }
 
@@ -38,43 +39,43 @@ impl std::fmt::Debug for Act {
     }
 }
 
-/// When a webhook looks at writes.
+/// Phase in which a webhook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Before defaults and validation.
+    /// Before defaults and validation of the API server.
     Mutating,
     /// After them.
     Validating,
 }
 
-/// Where the objects of a webhook live.
+/// Scope of the objects of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// In namespaces.
+    /// Namespaced objects.
     Namespaced,
-    /// In none.
+    /// Cluster-scoped objects.
     Cluster,
-    /// Either.
+    /// Both.
     Any,
 }
 
-/// Whether writes of our own controllers are looked at.
+/// Whether writes of our own controllers are reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnWrites {
-    /// They are not.
+    /// Not reviewed.
     Exempt,
-    /// They are.
+    /// Reviewed.
     Reviewed,
-    /// They are while quotas are enforced: the quota is charged here.
+    /// Reviewed while quotas are enforced, since this webhook charges the quota.
     ReviewedForQuota,
 }
 
-/// A label that objects must have to be looked at.
+/// Label that an object must have to be reviewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Labelled {
     /// The key.
     pub key: &'static str,
-    /// The value; absent if any will do.
+    /// The value; `None` matches any.
     pub value: Option<&'static str>,
 }
 
@@ -83,32 +84,32 @@ pub struct Labelled {
 pub struct Webhook {
     /// Name in the registration and in refusals.
     pub name: &'static str,
-    /// Path it is served at.
+    /// Path at which it is served.
     pub path: &'static str,
     /// API group, `*` for all.
     pub group: &'static str,
     /// API version, `*` for all.
     pub version: &'static str,
-    /// Plural of the kind, `*` for all.
+    /// Plural of the resource, `*` for all.
     pub resource: &'static str,
-    /// What it looks at.
+    /// Operations that it reviews.
     pub operations: &'static [Operation],
-    /// Where its objects live.
+    /// Scope of its objects.
     pub scope: Scope,
-    /// How long a kube-apiserver waits for it.
+    /// Timeout of the call, in seconds.
     pub timeout_seconds: u8,
-    /// Whether a review may write.
+    /// Whether a review may write other objects.
     pub has_side_effects: bool,
-    /// Whether writes of ours are looked at.
+    /// Whether writes of our own controllers are reviewed.
     pub own_writes: OwnWrites,
-    /// Only objects with this label.
+    /// Restricts the webhook to objects with this label.
     pub labelled: Option<Labelled>,
     pub(crate) act: Act,
     pub(crate) needs: fn(&Request<'_>, &Config, &mut Needs),
 }
 
 impl Webhook {
-    /// When it looks at writes.
+    /// The phase in which it is called.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.act {
@@ -117,7 +118,7 @@ impl Webhook {
         }
     }
 
-    /// Whether it looks at this write.
+    /// Returns true if it reviews this write.
     #[must_use]
     pub fn matches(&self, request: &Request<'_>, config: &Config) -> bool {
         let any = |pattern: &str, text: &str| pattern == "*" || pattern == text;
@@ -126,7 +127,7 @@ impl Webhook {
             && any(self.group, request.group)
             && any(self.resource, request.resource)
             && self.labelled.is_none_or(|labelled| {
-                // As in Kubernetes: either the new object or the old one.
+                // As in Kubernetes, either the new object or the old one must match.
                 [request.object, request.old].into_iter().flatten().any(|object| {
                     let value = object.pointer("/metadata/labels").and_then(|labels| labels.get(labelled.key));
                     value.is_some_and(|value| labelled.value.is_none_or(|wanted| value == wanted))
@@ -135,7 +136,7 @@ impl Webhook {
             && !(self.exempts_own(config) && is_own(request, config))
     }
 
-    /// Whether writes of our own controllers pass it unseen.
+    /// Returns true if writes of our own controllers bypass it.
     #[must_use]
     pub fn exempts_own(&self, config: &Config) -> bool {
         match self.own_writes {
@@ -148,11 +149,11 @@ impl Webhook {
     }
 }
 
-/// The prefix of our field managers.
+/// Prefix of our field managers.
 pub const OWN_FIELD_MANAGERS: &str = "ironclad-";
 
-/// Whether one of our own controllers writes. Both are asked for: a person who shares an administrator's credentials with
-/// us is still checked.
+/// Returns true if one of our own controllers writes. Both user and field manager must match: a person who uses the
+/// controllers' credentials is still reviewed.
 fn is_own(request: &Request<'_>, config: &Config) -> bool {
     config.own_user.as_deref() == Some(request.user) && request.field_manager.starts_with(OWN_FIELD_MANAGERS)
 }
@@ -171,7 +172,7 @@ const NETWORKING: &str = "networking.karmada.io";
 const CONFIG: &str = "config.karmada.io";
 const CLUSTER: &str = "cluster.karmada.io";
 
-/// What most webhooks have in common.
+/// Defaults that most webhooks share.
 const BASE: Webhook = Webhook {
     name: "",
     path: "",
@@ -190,12 +191,12 @@ const BASE: Webhook = Webhook {
 
 fn nothing(_: &Request<'_>, _: &Config, _: &mut Needs) {}
 
-/// Every change is fine.
+/// Accepts every change.
 fn anything(_: &Cx<'_>, _: &mut Findings) -> Result<(), Denial> {
     Ok(())
 }
 
-/// All webhooks, in the order in which they are asked.
+/// All webhooks, in the order in which they are called.
 pub static WEBHOOKS: &[Webhook] = &[
     Webhook {
         name: "cluster.karmada.io",

@@ -47,7 +47,7 @@ impl Moment {
         ]
     }
 
-    /// By a format of `strftime`; of its letters those of propagation.md 20.4, any other stands for itself.
+    /// By a format of `strftime`; of its letters those of specification/propagation.md 20.4, any other stands for itself.
     pub(crate) fn print(&self, format: &str) -> String {
         let mut out = String::new();
         let mut letters = format.chars();

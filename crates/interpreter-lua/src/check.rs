@@ -1,4 +1,4 @@
-//! Whether a text can be the script of an operation (admission.md 5.6).
+//! Whether a text can be the script of an operation (specification/admission.md 5.6).
 
 use ironclad_interpreter::{Operation, ScriptError};
 

@@ -1,4 +1,4 @@
-//! Objects into tables and back (propagation.md 20.4, value conversion).
+//! Objects into tables and back (specification/propagation.md 20.4, value conversion).
 
 use std::{
     cell::{Cell, OnceCell},

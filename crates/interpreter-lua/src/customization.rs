@@ -1,4 +1,4 @@
-//! One customization with its scripts: a question in, an answer out (propagation.md 20.3).
+//! One customization with its scripts: a question in, an answer out (specification/propagation.md 20.3).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The customizations of a control plane as one source (propagation.md 20.3).
+//! The customizations of a control plane as one source (specification/propagation.md 20.3).
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The script engine of declarative interpreters: Lua 5.1 in a sandbox (propagation.md 20.3, 20.4, 31.4).
+//! The script engine of declarative interpreters: Lua 5.1 in a sandbox (specification/propagation.md 20.3, 20.4, 31.4).
 //!
 //! Scripts are compiled once. Each call runs in a fresh environment, so that nothing leaks from one call to the next, and
 //! within bounds: steps, memory, the host's clock, the size of texts and answers. They see no file, no network, no chance and

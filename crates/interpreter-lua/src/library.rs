@@ -1,4 +1,4 @@
-//! What scripts call of the host: patterns, the time, and module `kube` (propagation.md 20.4).
+//! What scripts call of the host: patterns, the time, and module `kube` (specification/propagation.md 20.4).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The interpreters shipped for kinds of others (propagation.md 21): scripts like anybody's, compiled when a kind is first met.
+//! The interpreters shipped for kinds of others (specification/propagation.md 21): scripts like anybody's, compiled when a kind is first met.
 
 use std::{
     collections::BTreeMap,

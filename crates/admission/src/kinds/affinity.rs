@@ -1,4 +1,4 @@
-//! Which clusters and which templates a policy means (admission.md 2.3, 2.7).
+//! Cluster affinities and resource selectors of a policy (specification/admission.md 2.3, 2.7).
 
 use ironclad_api::policy::{ClusterAffinity, FieldSelector, ResourceSelector};
 use ironclad_patch::names;
@@ -8,7 +8,7 @@ use crate::field::{Findings, Path};
 /// The fields of a Cluster that a field selector knows.
 const FIELDS: [&str; 3] = ["provider", "region", "zone"];
 
-/// An affinity, wherever one stands.
+/// Validates a cluster affinity.
 pub(crate) fn affinity(affinity: &ClusterAffinity, path: &Path, out: &mut Findings) {
     if let Some(selector) = &affinity.field_selector {
         field_selector(selector, &path.child("fieldSelector"), out);
@@ -31,7 +31,7 @@ fn field_selector(selector: &FieldSelector, path: &Path, out: &mut Findings) {
     }
 }
 
-/// Whether nothing is chosen by it, which chooses everything.
+/// Returns true if the affinity selects nothing in particular, so that it selects every cluster.
 pub(crate) fn is_empty(affinity: &ClusterAffinity) -> bool {
     affinity.label_selector.is_none()
         && affinity.field_selector.is_none()
@@ -39,12 +39,12 @@ pub(crate) fn is_empty(affinity: &ClusterAffinity) -> bool {
         && affinity.exclude.is_empty()
 }
 
-/// A name that becomes a key: of an affinity, a label or a group.
+/// Validates a name that becomes a label key: of an affinity, a label or a group.
 pub(crate) fn label_key(path: impl Into<String>, value: &str, out: &mut Findings) {
     out.texts(path, value, names::label_key(value));
 }
 
-/// The templates of a namespaced policy live in its own namespace.
+/// A namespaced policy selects templates of its own namespace only.
 pub(crate) fn own_namespace(selectors: &[ResourceSelector], namespace: &str, path: &Path, out: &mut Findings) {
     for (i, selector) in selectors.iter().enumerate() {
         if !selector.namespace.is_empty() && selector.namespace != namespace {

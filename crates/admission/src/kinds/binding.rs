@@ -1,4 +1,4 @@
-//! ResourceBinding and ClusterResourceBinding (admission.md 3.1, 3.3 a and b).
+//! ResourceBinding and ClusterResourceBinding (specification/admission.md 3.1, 3.3 a and b).
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn id(resource: &str) -> &'static str {
     }
 }
 
-/// A binding without an id gets one; ids that are there are kept, so that backups can be restored.
+/// Asks for an id if the binding has none. An existing id is kept, so that backups can be restored.
 pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.object.is_some_and(|object| label(object, id(request.resource)).is_empty()) {
         needs.insert(Need::Id);
@@ -51,7 +51,7 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     Ok(())
 }
 
-/// The annotation lists object references.
+/// Validates the annotation that lists object references.
 fn dependencies(object: &Value, out: &mut Findings) {
     let Some(given) = at(object, "/metadata/annotations").get(annotations::DEPENDENCIES).and_then(Value::as_str) else {
         return;

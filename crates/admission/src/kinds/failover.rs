@@ -1,4 +1,4 @@
-//! What happens when a workload or its cluster fails (admission.md 2.3, 5.5).
+//! Failover behaviour of policies (specification/admission.md 2.3, 5.5).
 
 use ironclad_api::policy::{
     ApplicationFailoverBehavior, ClusterFailoverBehavior, FailoverBehavior, PurgeMode, StatePreservation,
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::field::{Findings, Path};
 
-/// What is wrong with it.
+/// Validates a failover behaviour.
 pub(crate) fn failover(failover: &FailoverBehavior, path: &Path, out: &mut Findings) {
     if let Some(behavior) = &failover.application {
         application(behavior, &path.child("application"), out);

@@ -1,5 +1,5 @@
-//! FederatedHPA (admission.md 4.1), by the rules of Kubernetes' own HorizontalPodAutoscaler, and HorizontalPodAutoscalers
-//! that are distributed (4.3).
+//! FederatedHPA (specification/admission.md 4.1), validated as Kubernetes validates HorizontalPodAutoscaler, and
+//! HorizontalPodAutoscalers that are distributed (4.3).
 
 use ironclad_api::{annotations, autoscaling::FederatedHPA, labels, quantity::Amount};
 use ironclad_fleet::gates::Gate;
@@ -38,7 +38,7 @@ fn all(resource: Resource, namespace: &str) -> Need {
     Need::List { resource, namespace: namespace.to_owned() }
 }
 
-/// Fills in what Kubernetes fills in.
+/// Sets the defaults that Kubernetes sets.
 pub(crate) fn mutate(object: &mut Value, _: &Cx<'_>) -> Result<(), Denial> {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return Err(Denial::undecodable("missing field `spec`"));
@@ -69,7 +69,7 @@ fn or_else(map: &mut Map<String, Value>, key: &str, value: impl FnOnce() -> Valu
     }
 }
 
-/// The autoscalers that could stand on the same target.
+/// Looks up the autoscalers that may have the same target.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all(DISTRIBUTED, request.namespace));
 }
@@ -116,20 +116,20 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
     Ok(())
 }
 
-/// Names of objects are DNS subdomains.
+/// Validates an object name: a DNS subdomain.
 pub(crate) fn object_name(object: &Value, out: &mut Findings) {
     let name = text(object, "/metadata/name");
     out.texts("metadata.name", name, names::dns1123_subdomain(name));
 }
 
-/// What an autoscaler acts on.
+/// Validates the scale target reference.
 pub(crate) fn reference(target: &Value, path: &Path, out: &mut Findings) {
     for field in ["kind", "name"] {
         segment(text(target, &format!("/{field}")), &path.child(field), out);
     }
 }
 
-/// A text that becomes part of a path.
+/// Validates a text that becomes a segment of a path.
 fn segment(text: &str, path: &Path, out: &mut Findings) {
     if text.is_empty() {
         out.required(path, "");
@@ -246,7 +246,7 @@ fn resource(source: &Value, path: &Path, out: &mut Findings) {
     }
 }
 
-/// cpu, memory, ephemeral-storage, huge pages, and whatever has a domain.
+/// True for cpu, memory, ephemeral-storage, huge pages, and every name with a domain prefix.
 fn is_container_resource(name: &str) -> bool {
     ["cpu", "memory", "ephemeral-storage"].contains(&name)
         || name.strip_prefix("hugepages-").is_some_and(|size| Amount::parse(size).is_ok())
@@ -322,7 +322,7 @@ fn is_distributed(autoscaler: &Value) -> bool {
     label(autoscaler, labels::FEDERATED_HPA_ENABLED) == labels::TRUE
 }
 
-/// Whether two autoscalers act on the same object; versions of its group don't matter.
+/// Returns true if two autoscalers scale the same object. API versions are ignored.
 fn same_target(a: &Value, b: &Value) -> bool {
     let of = |object: &Value| {
         let group =
@@ -336,13 +336,13 @@ fn same_target(a: &Value, b: &Value) -> bool {
     of(a) == of(b)
 }
 
-/// The autoscalers that could stand on the same target as a distributed one.
+/// Looks up the autoscalers that may have the same target as a distributed one.
 pub(crate) fn needs_of_distributed(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all(DISTRIBUTED, request.namespace));
     needs.insert(all(FEDERATED, request.namespace));
 }
 
-/// A HorizontalPodAutoscaler with the label.
+/// Validates a HorizontalPodAutoscaler that is labelled as distributed.
 pub(crate) fn validate_distributed(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     if !is_distributed(object) {
         return Ok(());
@@ -368,7 +368,7 @@ pub(crate) fn validate_distributed(object: &Value, cx: &Cx<'_>, out: &mut Findin
     Ok(())
 }
 
-/// The annotations of a distributed autoscaler.
+/// Validates the annotations of a distributed autoscaler.
 fn wishes(object: &Value, out: &mut Findings) {
     let path = Path::new("metadata.annotations");
     let of = |key: &str| at(object, "/metadata/annotations").get(key).and_then(Value::as_str);

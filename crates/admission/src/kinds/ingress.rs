@@ -1,4 +1,4 @@
-//! MultiClusterIngress, by the rules of Kubernetes' own Ingress (admission.md 5.2).
+//! MultiClusterIngress, validated as Kubernetes validates Ingress (specification/admission.md 5.2).
 
 use std::net::IpAddr;
 
@@ -16,9 +16,10 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// What a path may not contain, and how it may not end, unless the ingress controller itself interprets it.
-const NOWHERE: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
-const NO_ENDS: [&str; 2] = ["/..", "/."];
+/// Sequences that a path must not contain, unless its type is ImplementationSpecific.
+const FORBIDDEN_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
+/// Sequences that such a path must not end with.
+const FORBIDDEN_SUFFIXES: [&str; 2] = ["/..", "/."];
 
 pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     decode::<MultiClusterIngress>(object)?;
@@ -83,10 +84,10 @@ fn http_path(item: &Value, path: &Path, out: &mut Findings) {
             if !given.starts_with('/') {
                 out.invalid(&at, given, "must be an absolute path");
             }
-            for bad in NOWHERE.iter().filter(|bad| given.contains(**bad)) {
+            for bad in FORBIDDEN_SEQUENCES.iter().filter(|bad| given.contains(**bad)) {
                 out.invalid(&at, given, &format!("must not contain '{bad}'"));
             }
-            for bad in NO_ENDS.iter().filter(|bad| given.ends_with(**bad)) {
+            for bad in FORBIDDEN_SUFFIXES.iter().filter(|bad| given.ends_with(**bad)) {
                 out.invalid(&at, given, &format!("cannot end with '{bad}'"));
             }
         }
@@ -136,7 +137,7 @@ fn port(port: &Value, path: &Path, out: &mut Findings) {
     }
 }
 
-/// Names of ports: short, in lower case, with a letter in them.
+/// Returns why a text is not a port name: at most 15 characters, lower case, at least one letter.
 fn port_name(name: &str) -> Vec<String> {
     let mut mistakes = Vec::new();
     if name.len() > 15 {
@@ -164,7 +165,7 @@ fn host(name: &str, path: &Path, out: &mut Findings) {
     }
 }
 
-/// What a load balancer reports of itself.
+/// Validates the load balancer status.
 pub(crate) fn load_balancer(status: &Value, out: &mut Findings) {
     for (i, point) in list(status, "/ingress").iter().enumerate() {
         let at = Path::new("status.loadBalancer.ingress").index(i);

@@ -1,4 +1,4 @@
-//! ResourceInterpreterWebhookConfiguration (admission.md 5.6).
+//! ResourceInterpreterWebhookConfiguration (specification/admission.md 5.6).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// The version of the payload that is sent.
+/// Version of the payload that Ironclad sends.
 const SPOKEN: &str = "v1alpha1";
 
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
@@ -42,7 +42,7 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     Ok(())
 }
 
-/// A fully qualified domain name; one dot at its end is bearable.
+/// Validates a fully qualified domain name. One trailing dot is allowed.
 fn domain(name: &str, path: &Path, out: &mut Findings) {
     if name.is_empty() {
         return out.required(path, "");
@@ -68,12 +68,12 @@ fn operations(operations: &[String], path: &Path, out: &mut Findings) {
     }
 }
 
-/// What an empty text means.
+/// Meaning of an empty text.
 #[derive(PartialEq, Eq)]
 enum Empty {
     /// The core group.
     Core,
-    /// Nothing: it was forgotten.
+    /// A required value is missing.
     Missing,
 }
 
@@ -123,7 +123,7 @@ fn service(service: &ServiceReference, path: &Path, out: &mut Findings) {
             out.required(path.child(field), &format!("service {field} is required"));
         }
     }
-    // Absent, it is 443.
+    // The default port is 443.
     if let Some(port) = service.port.filter(|port| !(1..=65_535).contains(port)) {
         out.invalid(path.child("port"), &port, "must be between 1 and 65535, inclusive");
     }

@@ -1,4 +1,4 @@
-//! Small readings and edits of objects as they came: fields that nobody here knows survive them.
+//! Reads and edits of JSON objects that keep fields unknown to our types.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -59,8 +59,8 @@ fn map<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, V
     Some(at)
 }
 
-/// Changes a part of an object as its type: only what the change changes is written back, so that fields which the type does
-/// not know stay.
+/// Edits a part of an object as its type. Only the differences are written back, so that fields unknown to the type
+/// remain.
 pub(crate) fn edit<T: DeserializeOwned + Serialize>(
     part: &mut Value,
     change: impl FnOnce(&mut T),
@@ -73,7 +73,7 @@ pub(crate) fn edit<T: DeserializeOwned + Serialize>(
     Ok(())
 }
 
-/// Makes the same change to `into` that makes `after` of `before`. Lists keep their lengths or are taken whole.
+/// Applies to `into` the change from `before` to `after`. A list whose length changed is replaced.
 fn carry(before: &Value, after: &Value, into: &mut Value) {
     if before == after {
         return;

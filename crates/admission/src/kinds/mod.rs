@@ -1,4 +1,4 @@
-//! The rules, a file for each kind.
+//! Rules, one file per kind.
 
 pub(crate) mod affinity;
 pub(crate) mod binding;

@@ -1,4 +1,4 @@
-//! OverridePolicy and ClusterOverridePolicy (admission.md 2.6, 2.7).
+//! OverridePolicy and ClusterOverridePolicy (specification/admission.md 2.6, 2.7).
 
 use ironclad_api::{
     StringMap,
@@ -17,10 +17,10 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// All annotations of an object together may have this many bytes.
+/// Limit of the total size of an object's annotations, in bytes.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Fields that tie the object to its Work: changed, the copy could be found no more.
+/// Fields that link the object to its Work. If an override changed them, the copy could no longer be found.
 const IDENTITY: [&str; 4] = ["/metadata/name", "/metadata/namespace", "/kind", "/apiVersion"];
 
 pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
@@ -151,7 +151,7 @@ fn value(operator: OverriderOperator, value: Option<&Value>, path: &Path, out: &
 
 fn annotation_map(map: &StringMap, path: &Path, out: &mut Findings) {
     for key in map.keys() {
-        // As Kubernetes does: annotations are case-insensitive in their names.
+        // As Kubernetes does: annotation keys are compared in lower case.
         out.texts(path, key, names::label_key(&key.to_lowercase()));
     }
     let bytes: usize = map.iter().map(|(key, value)| key.len() + value.len()).sum();

@@ -1,4 +1,4 @@
-//! Where and how (admission.md 2.3).
+//! Placement of policies (specification/admission.md 2.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::affinity;
 use crate::field::{Findings, Path};
 
-/// What is wrong with a placement.
+/// Validates a placement.
 pub(crate) fn placement(placement: &Placement, path: &Path, out: &mut Findings) {
     if placement.cluster_affinity.is_some() && !placement.cluster_affinities.is_empty() {
         out.invalid(path, placement, "clusterAffinities cannot co-exist with clusterAffinity");
@@ -44,7 +44,7 @@ fn terms(placement: &Placement, path: &Path, out: &mut Findings) {
     }
 }
 
-/// Overflow tiers need a division that knows what fits, and a first tier that does not take everything.
+/// Overflow terms require a replica division by available replicas, and a first term that is limited.
 fn overflow(placement: &Placement, term: &ClusterAffinityTerm, path: &Path, out: &mut Findings) {
     if term.overflow_affinities.is_empty() {
         return;
@@ -146,7 +146,7 @@ fn tolerations(tolerations: &[Toleration], path: &Path, out: &mut Findings) {
     }
 }
 
-/// Weights are choices of clusters, too.
+/// Validates static weights, which select clusters as affinities do.
 fn weights(placement: &Placement, path: &Path, out: &mut Findings) {
     let Some(weights) = placement.replica_scheduling.as_ref().and_then(|s| s.weight_preference.as_ref()) else {
         return;
@@ -164,7 +164,7 @@ fn weights(placement: &Placement, path: &Path, out: &mut Findings) {
     }
 }
 
-/// All names of clusters that a placement names.
+/// All cluster names that occur in a placement.
 pub(crate) fn cluster_names(placement: &Placement) -> BTreeSet<&str> {
     let one = placement.cluster_affinity.iter();
     let terms = placement.cluster_affinities.iter();

@@ -1,4 +1,5 @@
-//! Priorities: which class a policy names, and what a class may become (admission.md 2.4; seed 002).
+//! Priorities: the class that a policy names, and changes of a class (specification/admission.md 2.4,
+//! specification/proposals/002.md).
 
 use ironclad_api::policy::{PriorityClassSource, SchedulePriority};
 use ironclad_fleet::gates::Gate;
@@ -15,14 +16,14 @@ use crate::{
 const CLASSES: Resource =
     Resource { group: "scheduling.k8s.io", version: "v1", kind: "PriorityClass", plural: "priorityclasses" };
 
-/// The largest value of a class that users make.
+/// Largest value of a class that users create.
 const VALUE_MAX: i64 = 1_000_000_000;
 
 fn class(name: &str) -> Need {
     Need::Get { resource: CLASSES, namespace: String::new(), name: name.to_owned() }
 }
 
-/// The class that a policy names is looked up, to warn if it is not there.
+/// Looks up the class that a policy names, to warn if it does not exist.
 pub(crate) fn needs_class(priority: &SchedulePriority, needs: &mut Needs) {
     if priority.priority_class_source == PriorityClassSource::KubePriorityClass
         && !priority.priority_class_name.is_empty()
@@ -31,7 +32,7 @@ pub(crate) fn needs_class(priority: &SchedulePriority, needs: &mut Needs) {
     }
 }
 
-/// What is wrong with what a policy asks for.
+/// Validates the schedule priority of a policy.
 pub(crate) fn schedule_priority(priority: &SchedulePriority, path: &Path, cx: &Cx<'_>, out: &mut Findings) {
     let name = priority.priority_class_name.as_str();
     let name_path = path.child("priorityClassName");
@@ -64,14 +65,14 @@ pub(crate) fn schedule_priority(priority: &SchedulePriority, path: &Path, cx: &C
     }
 }
 
-/// What a review of a PriorityClass must know: whether another one is the default already.
+/// Looks up the other classes if this one is the default: only one may be.
 pub(crate) fn needs_others(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.object.is_some_and(|class| at(class, "/globalDefault") == true) {
         needs.insert(Need::List { resource: CLASSES, namespace: String::new() });
     }
 }
 
-/// What is wrong with a PriorityClass.
+/// Validates a PriorityClass.
 pub(crate) fn validate_class(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let name = text(object, "/metadata/name");
     if let Some(value) = at(object, "/value").as_i64().filter(|value| *value > VALUE_MAX)
@@ -93,7 +94,7 @@ pub(crate) fn validate_class(object: &Value, cx: &Cx<'_>, out: &mut Findings) ->
     Ok(())
 }
 
-/// Nothing but its description may change.
+/// Refuses changes of everything but the description.
 pub(crate) fn change_class(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let (Some(old), Some(new)) = (cx.request.old, cx.request.object) else { return Ok(()) };
     if cx.request.operation != Operation::Update {

@@ -1,4 +1,4 @@
-//! PropagationPolicy and ClusterPropagationPolicy (admission.md 2.1 to 2.4).
+//! PropagationPolicy and ClusterPropagationPolicy (specification/admission.md 2.1 to 2.4).
 
 use ironclad_api::{
     finalizers, labels,
@@ -19,7 +19,7 @@ use crate::{
     request::{Config, Cx, Needs, decode},
 };
 
-/// What differs between the two kinds.
+/// Differences between the two kinds.
 struct Kind {
     id: &'static str,
     finalizer: &'static str,
@@ -37,7 +37,7 @@ const CLUSTER: Kind = Kind {
     namespaced: false,
 };
 
-/// At most so many names of clusters are looked up to warn of unknown ones.
+/// At most this many cluster names are looked up, to warn of unknown ones.
 const NAMES_MAX: usize = 64;
 
 const CLUSTERS: Resource =
@@ -47,14 +47,14 @@ fn cluster(name: &str) -> Need {
     Need::Get { resource: CLUSTERS, namespace: String::new(), name: name.to_owned() }
 }
 
-/// A new policy gets an id.
+/// Asks for an id for a new policy.
 pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.operation == Operation::Create {
         needs.insert(Need::Id);
     }
 }
 
-/// What a validation looks up: the clusters and the class that the policy names.
+/// Looks up the clusters and the priority class that the policy names.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     let Some(Ok(spec)) = request.object.map(spec) else { return };
     needs.extend(placement::cluster_names(&spec.placement).into_iter().take(NAMES_MAX).map(cluster));
@@ -142,8 +142,8 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
         if behavior.cluster.is_some() && !cx.config.gates.enabled(Gate::Failover) {
             out.warn("spec.failover.cluster has no effect: feature gate Failover is off");
         }
-        left_behind(&spec, &path, out);
-        moves_in_parts(&spec, behavior, &path, out);
+        warn_of_dependencies(&spec, &path, out);
+        warn_of_partial_state(&spec, behavior, &path, out);
     }
     selectors(kind, object, &spec, &path.child("resourceSelectors"), out);
     if let Some(suspension) = &spec.suspension {
@@ -159,17 +159,19 @@ fn check(kind: &Kind, object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Result
     Ok(())
 }
 
-/// Kinds that run something, and kinds that what runs refers to or is reached by.
-const RUNS: [&str; 7] = ["CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet"];
-const BELONGS: [&str; 5] = ["ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount"];
+/// Kinds that run pods.
+const WORKLOADS: [&str; 7] = ["CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet"];
+/// Kinds that pods refer to, or are reached by.
+const DEPENDENCIES: [&str; 5] = ["ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount"];
 
-/// What is listed beside a workload is placed, and evicted, on its own (failover.md 14.1, #7324).
-fn left_behind(spec: &PropagationSpec, path: &Path, out: &mut Findings) {
-    if !spec.resource_selectors.iter().any(|selector| RUNS.contains(&selector.kind.as_str())) {
+/// Warns of resources listed beside a workload: they are scheduled and evicted independently of it
+/// (specification/failover.md 14.1, karmada#7324).
+fn warn_of_dependencies(spec: &PropagationSpec, path: &Path, out: &mut Findings) {
+    if !spec.resource_selectors.iter().any(|selector| WORKLOADS.contains(&selector.kind.as_str())) {
         return;
     }
     for (i, selector) in spec.resource_selectors.iter().enumerate() {
-        if BELONGS.contains(&selector.kind.as_str()) {
+        if DEPENDENCIES.contains(&selector.kind.as_str()) {
             let (at, kind) = (path.child("resourceSelectors").index(i), &selector.kind);
             out.warn(format!(
                 "{at}: a {kind} is placed on its own and does not follow a workload that spec.failover moves"
@@ -178,8 +180,8 @@ fn left_behind(spec: &PropagationSpec, path: &Path, out: &mut Findings) {
     }
 }
 
-/// Preserved state goes to the new copy only if it is the only one (failover.md 5.4).
-fn moves_in_parts(spec: &PropagationSpec, behavior: &FailoverBehavior, path: &Path, out: &mut Findings) {
+/// Warns that preserved state reaches the new copy only if it is the only copy (specification/failover.md 5.4).
+fn warn_of_partial_state(spec: &PropagationSpec, behavior: &FailoverBehavior, path: &Path, out: &mut Findings) {
     let of_cluster = behavior.cluster.as_ref().and_then(|cluster| cluster.state_preservation.as_ref());
     let of_application = behavior.application.as_ref().and_then(|application| application.state_preservation.as_ref());
     let one_cluster = spec
@@ -220,7 +222,7 @@ fn suspended(suspension: &Suspension, path: &Path, out: &mut Findings) {
     }
 }
 
-/// Names of clusters that do not exist are most often misspelt.
+/// Warns of cluster names that do not exist: most often they are misspelt.
 fn unknown_clusters(spec: &PropagationSpec, cx: &Cx<'_>, out: &mut Findings) {
     for name in placement::cluster_names(&spec.placement) {
         if cx.lookups.get(&cluster(name)).is_some_and(<[Value]>::is_empty) {

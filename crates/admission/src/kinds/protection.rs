@@ -1,4 +1,4 @@
-//! What is marked against deletion stays until the mark is gone (admission.md 5.4).
+//! Deletion protection: an object with the protection label cannot be deleted (specification/admission.md 5.4).
 
 use ironclad_api::labels;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::{
     request::{Config, Cx, Needs},
 };
 
-/// So many of a namespace's protected objects are named.
+/// At most this many protected objects of a namespace are named in a refusal.
 const NAMED_MAX: usize = 5;
 
 fn contents(namespace: &str) -> Need {
@@ -25,7 +25,7 @@ fn is_protected(object: &Value) -> bool {
     label(object, labels::DELETION_PROTECTED) == labels::DELETION_PROTECTED_ALWAYS
 }
 
-/// Marked objects may not go.
+/// Refuses to delete a protected object.
 pub(crate) fn delete(cx: &Cx<'_>) -> Result<(), Denial> {
     match cx.request.old {
         Some(old) if is_protected(old) => Err(Denial::forbidden(format!(
@@ -36,7 +36,7 @@ pub(crate) fn delete(cx: &Cx<'_>) -> Result<(), Denial> {
     }
 }
 
-/// A namespace that is not going yet is looked through.
+/// Looks up the protected objects of a namespace that is not being deleted yet.
 pub(crate) fn needs_contents(request: &Request<'_>, config: &Config, needs: &mut Needs) {
     let going = request.old.is_some_and(|old| !text(old, "/metadata/deletionTimestamp").is_empty());
     if config.protect_namespace_contents && !going {
@@ -44,7 +44,8 @@ pub(crate) fn needs_contents(request: &Request<'_>, config: &Config, needs: &mut
     }
 }
 
-/// A namespace with marked objects may not go: it would stay Terminating, and take the others along.
+/// Refuses to delete a namespace with protected objects: it would stay Terminating after everything else in it was
+/// deleted.
 pub(crate) fn delete_namespace(cx: &Cx<'_>) -> Result<(), Denial> {
     let found = cx.lookups.get(&contents(cx.request.name)).unwrap_or_default();
     if found.is_empty() {

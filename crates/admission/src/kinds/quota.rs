@@ -1,4 +1,4 @@
-//! FederatedResourceQuota (admission.md 5.1).
+//! FederatedResourceQuota (specification/admission.md 5.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     request::{Cx, decode},
 };
 
-/// Amounts of these are whole.
+/// Resources with integer amounts.
 const COUNTED: [&str; 9] = [
     "pods",
     "services",
@@ -25,7 +25,7 @@ const COUNTED: [&str; 9] = [
     "services.nodeports",
     "services.loadbalancers",
 ];
-/// And these are the others without a domain.
+/// The other resources without a domain prefix.
 const MEASURED: [&str; 10] = [
     "cpu",
     "memory",
@@ -87,14 +87,14 @@ pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result
     Ok(())
 }
 
-/// A name that a cluster can have.
+/// Validates a cluster name.
 pub(crate) fn cluster_name(name: &str, path: &Path, out: &mut Findings) {
     for mistake in cluster_name_mistakes(name) {
         out.invalid(path, name, &mistake);
     }
 }
 
-/// What keeps a text from being the name of a cluster.
+/// Returns why a text cannot be the name of a cluster.
 pub(crate) fn cluster_name_mistakes(name: &str) -> Vec<String> {
     use ironclad_api::cluster::NAME_LENGTH_MAX;
     if name.is_empty() {
@@ -133,7 +133,7 @@ fn is_standard(key: &str) -> bool {
     COUNTED.contains(&key) || MEASURED.contains(&key) || pages.is_some_and(|size| Amount::parse(size).is_ok())
 }
 
-/// Counts, and extended resources such as `example.com/gpu`.
+/// Resources with integer amounts: counts, and extended resources such as `example.com/gpu`.
 fn is_counted(key: &str) -> bool {
     let extended = key.strip_prefix("requests.").unwrap_or(key);
     COUNTED.contains(&key) || (extended.contains('/') && !extended.contains("kubernetes.io/"))

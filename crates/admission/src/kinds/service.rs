@@ -1,4 +1,4 @@
-//! MultiClusterService (admission.md 5.3).
+//! MultiClusterService (specification/admission.md 5.3).
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
     Ok(())
 }
 
-/// At most so many names of clusters are looked up.
+/// At most this many cluster names are looked up.
 const NAMES_MAX: usize = 64;
 
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
@@ -66,7 +66,7 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
         }
     }
     types(&service.spec.types, &path.child("types"), out);
-    // The word `range` is historical: clients look for it.
+    // The word `range` is historical; clients match on it.
     let lists =
         [("providerClusters", &service.spec.provider_clusters), ("consumerClusters", &service.spec.consumer_clusters)];
     for (field, clusters) in lists {
@@ -102,7 +102,7 @@ fn types(types: &[String], path: &Path, out: &mut Findings) {
     }
 }
 
-/// The type stays what it was.
+/// Refuses a change of the type.
 pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let (Operation::Update, Some(old), Some(new)) = (cx.request.operation, cx.request.old, cx.request.object) else {
         return Ok(());

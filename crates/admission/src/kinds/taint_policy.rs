@@ -1,4 +1,5 @@
-//! ClusterTaintPolicy (admission.md 5.5). What it must look like is said beside what it does, in crate `failover`.
+//! ClusterTaintPolicy (specification/admission.md 5.5). Crate `failover` validates its fields, beside the code that
+//! uses them.
 
 use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
 use ironclad_failover::taint_policy;
@@ -30,7 +31,8 @@ fn clusters() -> Need {
     Need::List { resource: CLUSTERS, namespace: String::new() }
 }
 
-/// The other policies, to warn of taints that several set. The clusters only in a dry run: a real write costs no more for it.
+/// Looks up the other policies, to warn of taints that several policies set. Clusters are looked up in a dry run only,
+/// so that a real write costs no more.
 pub(crate) fn needs(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     needs.insert(all());
     if request.dry_run {

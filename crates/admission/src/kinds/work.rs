@@ -1,4 +1,4 @@
-//! Work: every manifest in it is pruned and marked the same, from whichever writer (admission.md 3.2).
+//! Work: prunes and labels every manifest the same way, whoever writes it (specification/admission.md 3.2).
 
 use ironclad_api::{annotations, labels};
 use ironclad_propagation::work::manifest::{Marks, finish};
@@ -10,7 +10,7 @@ use crate::{
     request::{Config, Cx, Needs},
 };
 
-/// A Work without an id gets one.
+/// Asks for an id if the Work has none.
 pub(crate) fn needs_id(request: &Request<'_>, _: &Config, needs: &mut Needs) {
     if request.object.is_some_and(|object| label(object, labels::WORK_PERMANENT_ID).is_empty()) {
         needs.insert(Need::Id);
@@ -30,7 +30,7 @@ pub(crate) fn mutate(object: &mut Value, cx: &Cx<'_>) -> Result<(), Denial> {
         if !manifest.is_object() {
             return Err(Denial::failure("a manifest of the Work is not an object"));
         }
-        // What a controller has stamped stays as it is; only what every manifest has is put on.
+        // Keep what a controller has set; add only what every manifest must have.
         let conflict = manifest.pointer("/metadata/annotations").and_then(|a| a.get(annotations::CONFLICT_RESOLUTION));
         let conflict = conflict.and_then(Value::as_str).unwrap_or_default().to_owned();
         let marks =

@@ -1,4 +1,4 @@
-//! FederatedHPA, CronFederatedHPA and distributed HorizontalPodAutoscalers (admission.md 4).
+//! FederatedHPA, CronFederatedHPA and distributed HorizontalPodAutoscalers (specification/admission.md 4).
 
 use ironclad_fleet::gates::{Gate, Gates};
 use serde_json::{Value, json};
@@ -340,7 +340,7 @@ fn distributed(name: &str) -> Value {
     })
 }
 
-/// Gives the write everything it asks for: autoscalers of either kind.
+/// Answers all needs of the write: autoscalers of both kinds.
 fn beside(mut write: Write, federated: &[Value], others: &[Value]) -> Write {
     for need in write.with_request(|request| needs(Phase::Validating, request, &write.config)) {
         let is_ours = format!("{need:?}").contains("federatedhpas");

@@ -1,4 +1,4 @@
-//! Cluster and ClusterTaintPolicy (admission.md 7, 5.5).
+//! Cluster and ClusterTaintPolicy (specification/admission.md 7, 5.5).
 
 use ironclad_failover::flags::NoExecutePolicy;
 use ironclad_fleet::gates::{Gate, Gates};

@@ -1,4 +1,4 @@
-//! How rules are applied: own writes, what was wrong before, what is going, who may overrule (admission.md 1, 8).
+//! Application of rules: own writes, ratcheting, objects being deleted, break-glass (specification/admission.md 1, 8).
 
 use ironclad_reference::Reference;
 use serde_json::{Value, json};
@@ -120,13 +120,13 @@ fn the_table_is_sound() {
     }
 }
 
-/// Webhooks that the reference does not list, and why they are there.
+/// Webhooks that the reference does not list, with the reason.
 const BESIDE_THE_TABLE: [(&str, &str); 1] = [(
     "/validate-namespacedeletionprotection",
     "a namespace with protected contents is protected, too (admission.md 5.4)",
 )];
 
-/// admission.md 1.3, each cell, both ways round.
+/// specification/admission.md 1.3, each cell, both ways round.
 #[test]
 fn the_table_is_that_of_the_reference() {
     let table = Reference::Admission.table("### 1.3");
@@ -159,7 +159,7 @@ fn the_table_is_that_of_the_reference() {
         assert_eq!(webhook.has_side_effects, scope.contains("NoneOnDryRun"), "{path}");
         let label = webhook.labelled.map(|labelled| labelled.key);
         let want = scope.split_once("label `").and_then(|(_, rest)| rest.split('`').next());
-        // The label of horizontal autoscalers stands in the section that the row names.
+        // The specification names the label of horizontal autoscalers in another section.
         assert_eq!(label.filter(|_| resource != "horizontalpodautoscalers"), want, "{path}");
         let own = table.cell(row, "Own").replace('*', "");
         let want = match own.split(' ').next() {
@@ -173,7 +173,7 @@ fn the_table_is_that_of_the_reference() {
     assert!(missing.is_empty(), "not in the reference: {missing:?}");
 }
 
-/// api.md 15: the same by kinds.
+/// specification/api.md 15: the same table by kind.
 #[test]
 fn paths_are_for_the_kinds_of_the_reference() {
     let table = Reference::Api.table("## 15.");

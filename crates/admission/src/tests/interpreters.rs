@@ -1,4 +1,4 @@
-//! What interprets kinds (admission.md 5.6).
+//! Interpreter webhooks and customizations (specification/admission.md 5.6).
 
 use ironclad_interpreter::{Operation, ScriptError};
 use serde_json::{Value, json};
@@ -221,7 +221,7 @@ fn script(text: &str) -> Value {
     json!({ "luaScript": text })
 }
 
-/// A stand-in for the engine, which the core does not have: it only wants the function's name in the text.
+/// Stand-in for the script engine, which the core lacks: it only requires the function's name in the text.
 fn wants_name(operation: Operation, text: &str) -> Result<(), ScriptError> {
     let message = format!("it defines no function {}", operation.function());
     if text.contains(operation.function()) { Ok(()) } else { Err(ScriptError { operation, line: None, message }) }

@@ -1,4 +1,4 @@
-//! Every rule as a row: what is written, and what is answered, word for word.
+//! Rules as table rows: a write, and the exact answer.
 
 mod autoscaling;
 mod clusters;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::{Config, Lookups, Operation, Request, Verdict, mutate, validate};
 
-/// The id that every review draws.
+/// The id that every review receives.
 pub(super) const ID: &str = "0d8e1a4c-0000-4000-8000-000000000001";
 
-/// What is written, and by whom.
+/// A write and its user.
 #[derive(Clone)]
 pub(super) struct Write {
     pub(super) operation: Operation,
@@ -90,7 +90,7 @@ impl Write {
         self.with_request(|request| validate(request, &self.lookups, &self.config))
     }
 
-    /// The message of the refusal, empty if it is let through.
+    /// The message of the refusal, empty if the write is admitted.
     pub(super) fn refusal(&self) -> String {
         self.validated().denial.map(|denial| denial.message).unwrap_or_default()
     }
@@ -113,7 +113,7 @@ pub(super) fn with(base: &Value, patch: &Value) -> Value {
     object
 }
 
-/// The base with this patch of its spec.
+/// `base` with a merge patch of its spec.
 pub(super) fn with_spec(base: &Value, spec: &Value) -> Value {
     with(base, &json!({ "spec": spec }))
 }

@@ -1,4 +1,4 @@
-//! MultiClusterIngress and MultiClusterService (admission.md 5.2, 5.3).
+//! MultiClusterIngress and MultiClusterService (specification/admission.md 5.2, 5.3).
 
 use serde_json::{Value, json};
 

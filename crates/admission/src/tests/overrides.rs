@@ -1,4 +1,4 @@
-//! OverridePolicy and ClusterOverridePolicy (admission.md 2.6, 2.7).
+//! OverridePolicy and ClusterOverridePolicy (specification/admission.md 2.6, 2.7).
 
 use serde_json::{Value, json};
 

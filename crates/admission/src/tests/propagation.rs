@@ -1,4 +1,4 @@
-//! PropagationPolicy and ClusterPropagationPolicy (admission.md 2.1 to 2.4, 5.5).
+//! PropagationPolicy and ClusterPropagationPolicy (specification/admission.md 2.1 to 2.4, 5.5).
 
 use ironclad_fleet::gates::{Gate, Gates};
 use serde_json::{Value, json};

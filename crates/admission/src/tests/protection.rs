@@ -1,4 +1,4 @@
-//! Deletion protection, and classes of priority (admission.md 5.4, 2.4).
+//! Deletion protection, and classes of priority (specification/admission.md 5.4, 2.4).
 
 use serde_json::{Value, json};
 

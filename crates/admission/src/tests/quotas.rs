@@ -1,4 +1,4 @@
-//! FederatedResourceQuota (admission.md 5.1).
+//! FederatedResourceQuota (specification/admission.md 5.1).
 
 use serde_json::{Value, json};
 

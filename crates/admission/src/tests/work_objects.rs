@@ -1,4 +1,4 @@
-//! Bindings and Works (admission.md 3).
+//! Bindings and Works (specification/admission.md 3).
 
 use ironclad_fleet::gates::{Gate, Gates};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn quota(overall: Value, used: Value) -> Value {
     })
 }
 
-/// A binding that takes so much CPU per replica, on so many replicas in two clusters.
+/// A binding that requests this CPU per replica, with these replicas in two clusters.
 fn taking(cpu: &str, replicas: [i32; 2]) -> Value {
     let clusters = json!([{"name": "m1", "replicas": replicas[0]}, {"name": "m2", "replicas": replicas[1]}]);
     with_spec(

@@ -1,4 +1,4 @@
-//! Each row of propagation.md 21, and rows 35-40 of 31.4.
+//! Each row of specification/propagation.md 21, and rows 35-40 of 31.4.
 
 use std::collections::BTreeSet;
 

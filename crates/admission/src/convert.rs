@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_client_sees_and_may_change() {
+    fn old_client_changes_only_fields_it_knows() {
         let old = convert(&stored(), OLD);
         assert_eq!(old["apiVersion"], OLD);
         assert_eq!(
@@ -314,7 +314,7 @@ mod tests {
         }
 
         #[test]
-        fn it_never_fails(spec in anything(), status in anything(), metadata in anything(), up in any::<bool>()) {
+        fn conversion_never_fails(spec in anything(), status in anything(), metadata in anything(), up in any::<bool>()) {
             let (from, to) = if up { (OLD, STORED) } else { (STORED, OLD) };
             let object = json!({"apiVersion": from, "kind": "ResourceBinding", "metadata": metadata, "spec": spec, "status": status});
             prop_assert_eq!(&convert(&object, to)["apiVersion"], &json!(to));

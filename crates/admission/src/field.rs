@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_classes_of_mistakes_and_their_texts() {
+    fn error_texts_are_those_of_kubernetes() {
         let spec = Path::new("spec");
         let at = spec.child("metrics").index(0).child("type");
         for (name, make, want) in [

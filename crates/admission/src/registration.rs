@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn entries() {
+    fn registration_entries() {
         let url = Endpoint::Url("https://10.0.0.1:8443".into());
         let validating = configuration(Phase::Validating, &url, "PEM", &own());
         assert_eq!(validating["metadata"], json!({"name": "validating-config", "labels": {"app": "karmada-webhook"}}));

@@ -249,7 +249,7 @@ impl Denial {
 
     /// The message that the client reads, in the words of a kube-apiserver.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn client_message(&self) -> String {
         format!("admission webhook {:?} denied the request: {}", self.webhook, self.message)
     }
 }

@@ -364,12 +364,12 @@ pub(crate) fn validate_distributed(object: &Value, cx: &Cx<'_>, out: &mut Findin
             out.invalid(&target, at(object, "/spec/scaleTargetRef"), &detail);
         }
     }
-    wishes(object, out);
+    distributed_annotations(object, out);
     Ok(())
 }
 
 /// Validates the annotations of a distributed autoscaler.
-fn wishes(object: &Value, out: &mut Findings) {
+fn distributed_annotations(object: &Value, out: &mut Findings) {
     let path = Path::new("metadata.annotations");
     let of = |key: &str| at(object, "/metadata/annotations").get(key).and_then(Value::as_str);
     for key in [annotations::FEDERATED_HPA_STRICT_MAX, annotations::FEDERATED_HPA_REBALANCE] {

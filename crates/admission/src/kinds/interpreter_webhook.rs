@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Version of the payload that Ironclad sends.
-const SPOKEN: &str = "v1alpha1";
+const PAYLOAD_VERSION: &str = "v1alpha1";
 
 pub(crate) fn validate(object: &Value, _: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     let configuration: ResourceInterpreterWebhookConfiguration = decode(object)?;
@@ -149,7 +149,7 @@ fn service(service: &ServiceReference, path: &Path, out: &mut Findings) {
 
 fn versions(versions: &[String], path: &Path, out: &mut Findings) {
     if versions.is_empty() {
-        return out.required(path, &format!("must specify one of {SPOKEN}"));
+        return out.required(path, &format!("must specify one of {PAYLOAD_VERSION}"));
     }
     let mut seen = BTreeSet::new();
     for (k, version) in versions.iter().enumerate() {
@@ -158,7 +158,7 @@ fn versions(versions: &[String], path: &Path, out: &mut Findings) {
         }
         out.texts(path.index(k), version, names::dns1035_label(version));
     }
-    if !seen.contains(SPOKEN) {
-        out.invalid(path, versions, &format!("must include at least one of {SPOKEN}"));
+    if !seen.contains(PAYLOAD_VERSION) {
+        out.invalid(path, versions, &format!("must include at least one of {PAYLOAD_VERSION}"));
     }
 }

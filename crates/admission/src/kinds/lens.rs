@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_finalizers() {
+    fn labels_and_finalizers_are_added_once() {
         let mut object = json!({"metadata": {"labels": null}});
         set_label(&mut object, "a", "1");
         add_finalizer(&mut object, "f");

@@ -62,8 +62,8 @@ pub(crate) fn validate(object: &Value, cx: &Cx<'_>, out: &mut Findings) -> Resul
         match cx.lookups.get(&clusters()) {
             Some(found) => {
                 let found: Vec<Cluster> = found.iter().filter_map(|cluster| decode(cluster).ok()).collect();
-                let told = taint_policy::foresee(&policy, &others, &found, cx.lookups.now);
-                told.into_iter().for_each(|text| out.warn(text));
+                let warnings = taint_policy::foresee(&policy, &others, &found, cx.lookups.now);
+                warnings.into_iter().for_each(|text| out.warn(text));
             }
             None => out.warn("dry run: it is not known which clusters match, since they could not be listed"),
         }

@@ -51,7 +51,7 @@ fn what_is_filled_in() {
 }
 
 #[test]
-fn federated() {
+fn federated_hpa_rules() {
     let metric = |metric: Value| json!({"metrics": [metric]});
     let resource = |target: Value| metric(json!({"type": "Resource", "resource": {"name": "cpu", "target": target}}));
     let rules = |rules: Value| {
@@ -350,7 +350,7 @@ fn beside(mut write: Write, federated: &[Value], others: &[Value]) -> Write {
 }
 
 #[test]
-fn two_autoscalers_on_one_target() {
+fn second_autoscaler_of_a_target_is_refused() {
     let plain = with(&distributed("b"), &json!({"metadata": {"labels": null}}));
     let elsewhere = with_spec(&distributed("b"), &json!({"scaleTargetRef": {"name": "other"}}));
     let newer = with_spec(&distributed("b"), &json!({"scaleTargetRef": {"apiVersion": "apps/v2"}}));
@@ -393,7 +393,7 @@ fn two_autoscalers_on_one_target() {
 }
 
 #[test]
-fn wishes_of_a_distributed_one() {
+fn annotations_of_distributed_autoscalers() {
     let path = "metadata.annotations[federatedhpa.karmada.io";
     let split = r#"must be {"mode":"Weighted"}, {"mode":"Even"}, {"mode":"PerCluster"} or {"mode":"Static","weights":{"cluster":1}}"#;
     for (key, value, want) in [
@@ -443,7 +443,7 @@ fn wishes_of_a_distributed_one() {
 }
 
 #[test]
-fn by_the_clock() {
+fn cron_federated_hpa_rules() {
     let cron = |target: Value, rules: Value| {
         json!({
             "apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "CronFederatedHPA", "metadata": {"namespace": "shop", "name": "c"},

@@ -23,7 +23,7 @@ fn models(list: &[(u64, &str, &str)]) -> Value {
 }
 
 #[test]
-fn what_is_canonical() {
+fn cluster_defaults() {
     let made = |old: Option<Value>, spec: Value| {
         let object = with_spec(&cluster(), &spec);
         let mut write = match old {
@@ -85,7 +85,7 @@ fn what_is_canonical() {
 }
 
 #[test]
-fn clusters() {
+fn cluster_rules() {
     let max = "9223372036854775807";
     let label = |path: &str| {
         format!(
@@ -178,7 +178,7 @@ fn clusters() {
 }
 
 #[test]
-fn taint_policies() {
+fn taint_policy_rules() {
     let policy = |name: &str, spec: Value| json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec});
     let matching = |effect: &str| json!({"matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}], "taintsToAdd": [{"key": "k", "effect": effect}]});
     let create = |spec: Value| {

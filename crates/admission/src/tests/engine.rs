@@ -23,7 +23,7 @@ fn refused(write: &Write) -> bool {
 }
 
 #[test]
-fn our_own_writes_pass() {
+fn own_writes_are_not_reviewed() {
     let create = Write::create(GROUP, "overridepolicies", bad());
     for (name, own, user, manager, want) in [
         ("a user", Some("ironclad"), "alice", "kubectl", true),
@@ -39,7 +39,7 @@ fn our_own_writes_pass() {
 }
 
 #[test]
-fn what_was_wrong_before_is_let_through() {
+fn errors_of_the_old_object_are_ignored() {
     let update = |old: Value, new: Value| Write::update(GROUP, "overridepolicies", old, new);
     let labelled = with(&bad(), &json!({"metadata": {"labels": {"a": "b"}}}));
     let verdict = update(bad(), labelled).validated();
@@ -57,14 +57,14 @@ fn what_was_wrong_before_is_let_through() {
 }
 
 #[test]
-fn what_is_going_is_let_go() {
+fn objects_being_deleted_are_not_validated() {
     let going = with(&bad(), &json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
     let good = with_spec(&bad(), &json!({"overriders": null}));
     assert!(!refused(&Write::update(GROUP, "overridepolicies", good, going)));
 }
 
 #[test]
-fn who_may_overrule() {
+fn break_glass_group_gets_warnings() {
     let mut write = Write::create(GROUP, "overridepolicies", bad());
     write.groups = vec![BYPASS_GROUP.to_owned()];
     let verdict = write.validated();
@@ -83,17 +83,17 @@ fn who_may_overrule() {
 }
 
 #[test]
-fn what_a_client_reads() {
+fn refusal_message_names_the_webhook() {
     let denial = Write::create(GROUP, "overridepolicies", bad()).validated().denial.unwrap();
     assert_eq!(
-        denial.told(),
+        denial.client_message(),
         "admission webhook \"overridepolicy.karmada.io\" denied the request: spec.overriders.plaintext[0].path: Invalid value: \"spec.a\": JSON pointer must be empty or start with a \"/\": write /spec/a"
     );
     assert_eq!((denial.code, denial.reason), (403, "Forbidden"));
 }
 
 #[test]
-fn subresources_and_other_kinds_pass() {
+fn subresources_and_other_kinds_are_admitted() {
     let write = Write::create(GROUP, "overridepolicies", bad());
     let verdict = write.with_request(|request| {
         let status = crate::Request { subresource: "status", ..*request };
@@ -104,7 +104,7 @@ fn subresources_and_other_kinds_pass() {
 }
 
 #[test]
-fn the_table_is_sound() {
+fn table_entries_are_consistent() {
     for (i, webhook) in WEBHOOKS.iter().enumerate() {
         let phase = if webhook.path.starts_with("/mutate-") {
             crate::table::Phase::Mutating

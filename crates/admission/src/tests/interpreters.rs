@@ -9,7 +9,7 @@ use crate::{needs, table::Phase};
 const GROUP: &str = "config.karmada.io";
 
 #[test]
-fn webhooks() {
+fn interpreter_webhook_rules() {
     let configuration = |fields: Value| {
         let webhook = json!({
             "name": "a.example.com", "clientConfig": {"url": "https://example.com/x"}, "timeoutSeconds": 5,
@@ -240,7 +240,7 @@ fn reviewed(object: Value, old: Option<Value>, others: &[Value]) -> Write {
 }
 
 #[test]
-fn customizations() {
+fn customization_rules() {
     let replicas = || json!({"replicaResource": script("function GetReplicas(o) end")});
     let dependencies = || json!({"dependencyInterpretation": script("function GetDependencies(o) end")});
     let health = || json!({"healthInterpretation": script("function InterpretHealth(o) end")});

@@ -14,7 +14,7 @@ fn ingress() -> Value {
 }
 
 #[test]
-fn ingresses() {
+fn ingress_rules() {
     let path = |fields: Value| {
         let base =
             json!({"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}});
@@ -118,7 +118,7 @@ fn ingresses() {
 }
 
 #[test]
-fn services() {
+fn service_rules() {
     let service = |spec: Value| {
         let base = json!({
             "apiVersion": "networking.karmada.io/v1alpha1", "kind": "MultiClusterService",

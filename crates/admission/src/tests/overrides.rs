@@ -26,7 +26,7 @@ fn selectors_get_the_namespace() {
 }
 
 #[test]
-fn rows() {
+fn override_policy_rules() {
     let rule = |overriders: Value| json!({"overrideRules": [{"overriders": overriders}]});
     let pointer = |path: &str, text: &str| {
         format!(

@@ -32,7 +32,7 @@ fn create(spec: &Value) -> Write {
 }
 
 #[test]
-fn what_a_new_policy_gets() {
+fn new_policy_gets_defaults_and_an_id() {
     let bare = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
         "metadata": {"namespace": "shop", "name": "p", "labels": {"propagationpolicy.karmada.io/permanent-id": "mine"}},
@@ -70,7 +70,7 @@ fn what_a_new_policy_gets() {
 }
 
 #[test]
-fn what_may_not_change() {
+fn immutable_fields_are_refused() {
     let key = "propagationpolicy.karmada.io/permanent-id";
     for (name, old, new, want) in [
         ("nothing", json!({}), json!({}), ""),
@@ -123,7 +123,7 @@ fn what_may_not_change() {
 }
 
 #[test]
-fn placements() {
+fn placement_rules() {
     let name_form = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                      alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                      '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -260,7 +260,7 @@ fn placements() {
 }
 
 #[test]
-fn specs() {
+fn spec_rules() {
     let failover = |behavior: Value| json!({"propagateDeps": true, "failover": behavior});
     let application = |fields: Value| {
         let base =
@@ -349,7 +349,7 @@ fn specs() {
 }
 
 #[test]
-fn priorities() {
+fn priority_rules() {
     let priority = |priority: Value| json!({"schedulePriority": priority});
     for (name, spec, want) in [
         ("the default class", priority(json!({"priorityClassSource": "KubePriorityClass"})), ""),
@@ -383,7 +383,7 @@ fn priorities() {
 }
 
 #[test]
-fn what_is_legal_but_useless() {
+fn settings_without_effect_are_warned_of() {
     let gates = Gates::default().with(Gate::PriorityBasedScheduling, false);
     let toleration = |fields: Value| json!({"placement": {"clusterTolerations": [fields]}});
     let application = |rules: Value| json!({"decisionConditions": {"tolerationSeconds": 5}, "purgeMode": "Directly", "statePreservation": rules});
@@ -449,7 +449,7 @@ fn what_is_legal_but_useless() {
 }
 
 #[test]
-fn names_that_are_looked_up() {
+fn unknown_names_are_warned_of() {
     let spec = json!({
         "placement": {"clusterAffinity": {"clusterNames": ["m1", "m2"]}},
         "schedulePriority": {"priorityClassSource": "KubePriorityClass", "priorityClassName": "high"},

@@ -12,7 +12,7 @@ fn object(kind: &str, label: Value) -> Value {
 }
 
 #[test]
-fn marked_objects_stay() {
+fn protected_objects_are_not_deleted() {
     let protected = "This resource is protected, please make sure to remove the label: resourcetemplate.karmada.io/deletion-protected";
     for (name, group, resource, label, want) in [
         ("in a namespace", "apps", "deployments", json!("Always"), protected),
@@ -37,13 +37,13 @@ fn marked_objects_stay() {
 }
 
 #[test]
-fn namespaces_with_marked_objects_stay() {
+fn namespaces_with_protected_objects_are_not_deleted() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let write = Write::delete("", "namespaces", namespace.clone());
     let need = write.with_request(|request| needs(Phase::Validating, request, &write.config));
     let need = need.into_iter().collect::<Vec<_>>();
     assert!(matches!(need.as_slice(), [Need::Labelled { namespace, at_most: 6, .. }] if namespace == "shop"));
-    let held = |n: usize| -> Vec<Value> {
+    let protected = |n: usize| -> Vec<Value> {
         (0..n)
             .map(|i| with(&object("Secret", json!("Always")), &json!({"metadata": {"name": format!("s{i}")}})))
             .collect()
@@ -52,10 +52,10 @@ fn namespaces_with_marked_objects_stay() {
         format!("This namespace holds protected resources: {list}; please make sure to remove the label: {LABEL}")
     };
     for (name, contents, want) in [
-        ("nothing", held(0), String::new()),
-        ("one", held(1), refused("Secret s0")),
-        ("five", held(5), refused("Secret s0, Secret s1, Secret s2, Secret s3, Secret s4")),
-        ("more", held(6), refused("Secret s0, Secret s1, Secret s2, Secret s3, Secret s4, more")),
+        ("nothing", protected(0), String::new()),
+        ("one", protected(1), refused("Secret s0")),
+        ("five", protected(5), refused("Secret s0, Secret s1, Secret s2, Secret s3, Secret s4")),
+        ("more", protected(6), refused("Secret s0, Secret s1, Secret s2, Secret s3, Secret s4, more")),
     ] {
         let mut write = write.clone();
         write.lookups.found.insert(need[0].clone(), contents);
@@ -70,7 +70,7 @@ fn namespaces_with_marked_objects_stay() {
 }
 
 #[test]
-fn classes_of_priority() {
+fn priority_class_rules() {
     let class = |fields: Value| {
         with(
             &json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Write, with};
 
 #[test]
-fn rows() {
+fn quota_rules() {
     let quota = |patch: Value| {
         let base = json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota",

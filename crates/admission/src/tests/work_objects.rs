@@ -35,7 +35,7 @@ fn bindings_get_an_id_unless_they_have_one() {
 }
 
 #[test]
-fn works_are_pruned_and_marked() {
+fn works_are_pruned_and_labelled() {
     let manifest = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "status": {},
         "metadata": {
@@ -66,7 +66,7 @@ fn works_are_pruned_and_marked() {
 }
 
 #[test]
-fn rows() {
+fn binding_and_work_rules() {
     let annotated =
         |text: &str| json!({"metadata": {"annotations": {"resourcebinding.karmada.io/dependencies": text}}});
     let components = |names: &[&str]| {
@@ -136,7 +136,7 @@ fn taking(cpu: &str, replicas: [i32; 2]) -> Value {
 }
 
 #[test]
-fn quotas() {
+fn quota_usage_is_charged() {
     let components = |replicas: i32, clusters: &[&str]| {
         let clusters: Vec<Value> = clusters.iter().map(|name| json!({"name": name})).collect();
         let component =

@@ -97,5 +97,5 @@ fn request<'a>(review: &Review<'a>) -> Request<'a> {
 
 /// The answer that a kube-apiserver gives when a webhook refuses.
 fn refusal(denial: &Denial) -> ApiError {
-    ApiError::new(denial.code, denial.reason, denial.told())
+    ApiError::new(denial.code, denial.reason, denial.client_message())
 }

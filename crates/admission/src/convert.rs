@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(
             (&new["spec"]["schedulerName"], &new["spec"]["resource"]["uid"]),
             (&json!("s"), &json!("t")),
-            "the rest stays"
+            "other fields are kept"
         );
 
         let mut fresh = old;

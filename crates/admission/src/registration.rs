@@ -155,7 +155,7 @@ mod tests {
             work["clientConfig"]["service"],
             json!({"namespace": "karmada-system", "name": "ironclad-webhook", "port": 443, "path": "/mutate-work"})
         );
-        assert_eq!(work.get("matchConditions"), None, "nobody is us if we do not know who we are");
+        assert_eq!(work.get("matchConditions"), None, "without an own user every write is reviewed");
         let interpreter = named(&validating, "resourceinterpretercustomization.karmada.io");
         assert_eq!(interpreter["timeoutSeconds"], 10);
     }

@@ -51,7 +51,7 @@ fn overflow(placement: &Placement, term: &ClusterAffinityTerm, path: &Path, out:
     }
     if !knows_capacity(placement) {
         let detail = "overflowAffinities need replicaSchedulingType Divided with replicaDivisionPreference Aggregated or a \
-                      dynamicWeight: only these know what a cluster has room for";
+                      dynamicWeight: only these divide by available replicas";
         out.invalid(path, &term.overflow_affinities, detail);
     }
     if affinity::is_empty(&term.affinity) {

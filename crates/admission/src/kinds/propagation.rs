@@ -174,7 +174,7 @@ fn warn_of_dependencies(spec: &PropagationSpec, path: &Path, out: &mut Findings)
         if DEPENDENCIES.contains(&selector.kind.as_str()) {
             let (at, kind) = (path.child("resourceSelectors").index(i), &selector.kind);
             out.warn(format!(
-                "{at}: a {kind} is placed on its own and does not follow a workload that spec.failover moves"
+                "{at}: a {kind} is scheduled on its own and does not follow a workload that spec.failover moves"
             ));
         }
     }

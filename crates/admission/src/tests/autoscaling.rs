@@ -23,10 +23,10 @@ fn what_is_filled_in() {
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     for (name, spec, pointer, want) in [
         ("one replica at least", json!({"minReplicas": null}), "/minReplicas", json!(1)),
-        ("its own bound stays", json!({"minReplicas": 2}), "/minReplicas", json!(2)),
+        ("a set minimum is kept", json!({"minReplicas": 2}), "/minReplicas", json!(2)),
         ("cpu", json!({}), "/metrics", cpu.clone()),
         ("cpu for an empty list", json!({"metrics": []}), "/metrics", cpu),
-        ("no behavior stays none", json!({}), "/behavior", Value::Null),
+        ("no behavior is added", json!({}), "/behavior", Value::Null),
         (
             "up",
             json!({"behavior": {}}),
@@ -101,7 +101,7 @@ fn federated_hpa_rules() {
             format!("{at}.type: Required value: must specify a metric source type"),
         ),
         (
-            "an unknown type, told once",
+            "an unknown type, reported once",
             metric(json!({"type": "Weather"})),
             format!(
                 r#"{at}.type: Unsupported value: "Weather": supported values: "ContainerResource", "External", "Object", "Pods", "Resource""#
@@ -153,7 +153,7 @@ fn federated_hpa_rules() {
             ),
         ),
         (
-            "a value of nothing",
+            "a value of zero",
             resource(json!({"type": "AverageValue", "averageValue": "0"})),
             format!(r#"{at}.resource.target.averageValue: Invalid value: "0": must be positive"#),
         ),
@@ -287,7 +287,7 @@ fn federated_hpa_rules() {
             format!(r#"{up}.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods""#),
         ),
         (
-            "a policy of nothing",
+            "a policy of zero",
             policy(json!({"type": "Pods", "value": 0, "periodSeconds": 1})),
             format!("{up}.policies[0].value: Invalid value: 0: must be greater than zero"),
         ),
@@ -322,7 +322,7 @@ fn federated_hpa_rules() {
     );
     let mut zero = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &json!({"minReplicas": 0})));
     zero.config.gates = Gates::default().with(Gate::HPAScaleToZero, true);
-    assert_eq!(zero.refusal(), "", "with its gate, nothing is possible");
+    assert_eq!(zero.refusal(), "", "with its gate zero is valid");
     let external = json!({"metrics": [{"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}]});
     let mut off = Write::create(GROUP, "federatedhpas", with_spec(&autoscaler(), &external));
     off.config.gates = Gates::default().with(Gate::FederatedHPAExternalMetrics, false);
@@ -491,8 +491,8 @@ fn cron_federated_hpa_rules() {
             bounds(json!({})),
             format!("{at}.targetMaxReplicas: Invalid value: null: targetMinReplicas and targetMaxReplicas cannot be nil at the same time if you want to scale FederatedHPA"),
         ),
-        ("an upper bound of nothing", ours(), bounds(json!({"targetMaxReplicas": 0})), format!("{at}.targetMaxReplicas: Invalid value: 0: should be larger than 0")),
-        ("a lower bound of nothing", ours(), bounds(json!({"targetMinReplicas": 0})), format!("{at}.targetMinReplicas: Invalid value: 0: should be larger than 0")),
+        ("an upper bound of zero", ours(), bounds(json!({"targetMaxReplicas": 0})), format!("{at}.targetMaxReplicas: Invalid value: 0: should be larger than 0")),
+        ("a lower bound of zero", ours(), bounds(json!({"targetMinReplicas": 0})), format!("{at}.targetMinReplicas: Invalid value: 0: should be larger than 0")),
         ("bounds crossed", ours(), bounds(json!({"targetMinReplicas": 2, "targetMaxReplicas": 1})), format!("{at}.targetMinReplicas: Invalid value: 2: should not be larger than targetMaxReplicas")),
         ("replicas of an autoscaler", ours(), bounds(json!({"targetMinReplicas": 1, "targetReplicas": 1})), format!("{at}.targetReplicas: Forbidden: a FederatedHPA has bounds: set targetMinReplicas and targetMaxReplicas")),
     ] {

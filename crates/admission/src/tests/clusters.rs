@@ -173,7 +173,7 @@ fn cluster_rules() {
     );
     assert_eq!(
         change(json!({"id": "b"})).warnings,
-        ["spec.id changes from \"a\" to \"b\": it tells clusters apart, and should stay"]
+        ["spec.id changes from \"a\" to \"b\": it identifies the cluster and should not change"]
     );
 }
 

@@ -29,8 +29,8 @@ fn own_writes_are_not_reviewed() {
         ("a user", Some("ironclad"), "alice", "kubectl", true),
         ("we ourselves", Some("ironclad"), "ironclad", "ironclad-detector", false),
         ("a person with our credentials", Some("ironclad"), "ironclad", "kubectl", true),
-        ("a stranger who says it is us", Some("ironclad"), "alice", "ironclad-detector", true),
-        ("nobody is us", None, "ironclad", "ironclad-detector", true),
+        ("another user with our field manager", Some("ironclad"), "alice", "ironclad-detector", true),
+        ("no own user is configured", None, "ironclad", "ironclad-detector", true),
     ] {
         let mut write = Write { user, field_manager: manager, ..create.clone() };
         write.config.own_user = own.map(str::to_owned);
@@ -51,7 +51,7 @@ fn errors_of_the_old_object_are_ignored() {
         ]
     );
     let worse = json!({"overriders": {"plaintext": [{"path": "spec.b", "operator": "remove"}]}});
-    assert!(refused(&update(bad(), with_spec(&bad(), &worse))), "another mistake in the same place");
+    assert!(refused(&update(bad(), with_spec(&bad(), &worse))), "another error in the same field");
     let good = with_spec(&bad(), &json!({"overriders": null}));
     assert!(refused(&update(good, bad())), "a new mistake");
 }
@@ -78,7 +78,7 @@ fn break_glass_group_gets_warnings() {
     assert_eq!(
         verdict.denial.map(|d| d.message).unwrap_or_default(),
         "spec.resourceSelectors[0].namespace: Invalid value: \"other\": must be the policy's own namespace \"shop\"; a cluster policy reaches others",
-        "namespaces stay apart, whoever asks"
+        "namespace isolation cannot be overruled"
     );
 }
 

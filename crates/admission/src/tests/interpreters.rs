@@ -195,7 +195,7 @@ fn interpreter_webhook_rules() {
             ),
         ),
         (
-            "a payload that nobody sends",
+            "an unknown payload version",
             json!({"interpreterContextVersions": ["v2"]}),
             format!(r#"{at}.interpreterContextVersions: Invalid value: ["v2"]: must include at least one of v1alpha1"#),
         ),

@@ -55,7 +55,7 @@ fn override_policy_rules() {
         ),
         ("the deprecated form alone", json!({"targetCluster": {"clusterNames": ["m1"]}, "overriders": {"plaintext": [{"path": "/spec/a", "operator": "remove"}]}}), String::new()),
         (
-            "the deprecated form is looked into as well",
+            "the deprecated form is validated as well",
             json!({"overriders": {"plaintext": [{"path": "spec.a", "operator": "remove"}]}}),
             pointer("spec.overriders.plaintext[0].path", "spec.a"),
         ),
@@ -92,7 +92,7 @@ fn override_policy_rules() {
             format!("{at}.labelsOverrider[0].value: Invalid value: \"b c\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"),
         ),
         (
-            "the place of an image",
+            "the path of an image",
             rule(json!({"imageOverrider": [{"predicate": {"path": "spec"}, "component": "Tag", "operator": "replace", "value": "1"}]})),
             pointer(&format!("{at}.imageOverrider[0].predicate.path"), "spec"),
         ),
@@ -107,17 +107,17 @@ fn override_policy_rules() {
             format!("{at}.fieldOverrider[0]: Required value: one of json and yaml must be set"),
         ),
         (
-            "the place of a document",
+            "the path of a document",
             rule(json!({"fieldOverrider": [{"fieldPath": "data", "json": add(json!(1))}]})),
             pointer(&format!("{at}.fieldOverrider[0].fieldPath"), "data"),
         ),
         (
-            "the place in a JSON document",
+            "the path in a JSON document",
             rule(json!({"fieldOverrider": [{"fieldPath": "/data/a", "json": [{"subPath": "a.b", "operator": "remove"}]}]})),
             pointer(&format!("{at}.fieldOverrider[0].json[0].subPath"), "a.b"),
         ),
         (
-            "the place in a YAML document",
+            "the path in a YAML document",
             rule(json!({"fieldOverrider": [{"fieldPath": "/data/a", "yaml": [{"subPath": "a", "operator": "remove"}]}]})),
             pointer(&format!("{at}.fieldOverrider[0].yaml[0].subPath"), "a"),
         ),

@@ -66,7 +66,7 @@ fn new_policy_gets_defaults_and_an_id() {
     assert_eq!(made["metadata"], metadata, "a cluster policy");
     assert_eq!(made["spec"]["resourceSelectors"][0].get("namespace"), None, "its selectors stay open");
     let changed = Write::update(GROUP, "propagationpolicies", policy(), policy()).mutated();
-    assert_eq!(changed["metadata"], policy()["metadata"], "an update stamps nothing");
+    assert_eq!(changed["metadata"], policy()["metadata"], "an update sets no id");
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn placement_rules() {
         (
             "overflow with duplicated replicas",
             json!({"clusterAffinities": [{"affinityName": "a", "clusterNames": ["m1"], "overflowAffinities": tiers("b")}]}),
-            r#"spec.placement.clusterAffinities[0].overflowAffinities: Invalid value: [{"affinityName":"b","clusterNames":["m2"]}]: overflowAffinities need replicaSchedulingType Divided with replicaDivisionPreference Aggregated or a dynamicWeight: only these know what a cluster has room for"#.to_owned(),
+            r#"spec.placement.clusterAffinities[0].overflowAffinities: Invalid value: [{"affinityName":"b","clusterNames":["m2"]}]: overflowAffinities need replicaSchedulingType Divided with replicaDivisionPreference Aggregated or a dynamicWeight: only these divide by available replicas"#.to_owned(),
         ),
         (
             "overflow with static weights",
             json!({"replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}, "clusterAffinities": [{"affinityName": "a", "clusterNames": ["m1"], "overflowAffinities": tiers("b")}]}),
-            r#"spec.placement.clusterAffinities[0].overflowAffinities: Invalid value: [{"affinityName":"b","clusterNames":["m2"]}]: overflowAffinities need replicaSchedulingType Divided with replicaDivisionPreference Aggregated or a dynamicWeight: only these know what a cluster has room for"#.to_owned(),
+            r#"spec.placement.clusterAffinities[0].overflowAffinities: Invalid value: [{"affinityName":"b","clusterNames":["m2"]}]: overflowAffinities need replicaSchedulingType Divided with replicaDivisionPreference Aggregated or a dynamicWeight: only these divide by available replicas"#.to_owned(),
         ),
         (
             "overflow, aggregated",
@@ -212,7 +212,7 @@ fn placement_rules() {
             r#"spec.placement.spreadConstraints[0]: Invalid value: {"minGroups":-1,"spreadByField":"cluster"}: minGroups lower than 0"#.to_owned(),
         ),
         (
-            "fewer than no groups, at most: both are told",
+            "negative minimum and maximum: both are refused",
             json!({"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": -1, "minGroups": -2}]}),
             r#"[spec.placement.spreadConstraints[0]: Invalid value: {"maxGroups":-1,"minGroups":-2,"spreadByField":"cluster"}: minGroups lower than 0, spec.placement.spreadConstraints[0]: Invalid value: {"maxGroups":-1,"minGroups":-2,"spreadByField":"cluster"}: maxGroups lower than 0]"#.to_owned(),
         ),
@@ -223,7 +223,7 @@ fn placement_rules() {
         ),
         ("no upper bound", json!({"spreadConstraints": [{"spreadByField": "cluster", "maxGroups": 0, "minGroups": 2}]}), String::new()),
         (
-            "a field three times is told once",
+            "a field three times is reported once",
             json!({"spreadConstraints": [{"spreadByField": "cluster"}, {"spreadByField": "cluster"}, {"spreadByField": "cluster"}]}),
             r#"spec.placement.spreadConstraints: Invalid value: [{"spreadByField":"cluster"},{"spreadByField":"cluster"},{"spreadByField":"cluster"}]: multiple cluster spread constraints are not allowed"#.to_owned(),
         ),
@@ -284,9 +284,9 @@ fn spec_rules() {
             "spec.failover.application.decisionConditions.tolerationSeconds: Invalid value: -1: must be greater than or equal to 0".to_owned(),
         ),
         ("no toleration given is 300", application(json!({"decisionConditions": {"tolerationSeconds": null}})), String::new()),
-        ("a toleration of nothing", application(json!({"decisionConditions": {"tolerationSeconds": 0}})), String::new()),
+        ("a toleration of zero", application(json!({"decisionConditions": {"tolerationSeconds": 0}})), String::new()),
         (
-            "a grace period that nobody grants",
+            "a grace period without graceful eviction",
             application(json!({"purgeMode": "Directly"})),
             "spec.failover.application.gracePeriodSeconds: Invalid value: 1: only takes effect when purgeMode is Gracefully: remove it, or set that mode".to_owned(),
         ),
@@ -296,7 +296,7 @@ fn spec_rules() {
             "spec.failover.application.gracePeriodSeconds: Invalid value: null: should not be empty when purgeMode is Gracefully".to_owned(),
         ),
         (
-            "a grace period of nothing",
+            "a grace period of zero",
             application(json!({"gracePeriodSeconds": 0})),
             "spec.failover.application.gracePeriodSeconds: Invalid value: 0: must be greater than 0".to_owned(),
         ),
@@ -390,7 +390,7 @@ fn settings_without_effect_are_warned_of() {
     let rules = json!({"rules": [{"aliasLabelName": "replicas", "jsonPath": "{.replicas}"}]});
     for (name, spec, want) in [
         (
-            "a priority that nobody heeds",
+            "a priority while its gate is off",
             json!({"schedulePriority": {"priorityClassSource": "PodPriorityClass"}}),
             "spec.schedulePriority has no effect: feature gate PriorityBasedScheduling is off",
         ),
@@ -405,12 +405,12 @@ fn settings_without_effect_are_warned_of() {
             "spec.failover.cluster has no effect: feature gate Failover is off",
         ),
         (
-            "what belongs to a workload, listed beside it",
+            "a dependency listed beside its workload",
             json!({"propagateDeps": true, "failover": {"application": application(Value::Null)}, "resourceSelectors": [
                 {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 {"apiVersion": "v1", "kind": "Service", "name": "web"},
             ]}),
-            "spec.resourceSelectors[1]: a Service is placed on its own and does not follow a workload that spec.failover moves",
+            "spec.resourceSelectors[1]: a Service is scheduled on its own and does not follow a workload that spec.failover moves",
         ),
         (
             "state of what runs in several clusters",
@@ -464,7 +464,7 @@ fn unknown_names_are_warned_of() {
     let cluster = |name| get("cluster.karmada.io", "v1alpha1", "Cluster", "clusters", name);
     let class = get("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "high");
     assert_eq!(needed.into_iter().collect::<Vec<_>>(), [cluster("m1"), cluster("m2"), class.clone()]);
-    assert_eq!(write.validated().warnings, [""; 0], "nothing is said of what could not be looked up");
+    assert_eq!(write.validated().warnings, [""; 0], "failed look-ups cause no warning");
     write.lookups.found.insert(cluster("m1"), vec![json!({})]);
     write.lookups.found.insert(cluster("m2"), vec![]);
     write.lookups.found.insert(class, vec![]);

@@ -27,13 +27,13 @@ fn protected_objects_are_not_deleted() {
     let mut own = Write::delete("apps", "deployments", object("Deployment", json!("Always")));
     (own.user, own.field_manager) = ("ironclad", "ironclad-gc");
     own.config.own_user = Some("ironclad".into());
-    assert_eq!(own.refusal(), protected, "not even we ourselves may delete it");
+    assert_eq!(own.refusal(), protected, "our own controllers cannot delete it either");
     let mut change =
         Write::update("apps", "deployments", object("Deployment", json!("Always")), object("Deployment", Value::Null));
-    assert_eq!(change.refusal(), "", "everything else may be done to it");
+    assert_eq!(change.refusal(), "", "updates are admitted");
     change.operation = crate::Operation::Delete;
     change.groups = vec![crate::BYPASS_GROUP.to_owned()];
-    assert_eq!(change.refusal(), protected, "nobody overrules it");
+    assert_eq!(change.refusal(), protected, "the break-glass group cannot overrule it");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn quota_rules() {
         ),
         ("half a core", overall("cpu", "500m"), String::new()),
         (
-            "less than nothing",
+            "a negative amount",
             overall("memory", "-1"),
             r#"spec.overall[memory]: Invalid value: "-1": must be greater than or equal to 0"#.into(),
         ),

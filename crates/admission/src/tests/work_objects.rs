@@ -114,7 +114,7 @@ fn binding_and_work_rules() {
         assert_eq!(write.refusal(), want, "{name}");
     }
     let unchecked = Write::create(GROUP, "resourcebindings", with(&binding(), &components(&["a", "a"])));
-    assert_eq!(unchecked.refusal(), "", "without the gate nobody looks at components");
+    assert_eq!(unchecked.refusal(), "", "without the gate components are not validated");
 }
 
 /// A quota of the namespace.
@@ -194,7 +194,7 @@ fn quota_usage_is_charged() {
             Ok(Some(json!({"cpu": "6"}))),
         ),
         (
-            "usage never goes below nothing",
+            "usage never becomes negative",
             Some(taking("1", [4, 4])),
             taking("1", [0, 0]),
             quota(limit(), json!({"cpu": "1"})),

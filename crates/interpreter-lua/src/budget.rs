@@ -1,4 +1,4 @@
-//! What one call of a script may use, and what it used.
+//! Budget of one call of a script, and its use.
 
 use std::{
     collections::BTreeMap,
@@ -10,28 +10,30 @@ use std::{
     time::Duration,
 };
 
-/// Steps of one call: instructions, and characters looked at by patterns. The same on every machine, unlike time.
+/// Steps of one call: instructions, and characters that patterns inspect. Unlike time, they are the same on every
+/// machine.
 pub const STEPS_MAX: u64 = 10_000_000;
-/// Memory of a state, bytes, with what earlier calls left for the collector.
+/// Memory of a state in bytes, including garbage of earlier calls.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long one call may take by the host's clock. Steps end a script before; this is for the few that cost more.
+/// Time of one call by the host's clock. Most scripts run out of steps earlier; this limits those with expensive
+/// steps.
 pub const TIME_MAX: Duration = Duration::from_secs(1);
-/// Lines that `print` keeps of one call.
+/// Lines of `print` output that are kept of one call.
 pub const PRINTED_LINES_MAX: usize = 1_000;
-/// Instructions between two looks at the budget.
+/// Instructions between two checks of the budget.
 pub(crate) const STEPS_BETWEEN_LOOKS: u32 = 200;
 
-/// What of the world scripts may see: the time.
+/// Host functions that scripts may use: the time.
 #[derive(Clone)]
 pub struct Host {
-    /// The time of day in seconds, for `os.time` and `os.date`.
+    /// Wall clock in seconds, for `os.time` and `os.date`.
     pub wall_seconds: Arc<dyn Fn() -> i64 + Send + Sync>,
-    /// Time that only goes on, for [`TIME_MAX`]. One that stands still leaves the steps as the only bound.
+    /// Monotonic time, for [`TIME_MAX`]. If it never advances, steps are the only limit.
     pub elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl Host {
-    /// A world in which it is always this second.
+    /// A host whose wall clock never changes.
     #[must_use]
     pub fn at(wall_seconds: i64) -> Self {
         Self { wall_seconds: Arc::new(move || wall_seconds), elapsed: Arc::new(|| Duration::ZERO) }
@@ -44,22 +46,22 @@ impl fmt::Debug for Host {
     }
 }
 
-/// The budget of the call that runs in a state.
+/// Budget of the call that runs in a state.
 #[derive(Debug)]
 pub(crate) struct Budget {
     host: Host,
     used: AtomicU64,
     max: AtomicU64,
     spent: AtomicU8,
-    /// Where it was spent; 0 if nobody knows.
+    /// Line at which the budget was exhausted; 0 if unknown.
     line: AtomicU32,
     ends: Mutex<Duration>,
     printed: Mutex<Vec<String>>,
-    /// How often each line ran, while somebody looks.
+    /// Runs of each line, while the call is traced.
     lines: Mutex<BTreeMap<u32, u64>>,
 }
 
-/// What a call ran out of.
+/// Exhausted resource of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spent {
     Steps,
@@ -80,7 +82,7 @@ impl Budget {
         }
     }
 
-    /// Begins a call.
+    /// Starts a call.
     pub(crate) fn begin(&self, steps: u64) {
         self.used.store(0, Relaxed);
         self.max.store(steps, Relaxed);
@@ -90,7 +92,7 @@ impl Budget {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Counts steps; `Err` once they or the time are spent.
+    /// Counts steps; `Err` once steps or time are exhausted.
     pub(crate) fn step(&self, steps: u64) -> Result<(), Spent> {
         let used = self.used.fetch_add(steps, Relaxed) + steps;
         if used > self.max.load(Relaxed) {
@@ -101,7 +103,7 @@ impl Budget {
         self.check()
     }
 
-    /// Whether something is spent.
+    /// `Err` if steps or time are exhausted.
     pub(crate) fn check(&self) -> Result<(), Spent> {
         match self.spent.load(Relaxed) {
             0 => Ok(()),
@@ -110,25 +112,25 @@ impl Budget {
         }
     }
 
-    /// Says in which line it was spent; the first to say so is right.
+    /// Records the line at which the budget was exhausted. Only the first record counts.
     pub(crate) fn ended_at(&self, line: Option<usize>) {
         let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let _ = self.line.compare_exchange(0, line, Relaxed, Relaxed);
     }
 
-    /// The line in which it was spent.
+    /// The line at which the budget was exhausted.
     pub(crate) fn line(&self) -> Option<u32> {
         Some(self.line.load(Relaxed)).filter(|line| *line > 0)
     }
 
-    /// A line of the script begins to run.
+    /// Counts a run of a line of the script.
     pub(crate) fn ran(&self, line: Option<usize>) {
         if let Some(line) = line.and_then(|line| u32::try_from(line).ok()) {
             *self.lines.lock().unwrap_or_else(PoisonError::into_inner).entry(line).or_default() += 1;
         }
     }
 
-    /// How often each line ran since this was last asked.
+    /// Takes the counts of runs per line since the last call of this function.
     pub(crate) fn lines(&self) -> BTreeMap<u32, u64> {
         std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -142,7 +144,7 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
-    /// What a person is told of it.
+    /// The message for people.
     pub(crate) fn message(&self, spent: Spent) -> String {
         match spent {
             Spent::Steps => format!("it takes more than {} steps", self.max.load(Relaxed)),

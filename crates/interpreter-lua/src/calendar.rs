@@ -18,11 +18,11 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// A second in UTC.
+/// A UTC time with a resolution of one second.
 pub(crate) struct Moment(DateTime);
 
 impl Moment {
-    /// By seconds since 1970; what no calendar has becomes 1970.
+    /// From seconds since 1970. A value outside the calendar becomes 1970.
     pub(crate) fn of(seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         Self(moment.to_zoned(TimeZone::UTC).datetime())
@@ -32,7 +32,7 @@ impl Moment {
         usize::try_from(self.0.weekday().to_sunday_zero_offset()).unwrap_or(0)
     }
 
-    /// The fields of `*t`, all but `isdst`.
+    /// The fields of `*t` except `isdst`.
     pub(crate) fn parts(&self) -> [(&'static str, i64); 8] {
         let t = &self.0;
         [
@@ -47,7 +47,8 @@ impl Moment {
         ]
     }
 
-    /// By a format of `strftime`; of its letters those of specification/propagation.md 20.4, any other stands for itself.
+    /// Formats the time as `strftime` does. The conversions are those of specification/propagation.md 20.4; any other
+    /// letter is printed as it is.
     pub(crate) fn print(&self, format: &str) -> String {
         let mut out = String::new();
         let mut letters = format.chars();
@@ -99,7 +100,7 @@ impl Moment {
     }
 }
 
-/// Seconds since 1970 of a date and a time, which may lie outside their ranges as in C: month 13 is the next January.
+/// Seconds since 1970 of a date and a time. Fields may exceed their ranges as in C: month 13 is the next January.
 pub(crate) fn seconds((year, month, day): (i64, i64, i64), (hour, min, sec): (i64, i64, i64)) -> i64 {
     let months = year.saturating_mul(12).saturating_add(month - 1).clamp(-9_999 * 12, 9_999 * 12);
     let year = i16::try_from(months.div_euclid(12)).unwrap_or(1970);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_a_second_and_back() {
+    fn dates_round_trip() {
         for (date, time, want) in [
             ((1970, 1, 1), (0, 0, 0), 0),
             ((2026, 1, 1), (0, 4, 5), 1_767_225_845),

@@ -1,4 +1,4 @@
-//! Whether a text can be the script of an operation (specification/admission.md 5.6).
+//! Checks that a text is a valid script for an operation (specification/admission.md 5.6).
 
 use ironclad_interpreter::{Operation, ScriptError};
 
@@ -8,16 +8,16 @@ use crate::{
     vm::{Vm, parameters},
 };
 
-/// Steps that a script may take before its function is called: it should define functions, and little else.
+/// Steps that a script may use before its function is called: it should only define functions.
 pub const CHECK_STEPS_MAX: u64 = 1_000_000;
-/// Memory that it may take, bytes.
+/// Memory that it may use, in bytes.
 pub const CHECK_MEMORY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Compiles a script, runs it in the sandbox without calling anything, and looks whether it defines the function of the
-/// operation with the right number of parameters.
+/// Compiles a script, runs it in the sandbox without calling its function, and checks that it defines the function of
+/// the operation with the right number of parameters.
 ///
 /// # Errors
-/// What is wrong with it, with the line where one is known.
+/// The defect, with its line if known.
 pub fn check_script(operation: Operation, text: &str) -> Result<(), ScriptError> {
     let error = |message: String| ScriptError { operation, line: None, message };
     if text.len() > SCRIPT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Objects into tables and back (specification/propagation.md 20.4, value conversion).
+//! Conversion of objects to Lua tables and back (specification/propagation.md 20.4, value conversion).
 
 use std::{
     cell::{Cell, OnceCell},
@@ -8,18 +8,18 @@ use std::{
 use mlua::{Lua, Table, Value as LuaValue};
 use serde_json::{Map, Number, Value};
 
-/// Values in one answer. A table that holds itself, or others many times over, would have no end.
+/// Values in one answer. Without a limit, a table that contains itself would never end.
 pub const VALUES_MAX: usize = 500_000;
 /// Bytes of text in one answer.
 pub const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How deep an answer may nest.
+/// Maximum nesting depth of an answer.
 pub const DEPTH_MAX: usize = 100;
 
-/// Between the steps of a path: no key of an object has it.
+/// Separator of path segments: no key of an object contains it.
 const STEP: char = '\u{1f}';
 
-/// What an empty table of an answer stands for: what stood at its path in one of the objects given, list indexes left out;
-/// if nothing empty stood there, the field goes.
+/// Resolves empty tables, which Lua cannot tell apart: an empty table of an answer becomes the empty list or object at
+/// its path in one of the arguments, list indexes ignored. Without such a value the field is omitted.
 #[derive(Debug)]
 pub(crate) struct Empties<'a> {
     references: &'a [&'a Value],
@@ -31,12 +31,12 @@ impl<'a> Empties<'a> {
         Self { references, known: OnceCell::new() }
     }
 
-    /// Without objects to look at.
+    /// Without arguments to compare with.
     pub(crate) fn none() -> Self {
         Self::of(&[])
     }
 
-    /// `[]`, `{}`, or nothing.
+    /// `[]`, `{}`, or `None`.
     fn at(&self, path: &str) -> Option<Value> {
         let (lists, objects) = self.known.get_or_init(|| {
             let (mut lists, mut objects) = (BTreeSet::new(), BTreeSet::new());
@@ -81,7 +81,7 @@ fn collect(value: &Value, path: &mut String, lists: &mut BTreeSet<String>, objec
     }
 }
 
-/// A value of JSON as a value of Lua; `null` is nil.
+/// Converts JSON to Lua; `null` is nil.
 pub(crate) fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     Ok(match value {
         Value::Null => LuaValue::Nil,
@@ -93,7 +93,7 @@ pub(crate) fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
         Value::String(text) => LuaValue::String(lua.create_string(text)?),
         Value::Array(items) => {
             let table = lua.create_table_with_capacity(items.len(), 0)?;
-            // A null would make a hole, and end the list there.
+            // A nil would end the list there.
             for (i, item) in items.iter().filter(|item| !item.is_null()).enumerate() {
                 table.raw_set(i + 1, to_lua(lua, item)?)?;
             }
@@ -109,10 +109,10 @@ pub(crate) fn to_lua(lua: &Lua, value: &Value) -> mlua::Result<LuaValue> {
     })
 }
 
-/// A value of Lua as a value of JSON; nil is `null`. An empty table at the top is `{}`.
+/// Converts Lua to JSON; nil is `null`. An empty table at the top is `{}`.
 ///
 /// # Errors
-/// What in it JSON has no word for.
+/// If it contains a value that JSON cannot express.
 pub(crate) fn to_json(value: &LuaValue, empties: &Empties<'_>) -> Result<Value, String> {
     let mut reader = Reader { empties, path: String::new(), depth: 0, values: Cell::new(0), bytes: Cell::new(0) };
     Ok(reader.read(value)?.unwrap_or_else(|| Value::Object(Map::new())))
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Ok(text)
     }
 
-    /// `None` for an empty table that stands for nothing.
+    /// `None` for an empty table that is omitted.
     fn read(&mut self, value: &LuaValue) -> Result<Option<Value>, String> {
         self.count(0)?;
         Ok(Some(match value {
@@ -210,7 +210,7 @@ impl Reader<'_> {
             if i != *index {
                 return Err(format!("{} is a list with a hole at {i}", self.place()));
             }
-            // An item can't go without moving those after it: it is an object.
+            // Omitting an item would move those after it, so that it becomes an object.
             items.push(self.read(value)?.unwrap_or_else(|| Value::Object(Map::new())));
         }
         Ok(Value::Array(items))
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_become_json() {
+    fn lua_tables_convert_to_json() {
         for (script, want) in [
             ("return {1, 2, 3}", Ok(json!([1, 2, 3]))),
             ("return {a = 1, b = 'x', c = true, d = 1.5}", Ok(json!({"a": 1, "b": "x", "c": true, "d": 1.5}))),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_tables_are_what_they_were() {
+    fn empty_tables_keep_their_original_type() {
         let pod = json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}}], "args": [], "both": []}});
         let member = json!({"spec": {"both": {}, "selector": {}}});
         let script =
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn json_becomes_tables_and_comes_back() {
+    fn json_round_trips_through_lua() {
         let lua = Lua::new();
         for value in [
             json!({"a": [1, 2, {"b": "c"}], "d": {"e": false, "f": 1.25}, "g": -7}),

@@ -1,4 +1,4 @@
-//! One customization with its scripts: a question in, an answer out (specification/propagation.md 20.3).
+//! One customization with its scripts (specification/propagation.md 20.3).
 
 use std::collections::BTreeMap;
 
@@ -19,26 +19,26 @@ use crate::{
     vm::{Script, Vm},
 };
 
-/// Bytes of one script.
+/// Longest script, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
 
-/// What one run of a script took and printed.
+/// Trace of one run of a script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Steps.
+    /// Steps used.
     pub steps: u64,
-    /// What it printed, a line each.
+    /// Output of `print`, one item per line.
     pub printed: Vec<String>,
-    /// How often each line of the script ran, from 1.
+    /// Runs of each line of the script, counted from 1.
     pub lines: BTreeMap<u32, u64>,
-    /// The line at which it failed, if it did and that is known.
+    /// Line at which the script failed, if it did and the line is known.
     pub failed: Option<u32>,
 }
 
-/// The scripts of one customization, compiled. A script that doesn't compile keeps its place: whoever asks it is told why.
+/// Compiled scripts of one customization. A script that does not compile keeps its place, and answers with its error.
 #[derive(Debug)]
 pub struct Customization {
-    /// Who is named in errors.
+    /// Name of the interpreter in errors.
     interpreter: String,
     api_version: String,
     kind: String,
@@ -47,7 +47,7 @@ pub struct Customization {
 }
 
 impl Customization {
-    /// Compiles the scripts of the customization of this name.
+    /// Compiles the scripts of the customization with this name.
     #[must_use]
     pub fn compile(name: &str, spec: &ResourceInterpreterCustomizationSpec, host: &Host) -> Self {
         let scripts = Operation::ALL.into_iter().filter_map(|o| Some((o, o.script(&spec.customizations)?)));
@@ -55,7 +55,8 @@ impl Customization {
         Self::of(format!("ResourceInterpreterCustomization {name}"), target, scripts, host)
     }
 
-    /// Texts that answer several operations together; the last one defines the functions, the others what it needs.
+    /// Scripts that answer several operations together. The last one defines the functions; the others define what it
+    /// needs.
     pub(crate) fn shipped(target: (&str, &str), operations: &[Operation], texts: &[&str], host: &Host) -> Self {
         let name = format!("the interpreter shipped for {} {}", target.0, target.1);
         let Some((last, before)) = texts.split_last() else { return Self::of(name, target, std::iter::empty(), host) };
@@ -90,24 +91,24 @@ impl Customization {
         Self { interpreter, api_version: target.0.into(), kind: target.1.into(), vm, scripts }
     }
 
-    /// The kind that it interprets: `apiVersion` and `kind`.
+    /// Target kind: `apiVersion` and `kind`.
     #[must_use]
     pub fn target(&self) -> (&str, &str) {
         (&self.api_version, &self.kind)
     }
 
-    /// Whether it has a script for the operation, good or bad.
+    /// Returns true if it has a script for the operation, valid or not.
     #[must_use]
     pub fn has(&self, operation: Operation) -> bool {
         self.scripts.contains_key(&operation)
     }
 
-    /// The operations that it has a script for.
+    /// Operations that it has a script for.
     pub fn operations(&self) -> impl Iterator<Item = Operation> {
         self.scripts.keys().copied()
     }
 
-    /// What is wrong with its scripts, as far as that shows without running them.
+    /// Errors of its scripts that show without running them.
     pub fn errors(&self) -> impl Iterator<Item = &ScriptError> {
         self.scripts.values().filter_map(|script| script.as_ref().err())
     }
@@ -115,12 +116,12 @@ impl Customization {
     /// Answers a question that it has a script for.
     ///
     /// # Errors
-    /// If the script fails, uses up its budget, or answers what is no answer.
+    /// If the script fails, exhausts its budget, or returns an invalid answer.
     pub fn answer(&self, question: &Question<'_>) -> Result<Reply, InterpretError> {
         self.run(question).map_err(|error| InterpretError::Script { interpreter: self.interpreter.clone(), error })
     }
 
-    /// The same with what the run took and printed.
+    /// Answers a question, and traces the run.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -175,7 +176,7 @@ fn line(item: &Item<'_>) -> Value {
     })
 }
 
-/// What the function returned, as an answer to the question.
+/// Decodes the values that the function returned.
 fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
     let function = question.operation().function();
     let first = values.front().unwrap_or(&LuaValue::Nil);
@@ -253,7 +254,7 @@ fn object(first: &LuaValue, question: &Question<'_>, references: &[&Value]) -> R
     Ok(Reply::Object(object))
 }
 
-/// Requirements whose quantities are texts: in templates of others `cpu: 1` stands as a number.
+/// Requirements with quantities as texts: templates of other projects may contain `cpu: 1` as a number.
 fn with_quantities(mut needs: Value) -> Value {
     for quantity in
         needs.get_mut("resourceRequest").and_then(Value::as_object_mut).into_iter().flatten().map(|(_, q)| q)
@@ -265,7 +266,7 @@ fn with_quantities(mut needs: Value) -> Value {
     needs
 }
 
-/// A list, where nil and an empty table are an empty one.
+/// A list; nil and an empty table are an empty list.
 fn listed(first: &LuaValue, function: &str) -> Result<Vec<Value>, String> {
     match first {
         LuaValue::Nil => Ok(Vec::new()),

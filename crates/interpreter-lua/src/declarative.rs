@@ -1,4 +1,4 @@
-//! The customizations of a control plane as one source (specification/propagation.md 20.3).
+//! Customizations of a control plane as one source of interpretation (specification/propagation.md 20.3).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,8 @@ use ironclad_interpreter::{Answer, Dependency, InterpretError, Operation, Questi
 
 use crate::Customization;
 
-/// All customizations. For each kind and operation the first by name that has a script answers; dependencies are those of all.
+/// All customizations. For each kind and operation the first by name that has a script answers; dependency scripts all
+/// answer.
 #[derive(Debug, Default)]
 pub struct Declarative {
     /// By kind, then apiVersion; in the order of their names.
@@ -16,19 +17,19 @@ pub struct Declarative {
 /// Customizations of one kind in one apiVersion, with their names.
 type Named = Vec<(String, Arc<Customization>)>;
 
-/// A script that is never asked, because a customization before it has one for the same operation on the same kind.
+/// Script that never runs, because a customization before it has one for the same operation on the same kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// Whose script is not asked.
+    /// Customization whose script never runs.
     pub loser: String,
-    /// Whose is.
+    /// Customization whose script runs.
     pub winner: String,
-    /// For which operation.
+    /// The operation.
     pub operation: Operation,
 }
 
 impl Declarative {
-    /// Of these customizations with their names, in any order.
+    /// Builds the source from customizations with their names, in any order.
     #[must_use]
     pub fn new(all: impl IntoIterator<Item = (String, Arc<Customization>)>) -> Self {
         let mut by_kind: BTreeMap<String, BTreeMap<String, Named>> = BTreeMap::new();
@@ -48,7 +49,7 @@ impl Declarative {
         list.iter().map(|(_, customization)| customization).filter(move |c| c.has(operation))
     }
 
-    /// The scripts that are never asked.
+    /// The scripts that never run.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let mut found = Vec::new();

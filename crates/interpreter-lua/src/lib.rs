@@ -1,11 +1,12 @@
-//! The script engine of declarative interpreters: Lua 5.1 in a sandbox (specification/propagation.md 20.3, 20.4, 31.4).
+//! Script engine of declarative interpreters: Lua 5.1 in a sandbox (specification/propagation.md 20.3, 20.4, 31.4).
 //!
-//! Scripts are compiled once. Each call runs in a fresh environment, so that nothing leaks from one call to the next, and
-//! within bounds: steps, memory, the host's clock, the size of texts and answers. They see no file, no network, no chance and
-//! no time but the host's; tables are walked in the order of their keys. Two runs with the same arguments give the same
-//! answer.
+//! Scripts are compiled once. Each call runs in a fresh environment, so that nothing leaks from one call to the next,
+//! and within limits: steps, memory, the host's clock, the size of texts and answers. Scripts have no files, no
+//! network, no randomness and no time but the host's; tables are iterated in the order of their keys. Two runs with
+//! the same arguments give the same answer.
 //!
-//! Not here: which source is asked (crate `interpreter`), and the objects that hold scripts (the reconcilers).
+//! Not here: the choice of the source that answers (crate `interpreter`), and the objects that hold scripts (the
+//! reconcilers).
 
 mod budget;
 mod calendar;

@@ -1,4 +1,4 @@
-//! What scripts call of the host: patterns, the time, and module `kube` (specification/propagation.md 20.4).
+//! Host functions for scripts: patterns, time, and the module `kube` (specification/propagation.md 20.4).
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::{
     pattern::{self, Capture, Found, PatternError},
 };
 
-/// Bytes of a text that the string library takes.
+/// Longest text that the string library accepts, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1_000_000;
-/// Bytes of a pattern.
+/// Longest pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 4_096;
 
-/// The table of host functions that the prelude builds environments from.
+/// The table of host functions from which the prelude builds environments.
 pub(crate) fn host(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let host = lua.create_table()?;
     host.raw_set("text_max", TEXT_BYTES_MAX)?;
@@ -51,7 +51,7 @@ fn text_of(problem: &Value) -> String {
     }
 }
 
-/// The error under the wrappings of callbacks.
+/// The innermost error, without the wrappers of callbacks.
 pub(crate) fn root(error: &Error) -> &Error {
     match error {
         Error::CallbackError { cause, .. } => root(cause),
@@ -59,7 +59,7 @@ pub(crate) fn root(error: &Error) -> &Error {
     }
 }
 
-/// A message without what mlua adds to it.
+/// A message without the traceback that mlua adds.
 pub(crate) fn first_line(message: &str) -> String {
     let message = message.split("\nstack traceback:").next().unwrap_or_default();
     let message = message.strip_prefix("runtime error: ").unwrap_or(message);
@@ -168,7 +168,7 @@ fn search(budget: &Budget, text: &[u8], pattern: &[u8], from: usize, anchor: boo
     })
 }
 
-/// A byte of the text from Lua's counting: from 1, negative from the end.
+/// Byte index of a Lua position: from 1, negative from the end.
 fn start(from: Option<i64>, length: usize) -> usize {
     let from = from.unwrap_or(1);
     let from = if from < 0 { whole(length) + from } else { from - 1 };
@@ -219,7 +219,7 @@ fn times(lua: &Lua, host: &Table, budget: &Arc<Budget>) -> Result<()> {
         "date",
         lua.create_function(move |lua, (format, at): (Option<LuaString>, Option<f64>)| {
             let format = format.map_or_else(|| "%c".to_owned(), |f| f.to_string_lossy());
-            // The control plane has no zone of its own: local time is UTC, with or without the mark for it.
+            // The control plane has no local time zone: local time is UTC, with or without the leading `!`.
             let format = format.strip_prefix('!').unwrap_or(&format);
             #[expect(clippy::cast_possible_truncation, reason = "a time of a script, cut to what there is")]
             let moment = calendar::Moment::of(at.map_or_else(|| b.wall_seconds(), |at| at as i64));

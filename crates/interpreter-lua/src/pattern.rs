@@ -1,12 +1,12 @@
-//! Lua 5.1's patterns. The library's own matcher can run for hours on a short text and can't be interrupted; this one counts
-//! its steps.
+//! Lua 5.1's patterns. The matcher of Lua's own library can run for hours on a short text and cannot be interrupted;
+//! this one counts its steps.
 
 /// Captures of one pattern, as in Lua.
 const CAPTURES_MAX: usize = 32;
-/// How deep one match may nest.
+/// Maximum nesting depth of one match.
 const DEPTH_MAX: usize = 200;
 
-/// A pattern that is none, or one that took too long.
+/// Failure of a match: a malformed pattern, or an exhausted budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PatternError {
     Malformed(&'static str),
@@ -15,16 +15,16 @@ pub(crate) enum PatternError {
 }
 use PatternError::{Malformed, Spent};
 
-/// What a capture holds.
+/// Value of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capture {
-    /// Bytes from, to.
+    /// Byte range: start, end.
     Text(usize, usize),
     /// A position, counted from 1.
     Position(usize),
 }
 
-/// Where a pattern matched.
+/// A match and its captures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) start: usize,
@@ -47,7 +47,8 @@ struct Matcher<'a> {
     steps: u64,
 }
 
-/// The first match at or after byte `from`, and the steps that it took. With `anchor` a leading `^` ties it to `from`.
+/// Returns the first match at or after byte `from`, and the steps used. With `anchor`, a leading `^` ties the match to
+/// `from`.
 pub(crate) fn find(
     text: &[u8],
     pattern: &[u8],
@@ -102,7 +103,7 @@ impl Matcher<'_> {
         end
     }
 
-    /// The end of a match of the pattern from `p` at `s`.
+    /// Matches the pattern from `p` at `s`, and returns the end of the match.
     fn go(&mut self, mut s: usize, mut p: usize) -> Result<Option<usize>, PatternError> {
         loop {
             self.step()?;
@@ -254,7 +255,7 @@ impl Matcher<'_> {
         Ok(self.text[s..].starts_with(&self.text[at..at + n]).then_some(s + n))
     }
 
-    /// One past the class that begins at `p`.
+    /// Index after the character class that begins at `p`.
     fn class_end(&self, p: usize) -> Result<usize, PatternError> {
         match self.pattern[p] {
             b'%' if p + 1 < self.pattern.len() => Ok(p + 2),
@@ -264,7 +265,7 @@ impl Matcher<'_> {
                 if self.pattern.get(at) == Some(&b'^') {
                     at += 1;
                 }
-                // A `]` in the first place stands for itself.
+                // A `]` directly after the `[` or `[^` is literal.
                 loop {
                     match self.pattern.get(at) {
                         None => return Err(Malformed("malformed pattern (missing ']')")),
@@ -280,7 +281,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the byte at `s` is of the class from `p` to `end`.
+    /// Returns true if the byte at `s` belongs to the class from `p` to `end`.
     fn single(&mut self, s: usize, p: usize, end: usize) -> Result<bool, PatternError> {
         self.step()?;
         let Some(&c) = self.text.get(s) else { return Ok(false) };
@@ -292,7 +293,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the byte is in the set from `[` at `p` to its `]` at `close`.
+    /// Returns true if the byte belongs to the set from `[` at `p` to its `]` at `close`.
     fn in_set(&mut self, c: u8, p: usize, close: usize) -> Result<bool, PatternError> {
         let mut at = p + 1;
         let negated = self.pattern[at] == b'^';
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_patterns_say_so() {
+    fn malformed_patterns_are_refused() {
         for (pattern, want) in [
             ("%", "malformed pattern (ends with '%')"),
             ("[a", "malformed pattern (missing ']')"),
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_explodes_ends() {
+    fn exponential_pattern_runs_out_of_steps() {
         let text = vec![b'a'; 10_000];
         let mut steps = 1_000_000;
         assert_eq!(find(&text, b".-.-.-.-.-b", 0, true, &mut steps), Err(Spent));

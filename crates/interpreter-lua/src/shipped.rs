@@ -1,4 +1,5 @@
-//! The interpreters shipped for kinds of others (specification/propagation.md 21): scripts like anybody's, compiled when a kind is first met.
+//! Interpreters shipped for kinds of other projects (specification/propagation.md 21). They are scripts like those of
+//! users, compiled when a kind first occurs.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,7 @@ use Operation::{
     InterpretReplica as R, InterpretStatus as S, Retain as T, ReviseReplica as V,
 };
 
-/// Kinds with their operations and the texts that answer them, those that run first first.
+/// Kinds with their operations and scripts, in the order in which the scripts run.
 struct Entry {
     api_version: &'static str,
     kinds: &'static [&'static str],
@@ -35,7 +36,7 @@ macro_rules! entries {
     };
 }
 
-/// All of them. Which operation is which letter: 21.
+/// All entries. specification/propagation.md 21 explains the letters of the operations.
 static ENTRIES: &[Entry] = entries! {
     "apps.kruise.io/v1alpha1" AdvancedCronJob [A D] "kruise_advanced_cron_job";
     "apps.kruise.io/v1alpha1" BroadcastJob [R V H A S T D] "kruise_broadcast_job";
@@ -65,29 +66,29 @@ static ENTRIES: &[Entry] = entries! {
 #[derive(Debug)]
 pub struct Shipped {
     host: Host,
-    /// By group and kind; most fleets meet few of them.
+    /// Compiled scripts by group and kind. Most fleets use only a few.
     compiled: Mutex<BTreeMap<(&'static str, &'static str), Arc<Customization>>>,
 }
 
 impl Shipped {
-    /// None compiled yet.
+    /// Starts with nothing compiled.
     #[must_use]
     pub fn new(host: Host) -> Self {
         Self { host, compiled: Mutex::default() }
     }
 
-    /// How many of them have an engine.
+    /// Number of customizations with an engine.
     #[must_use]
     pub fn engines(&self) -> usize {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// `apiVersion`, kind and operations of all of them.
+    /// `apiVersion`, kind and operations of all entries.
     pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static [Operation])> {
         ENTRIES.iter().flat_map(|entry| entry.kinds.iter().map(|kind| (entry.api_version, *kind, entry.operations)))
     }
 
-    /// The entry of a kind, and the kind's name in it.
+    /// The entry of a kind, with the kind's static name.
     fn find(api_version: &str, kind: &str) -> Option<(&'static Entry, &'static str)> {
         ENTRIES.iter().filter(|entry| entry.api_version == api_version).find_map(|entry| {
             let kind = entry.kinds.iter().find(|known| **known == kind)?;

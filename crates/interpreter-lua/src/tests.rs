@@ -49,7 +49,7 @@ fn farm() -> Value {
     })
 }
 
-/// Evaluates an expression as a verdict's message would: what `InterpretHealth` throws.
+/// Evaluates an expression and returns its value as the message of `InterpretHealth`, which the script throws.
 fn eval(body: &str) -> String {
     let text = format!("function InterpretHealth(o)\n{body}\nend");
     match customization("a", rule(Operation::InterpretHealth, &text)).answer(&Question::Health { object: &farm() }) {
@@ -59,7 +59,7 @@ fn eval(body: &str) -> String {
     }
 }
 
-/// The value of an expression, as a field of a reflected status.
+/// Evaluates an expression and returns its value as a field of a reflected status.
 fn value(expression: &str) -> Value {
     let text = format!("function ReflectStatus(o) return {{ value = {expression} }} end");
     let customization = customization("a", rule(Operation::InterpretStatus, &text));
@@ -277,7 +277,7 @@ fn errors_name_the_customization_the_operation_and_the_line() {
 }
 
 #[test]
-fn the_first_by_name_answers_and_dependencies_are_those_of_all() {
+fn first_by_name_answers_and_dependencies_are_merged() {
     let secret = |name: &str| {
         format!("function GetDependencies(o) return {{{{apiVersion = 'v1', kind = 'Secret', name = '{name}'}}}} end")
     };
@@ -308,7 +308,7 @@ fn the_first_by_name_answers_and_dependencies_are_those_of_all() {
 }
 
 #[test]
-fn a_broken_script_is_no_reason_to_ask_others() {
+fn broken_script_is_not_skipped() {
     let target = CustomizationTarget { api_version: "apps/v1".into(), kind: "Deployment".into() };
     let spec = Spec { target, customizations: rule(Operation::InterpretHealth, "function InterpretHealth(") };
     let broken = Customization::compile("broken", &spec, &Host::at(0));
@@ -391,7 +391,7 @@ fn scripts_are_checked_before_they_are_used() {
 }
 
 #[test]
-fn a_run_tells_what_it_took() {
+fn trace_reports_steps_and_output() {
     let text = "function InterpretHealth(o) print('ready', o.status.ready) for i = 1, 1000 do end return true end";
     let customization = customization("a", rule(Operation::InterpretHealth, text));
     let object = farm();
@@ -403,7 +403,7 @@ fn a_run_tells_what_it_took() {
 }
 
 #[test]
-fn a_run_tells_which_lines_it_took() {
+fn trace_reports_lines() {
     let text = "local n = 0\nfunction InterpretHealth(o)\n  for i = 1, 3 do\n    n = n + i\n  end\n  if n > 100 then\n    return false\n  end\n  return n + o.nope\nend";
     let customization = customization("a", rule(Operation::InterpretHealth, text));
     let object = farm();
@@ -420,7 +420,7 @@ fn a_run_tells_which_lines_it_took() {
 }
 
 #[test]
-fn the_hosts_clock_bounds_what_steps_do_not() {
+fn host_clock_limits_expensive_steps() {
     let calls = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let ticks = calls.clone();
     let host = Host {

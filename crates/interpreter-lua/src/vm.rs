@@ -1,4 +1,4 @@
-//! A state with its scripts: compiled once, run in a fresh environment each time, within a budget.
+//! Lua state with compiled scripts. Each call runs in a fresh environment and within a budget.
 
 use std::{
     collections::BTreeMap,
@@ -16,47 +16,47 @@ use crate::{
     library,
 };
 
-/// What scripts are called in messages of the engine.
+/// Name of a script in messages of the engine.
 const CHUNK: &str = "script";
-/// A state that holds more than this after a call is tidied before the next.
+/// A state that holds more than this after a call is collected before the next.
 const GARBAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A compiled script. It belongs to the [`Vm`] that compiled it.
+/// Compiled script. It belongs to the [`Vm`] that compiled it.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     main: Function,
-    /// What runs before it in the same environment.
+    /// Functions that run before it in the same environment.
     before: Vec<Function>,
 }
 
 impl Script {
-    /// The same, run after these.
+    /// The same script, with others to run before it.
     pub(crate) fn after(self, before: Vec<Self>) -> Self {
         Self { before: before.into_iter().map(|script| script.main).collect(), ..self }
     }
 
-    /// The bytes of the compiled form, without what is for people.
+    /// The bytecode without debug information.
     #[cfg(test)]
     fn dump(&self) -> Vec<u8> {
         self.main.dump(true)
     }
 }
 
-/// One state of the engine.
+/// One Lua state.
 #[derive(Debug)]
 pub(crate) struct Vm {
     lua: Lua,
     environment: Function,
     budget: Arc<Budget>,
-    /// One call at a time: they share the budget.
+    /// Serialises calls, since they share the budget.
     turn: Mutex<()>,
 }
 
 impl Vm {
-    /// A state with the sandbox and no script.
+    /// Creates a state with the sandbox and without scripts.
     ///
     /// # Errors
-    /// If the engine can't be started, which only lack of memory explains.
+    /// If the engine cannot be started, which happens only without memory.
     pub(crate) fn new(host: &Host, memory: usize) -> Result<Self, Error> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
         let budget = Arc::new(Budget::new(host.clone()));
@@ -70,7 +70,7 @@ impl Vm {
         Ok(this)
     }
 
-    /// Counts steps at these moments, and lines if they are among them.
+    /// Installs the hook that counts steps, and lines if `moments` include them.
     fn look_on(&self, moments: HookTriggers) -> Result<(), Error> {
         let counted = self.budget.clone();
         self.lua.set_hook(moments, move |_, debug| {
@@ -84,7 +84,7 @@ impl Vm {
             match counted.step(STEPS_BETWEEN_LOOKS.into()) {
                 Ok(()) => Ok(VmState::Continue),
                 Err(spent) => {
-                    // Its error carries no trace.
+                    // An error without a traceback.
                     if of_script() {
                         counted.ended_at(debug.current_line());
                     }
@@ -94,18 +94,18 @@ impl Vm {
         })
     }
 
-    /// Runs something that calls a script, and counts how often each of its lines runs meanwhile.
+    /// Runs something that calls a script, and counts how often each of its lines runs.
     pub(crate) fn traced<T>(&self, call: impl FnOnce() -> T) -> (T, BTreeMap<u32, u64>) {
         let usual = HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS);
         self.budget.lines();
-        // What can't be set leaves nothing to be seen.
+        // If the hook cannot be set, the trace remains empty.
         let _ = self.look_on(usual.every_line());
         let said = call();
         let _ = self.look_on(usual);
         (said, self.budget.lines())
     }
 
-    /// Reads a script without running it.
+    /// Compiles a script without running it.
     pub(crate) fn compile(&self, operation: Operation, text: &str) -> Result<Script, ScriptError> {
         let chunk = self.lua.load(text).set_name(format!("={CHUNK}")).set_mode(ChunkMode::Text);
         chunk
@@ -134,7 +134,7 @@ impl Vm {
         said
     }
 
-    /// Runs a script, and gives its function without calling it to `read`.
+    /// Runs a script and passes its function to `read` without calling it.
     pub(crate) fn look<T>(
         &self,
         operation: Operation,
@@ -148,12 +148,12 @@ impl Vm {
         said
     }
 
-    /// What the last call printed.
+    /// The output of `print` in the last call.
     pub(crate) fn printed(&self) -> Vec<String> {
         self.budget.printed()
     }
 
-    /// Steps that the last call took.
+    /// Steps that the last call used.
     pub(crate) fn used(&self) -> u64 {
         self.budget.used()
     }
@@ -161,7 +161,7 @@ impl Vm {
     fn define(&self, operation: Operation, script: &Script, steps: u64) -> Result<Function, ScriptError> {
         let name = operation.function();
         let defined = (|| {
-            // What makes the environment is not the script's to pay.
+            // The script's budget does not pay for its environment.
             self.budget.begin(u64::MAX);
             let environment: Table = self.environment.call(())?;
             self.budget.begin(steps);
@@ -183,15 +183,15 @@ impl Vm {
         }
     }
 
-    /// Garbage counts against the memory of the next call.
+    /// Collects garbage: it counts against the memory of the next call.
     fn tidy(&self) {
         if self.lua.used_memory() > GARBAGE_BYTES_MAX {
-            // It can only fail in a finalizer, and no script has one.
+            // A collection fails only in a finalizer, and scripts have none.
             let _ = self.lua.gc_collect();
         }
     }
 
-    /// What a person is told, and the first line of the script that has to do with it.
+    /// The error with a message for people and the first line of the script that it concerns.
     fn error(&self, operation: Operation, error: &Error) -> ScriptError {
         let whole = error.to_string();
         if let Err(spent) = self.budget.check() {
@@ -215,7 +215,7 @@ impl Vm {
     }
 }
 
-/// The place at the head of a message of the engine, `script:12: …`, or of its own, and what follows.
+/// Splits a message of the engine into its position (`script:12: …`, or one of our own) and the rest.
 fn placed(message: &str) -> Option<(&str, &str)> {
     let (chunk, rest) = message.split_once(':')?;
     let (number, rest) = rest.split_once(':')?;
@@ -223,7 +223,7 @@ fn placed(message: &str) -> Option<(&str, &str)> {
     (ours && number.bytes().all(|b| b.is_ascii_digit())).then_some((number, rest))
 }
 
-/// The first line of the script that a message or the trace after it names.
+/// The first line of the script that a message or its traceback names.
 fn line(message: &str) -> Option<u32> {
     let mark = format!("{CHUNK}:");
     message.match_indices(&mark).find_map(|(at, _)| {
@@ -232,10 +232,10 @@ fn line(message: &str) -> Option<u32> {
     })
 }
 
-/// How many parameters a function of a script has, and whether it takes more.
+/// Number of parameters of a script's function, and whether it is variadic.
 ///
-/// Lua 5.1 tells nobody; the head of the compiled form has it: 12 bytes of header, the source's name with its length, two
-/// line numbers, the count of upvalues, then these two.
+/// Lua 5.1 has no API for this. The bytecode has it: 12 bytes of header, the length and name of the source, two line
+/// numbers, the count of upvalues, then these two.
 pub(crate) fn parameters(function: &Function) -> Option<(u8, bool)> {
     let dump = function.dump(true);
     let length = dump.get(12..12 + size_of::<usize>())?.try_into().ok().map(usize::from_ne_bytes)?;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_code_is_no_script() {
+    fn bytecode_is_refused() {
         let vm = Vm::new(&Host::at(0), MEMORY_BYTES_MAX).unwrap();
         let compiled = vm.compile(Operation::Retain, "function Retain(a, b) return a end").unwrap().dump();
         let text: String = compiled.iter().map(|b| char::from(*b)).collect();

@@ -1,11 +1,11 @@
-//! What scripts can't do, can't exceed, and what the library gives them.
+//! The sandbox: what scripts cannot do, their limits, and the library.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn what_is_not_there() {
+fn sandbox_lacks_unsafe_functions() {
     for name in ["io", "debug", "coroutine", "channel", "loadlib"] {
         assert_eq!(value(&format!("tostring({name})")), json!("nil"), "{name}");
     }
@@ -41,7 +41,7 @@ fn what_is_not_there() {
 }
 
 #[test]
-fn what_has_no_end_is_ended() {
+fn endless_scripts_are_stopped() {
     let steps = "it takes more than 10000000 steps";
     let memory = "it needs more than 64 MiB of memory";
     for (name, body, want) in [
@@ -77,7 +77,7 @@ fn what_has_no_end_is_ended() {
 }
 
 #[test]
-fn memory_that_ran_out_can_be_had_again() {
+fn memory_is_freed_after_an_exhausted_call() {
     let text = "function InterpretHealth(o)\n  if o.spec.size > 3 then local s = 'x' while true do s = s .. s end end\n  return true\nend";
     let customization = customization("a", rule(Operation::InterpretHealth, text));
     let (small, mut large) = (farm(), farm());
@@ -89,7 +89,7 @@ fn memory_that_ran_out_can_be_had_again() {
 }
 
 #[test]
-fn nothing_leaks_from_one_call_to_the_next() {
+fn calls_share_no_state() {
     let text = "count = (count or 0) + 1\nstring.mine = (string.mine or 0) + 1\nfunction ReflectStatus(o)\n  count = count + 1\n  kube = require('kube')\n  kube.x = (kube.x or 0) + 1\n  return {count = count, mine = string.mine, x = kube.x}\nend";
     let customization = customization("a", rule(Operation::InterpretStatus, text));
     for _ in 0..3 {
@@ -205,9 +205,9 @@ fn module_kube() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever a script says, checking it ends, and says what is wrong in one line without a place of ours.
+    /// The check of any text ends, and reports errors in one line without positions of our own code.
     #[test]
-    fn any_text_is_checked(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24), soup in "\\PC{0,24}") {
+    fn checking_any_text_ends(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24), soup in "\\PC{0,24}") {
         let text = format!("{}\n{soup}", words.join(" "));
         if let Err(error) = check_script(Operation::InterpretHealth, &text) {
             let told = error.to_string();
@@ -253,7 +253,7 @@ const WORDS: &[&str] = &[
 ];
 
 #[test]
-fn texts_given_to_the_library_are_bounded() {
+fn library_limits_text_sizes() {
     let long = "local s = 'x' for i = 1, 20 do s = s .. s end\n";
     for call in ["s:upper()", "s:find('y')", "s:find('y', 1, true)", "string.format(s)", "s:sub(2)", "s:gmatch('x')()"]
     {

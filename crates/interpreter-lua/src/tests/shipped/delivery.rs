@@ -1,4 +1,4 @@
-//! What brings other objects, or judges them: Flux and Kyverno.
+//! Delivery and policy kinds: Flux and Kyverno.
 
 use super::*;
 

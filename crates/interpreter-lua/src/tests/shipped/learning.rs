@@ -14,7 +14,7 @@ fn kubeflow() {
         (json!({"terminated": {"exitCode": 0, "reason": "Completed"}}), true),
         (json!({"terminated": {"exitCode": 1}}), false),
     ] {
-        // An empty table of a running state is still one that runs.
+        // An empty table of a running state still means running.
         let want = want || state == json!({"running": {}});
         assert_eq!(healthy(&with_status(notebook.clone(), json!({"containerState": state}))), want, "{state}");
     }

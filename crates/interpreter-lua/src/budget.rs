@@ -21,7 +21,7 @@ pub const TIME_MAX: Duration = Duration::from_secs(1);
 /// Lines of `print` output that are kept of one call.
 pub const PRINTED_LINES_MAX: usize = 1_000;
 /// Instructions between two checks of the budget.
-pub(crate) const STEPS_BETWEEN_LOOKS: u32 = 200;
+pub(crate) const STEPS_BETWEEN_CHECKS: u32 = 200;
 
 /// Host functions that scripts may use: the time.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(crate) struct Budget {
     host: Host,
     used: AtomicU64,
     max: AtomicU64,
-    spent: AtomicU8,
+    exhausted: AtomicU8,
     /// Line at which the budget was exhausted; 0 if unknown.
     line: AtomicU32,
     ends: Mutex<Duration>,
@@ -63,7 +63,7 @@ pub(crate) struct Budget {
 
 /// Exhausted resource of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spent {
+pub(crate) enum Exhausted {
     Steps,
     Time,
 }
@@ -74,7 +74,7 @@ impl Budget {
             host,
             used: AtomicU64::new(0),
             max: AtomicU64::new(STEPS_MAX),
-            spent: AtomicU8::new(0),
+            exhausted: AtomicU8::new(0),
             line: AtomicU32::new(0),
             ends: Mutex::default(),
             printed: Mutex::default(),
@@ -86,34 +86,34 @@ impl Budget {
     pub(crate) fn begin(&self, steps: u64) {
         self.used.store(0, Relaxed);
         self.max.store(steps, Relaxed);
-        self.spent.store(0, Relaxed);
+        self.exhausted.store(0, Relaxed);
         self.line.store(0, Relaxed);
         *self.ends.lock().unwrap_or_else(PoisonError::into_inner) = (self.host.elapsed)() + TIME_MAX;
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Counts steps; `Err` once steps or time are exhausted.
-    pub(crate) fn step(&self, steps: u64) -> Result<(), Spent> {
+    pub(crate) fn step(&self, steps: u64) -> Result<(), Exhausted> {
         let used = self.used.fetch_add(steps, Relaxed) + steps;
         if used > self.max.load(Relaxed) {
-            self.spent.store(1, Relaxed);
+            self.exhausted.store(1, Relaxed);
         } else if (self.host.elapsed)() > *self.ends.lock().unwrap_or_else(PoisonError::into_inner) {
-            self.spent.store(2, Relaxed);
+            self.exhausted.store(2, Relaxed);
         }
         self.check()
     }
 
     /// `Err` if steps or time are exhausted.
-    pub(crate) fn check(&self) -> Result<(), Spent> {
-        match self.spent.load(Relaxed) {
+    pub(crate) fn check(&self) -> Result<(), Exhausted> {
+        match self.exhausted.load(Relaxed) {
             0 => Ok(()),
-            1 => Err(Spent::Steps),
-            _ => Err(Spent::Time),
+            1 => Err(Exhausted::Steps),
+            _ => Err(Exhausted::Time),
         }
     }
 
     /// Records the line at which the budget was exhausted. Only the first record counts.
-    pub(crate) fn ended_at(&self, line: Option<usize>) {
+    pub(crate) fn exhausted_at(&self, line: Option<usize>) {
         let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let _ = self.line.compare_exchange(0, line, Relaxed, Relaxed);
     }
@@ -124,7 +124,7 @@ impl Budget {
     }
 
     /// Counts a run of a line of the script.
-    pub(crate) fn ran(&self, line: Option<usize>) {
+    pub(crate) fn count_line(&self, line: Option<usize>) {
         if let Some(line) = line.and_then(|line| u32::try_from(line).ok()) {
             *self.lines.lock().unwrap_or_else(PoisonError::into_inner).entry(line).or_default() += 1;
         }
@@ -145,10 +145,10 @@ impl Budget {
     }
 
     /// The message for people.
-    pub(crate) fn message(&self, spent: Spent) -> String {
-        match spent {
-            Spent::Steps => format!("it takes more than {} steps", self.max.load(Relaxed)),
-            Spent::Time => format!("it takes longer than {} s", TIME_MAX.as_secs()),
+    pub(crate) fn message(&self, exhausted: Exhausted) -> String {
+        match exhausted {
+            Exhausted::Steps => format!("it takes more than {} steps", self.max.load(Relaxed)),
+            Exhausted::Time => format!("it takes longer than {} s", TIME_MAX.as_secs()),
         }
     }
 

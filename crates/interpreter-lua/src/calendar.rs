@@ -19,9 +19,9 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// A UTC time with a resolution of one second.
-pub(crate) struct Moment(DateTime);
+pub(crate) struct UtcTime(DateTime);
 
-impl Moment {
+impl UtcTime {
     /// From seconds since 1970. A value outside the calendar becomes 1970.
     pub(crate) fn of(seconds: i64) -> Self {
         let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn dates_print_as_in_c() {
-        let moment = Moment::of(1_767_225_845); // 2026-01-01T00:04:05Z, a Thursday
+        let moment = UtcTime::of(1_767_225_845); // 2026-01-01T00:04:05Z, a Thursday
         for (format, want) in [
             ("%Y-%m-%dT%H:%M:%SZ", "2026-01-01T00:04:05Z"),
             ("%F", "2026-01-01"),

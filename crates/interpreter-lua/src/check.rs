@@ -25,7 +25,7 @@ pub fn check_script(operation: Operation, text: &str) -> Result<(), ScriptError>
     }
     let vm = Vm::new(&Host::at(0), CHECK_MEMORY_BYTES_MAX).map_err(|e| error(e.to_string()))?;
     let script = vm.compile(operation, text)?;
-    let found = vm.look(operation, &script, CHECK_STEPS_MAX, parameters)?;
+    let found = vm.inspect(operation, &script, CHECK_STEPS_MAX, parameters)?;
     let (name, wanted) = (operation.function(), operation.parameters());
     match found {
         None => Err(error(format!("its {name} is a function of the library, not of the script"))),

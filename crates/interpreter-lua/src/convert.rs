@@ -238,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    fn said(script: &str, references: &[&Value]) -> Result<Value, String> {
+    fn result(script: &str, references: &[&Value]) -> Result<Value, String> {
         let lua = Lua::new();
         let value: LuaValue = lua.load(script).eval().unwrap();
         to_json(&value, &Empties::of(references))
@@ -263,7 +263,7 @@ mod tests {
             ("local t = {} t.t = t return t", Err("nests deeper than 100, or holds itself")),
             ("local t = {1} for _ = 1, 60 do t = {t, t} end return t", Err("more than 500000 values")),
         ] {
-            match (said(script, &[]), want) {
+            match (result(script, &[]), want) {
                 (Err(got), Err(want)) => assert!(got.contains(want), "{script}: {got}"),
                 (got, want) => assert_eq!(got, want.map_err(str::to_owned), "{script}"),
             }
@@ -277,7 +277,7 @@ mod tests {
         let script =
             "return {spec = {volumes = {{name = 'a', emptyDir = {}}}, args = {}, both = {}, selector = {}, new = {}}}";
         assert_eq!(
-            said(script, &[&pod, &member]),
+            result(script, &[&pod, &member]),
             Ok(json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}}], "args": [], "both": [], "selector": {}}}))
         );
     }

@@ -212,7 +212,7 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
         }
         Question::Components { .. } => {
             let mut components: Vec<Component> = Vec::new();
-            for (i, mut value) in listed(first, function)?.into_iter().enumerate() {
+            for (i, mut value) in list_of(first, function)?.into_iter().enumerate() {
                 if let Some(needs) = value.get_mut("replicaRequirements") {
                     *needs = with_quantities(needs.take());
                 }
@@ -240,7 +240,7 @@ fn read(question: &Question<'_>, values: &MultiValue) -> Result<Reply, String> {
             LuaValue::Boolean(false) => Ok(Reply::Health(Health::Unhealthy)),
             _ => wanted("true or false"),
         },
-        Question::Dependencies { .. } => Dependency::validated(listed(first, function)?).map(Reply::Dependencies),
+        Question::Dependencies { .. } => Dependency::validated(list_of(first, function)?).map(Reply::Dependencies),
     }
 }
 
@@ -267,7 +267,7 @@ fn with_quantities(mut needs: Value) -> Value {
 }
 
 /// A list; nil and an empty table are an empty list.
-fn listed(first: &LuaValue, function: &str) -> Result<Vec<Value>, String> {
+fn list_of(first: &LuaValue, function: &str) -> Result<Vec<Value>, String> {
     match first {
         LuaValue::Nil => Ok(Vec::new()),
         LuaValue::Table(_) => match to_json(first, &Empties::none())? {

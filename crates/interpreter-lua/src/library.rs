@@ -23,7 +23,7 @@ pub(crate) fn host(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let host = lua.create_table()?;
     host.raw_set("text_max", TEXT_BYTES_MAX)?;
     let b = budget.clone();
-    host.raw_set("check", lua.create_function(move |_, ()| b.check().map_err(|spent| fail(b.message(spent))))?)?;
+    host.raw_set("check", lua.create_function(move |_, ()| b.check().map_err(|exhausted| fail(b.message(exhausted))))?)?;
     host.raw_set("text", lua.create_function(|_, problem: Value| Ok(text_of(&problem)))?)?;
     let b = budget.clone();
     host.raw_set(
@@ -90,7 +90,7 @@ fn patterns(lua: &Lua, host: &Table, budget: &Arc<Budget>) -> Result<()> {
                     bounded(&text, &pattern)?;
                     let at = (from..=text.len()).find(|at| text[*at..].starts_with(&pattern));
                     b.step(at.unwrap_or(text.len()).saturating_sub(from) as u64)
-                        .map_err(|spent| fail(b.message(spent)))?;
+                        .map_err(|exhausted| fail(b.message(exhausted)))?;
                     return match at {
                         Some(at) => {
                             values(lua, [Value::Integer(whole(at + 1)), Value::Integer(whole(at + pattern.len()))])
@@ -160,11 +160,11 @@ fn search(budget: &Budget, text: &[u8], pattern: &[u8], from: usize, anchor: boo
     let before = budget.left();
     let mut left = before;
     let found = pattern::find(text, pattern, from, anchor, &mut left);
-    let used = if found == Err(PatternError::Spent) { before + 1 } else { before - left };
-    budget.step(used).map_err(|spent| fail(budget.message(spent)))?;
+    let used = if found == Err(PatternError::Exhausted) { before + 1 } else { before - left };
+    budget.step(used).map_err(|exhausted| fail(budget.message(exhausted)))?;
     found.map_err(|error| match error {
         PatternError::Malformed(what) => fail(what),
-        PatternError::Spent => fail("the pattern takes too many steps"),
+        PatternError::Exhausted => fail("the pattern takes too many steps"),
     })
 }
 
@@ -222,7 +222,7 @@ fn times(lua: &Lua, host: &Table, budget: &Arc<Budget>) -> Result<()> {
             // The control plane has no local time zone: local time is UTC, with or without the leading `!`.
             let format = format.strip_prefix('!').unwrap_or(&format);
             #[expect(clippy::cast_possible_truncation, reason = "a time of a script, cut to what there is")]
-            let moment = calendar::Moment::of(at.map_or_else(|| b.wall_seconds(), |at| at as i64));
+            let moment = calendar::UtcTime::of(at.map_or_else(|| b.wall_seconds(), |at| at as i64));
             if format.starts_with("*t") {
                 let parts = lua.create_table()?;
                 for (name, value) in moment.parts() {

@@ -11,9 +11,9 @@ const DEPTH_MAX: usize = 200;
 pub(crate) enum PatternError {
     Malformed(&'static str),
     /// No steps are left.
-    Spent,
+    Exhausted,
 }
-use PatternError::{Malformed, Spent};
+use PatternError::{Malformed, Exhausted};
 
 /// Value of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) fn find(
 
 impl Matcher<'_> {
     fn step(&mut self) -> Result<(), PatternError> {
-        self.steps = self.steps.checked_sub(1).ok_or(Spent)?;
+        self.steps = self.steps.checked_sub(1).ok_or(Exhausted)?;
         Ok(())
     }
 
@@ -98,13 +98,13 @@ impl Matcher<'_> {
         if self.depth > DEPTH_MAX {
             return Err(Malformed("pattern too complex"));
         }
-        let end = self.go(s, p);
+        let end = self.match_pattern(s, p);
         self.depth -= 1;
         end
     }
 
     /// Matches the pattern from `p` at `s`, and returns the end of the match.
-    fn go(&mut self, mut s: usize, mut p: usize) -> Result<Option<usize>, PatternError> {
+    fn match_pattern(&mut self, mut s: usize, mut p: usize) -> Result<Option<usize>, PatternError> {
         loop {
             self.step()?;
             let Some(&c) = self.pattern.get(p) else { return Ok(Some(s)) };
@@ -251,7 +251,7 @@ impl Matcher<'_> {
         let Some((at, Length::Closed(n))) = self.captures.get(index).copied() else {
             return Err(Malformed("invalid capture index"));
         };
-        self.steps = self.steps.checked_sub(n as u64).ok_or(Spent)?;
+        self.steps = self.steps.checked_sub(n as u64).ok_or(Exhausted)?;
         Ok(self.text[s..].starts_with(&self.text[at..at + n]).then_some(s + n))
     }
 
@@ -408,7 +408,7 @@ mod tests {
     fn exponential_pattern_runs_out_of_steps() {
         let text = vec![b'a'; 10_000];
         let mut steps = 1_000_000;
-        assert_eq!(find(&text, b".-.-.-.-.-b", 0, true, &mut steps), Err(Spent));
+        assert_eq!(find(&text, b".-.-.-.-.-b", 0, true, &mut steps), Err(Exhausted));
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use mlua::{
 };
 
 use crate::{
-    budget::{Budget, Host, MEMORY_BYTES_MAX, STEPS_BETWEEN_LOOKS},
+    budget::{Budget, Host, MEMORY_BYTES_MAX, STEPS_BETWEEN_CHECKS},
     library,
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct Vm {
     environment: Function,
     budget: Arc<Budget>,
     /// Serialises calls, since they share the budget.
-    turn: Mutex<()>,
+    call_lock: Mutex<()>,
 }
 
 impl Vm {
@@ -63,32 +63,32 @@ impl Vm {
         let table = library::host(&lua, &budget)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").set_mode(ChunkMode::Text);
         let environment: Function = prelude.call(table)?;
-        let this = Self { lua, environment, budget, turn: Mutex::default() };
-        this.look_on(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS))?;
+        let this = Self { lua, environment, budget, call_lock: Mutex::default() };
+        this.install_hook(HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_CHECKS))?;
         this.lua.gc_collect()?;
         this.lua.set_memory_limit(memory.min(MEMORY_BYTES_MAX))?;
         Ok(this)
     }
 
     /// Installs the hook that counts steps, and lines if `moments` include them.
-    fn look_on(&self, moments: HookTriggers) -> Result<(), Error> {
+    fn install_hook(&self, moments: HookTriggers) -> Result<(), Error> {
         let counted = self.budget.clone();
         self.lua.set_hook(moments, move |_, debug| {
-            let of_script = || debug.source().short_src.as_deref() == Some(CHUNK);
+            let in_script = || debug.source().short_src.as_deref() == Some(CHUNK);
             if debug.event() == DebugEvent::Line {
-                if of_script() {
-                    counted.ran(debug.current_line());
+                if in_script() {
+                    counted.count_line(debug.current_line());
                 }
                 return Ok(VmState::Continue);
             }
-            match counted.step(STEPS_BETWEEN_LOOKS.into()) {
+            match counted.step(STEPS_BETWEEN_CHECKS.into()) {
                 Ok(()) => Ok(VmState::Continue),
-                Err(spent) => {
+                Err(exhausted) => {
                     // An error without a traceback.
-                    if of_script() {
-                        counted.ended_at(debug.current_line());
+                    if in_script() {
+                        counted.exhausted_at(debug.current_line());
                     }
-                    Err(library::fail(counted.message(spent)))
+                    Err(library::fail(counted.message(exhausted)))
                 }
             }
         })
@@ -96,13 +96,13 @@ impl Vm {
 
     /// Runs something that calls a script, and counts how often each of its lines runs.
     pub(crate) fn traced<T>(&self, call: impl FnOnce() -> T) -> (T, BTreeMap<u32, u64>) {
-        let usual = HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_LOOKS);
+        let usual = HookTriggers::new().every_nth_instruction(STEPS_BETWEEN_CHECKS);
         self.budget.lines();
         // If the hook cannot be set, the trace remains empty.
-        let _ = self.look_on(usual.every_line());
-        let said = call();
-        let _ = self.look_on(usual);
-        (said, self.budget.lines())
+        let _ = self.install_hook(usual.every_line());
+        let result = call();
+        let _ = self.install_hook(usual);
+        (result, self.budget.lines())
     }
 
     /// Compiles a script without running it.
@@ -123,29 +123,29 @@ impl Vm {
         arguments: impl FnOnce(&Lua) -> mlua::Result<MultiValue>,
         read: impl FnOnce(MultiValue) -> Result<T, String>,
     ) -> Result<T, ScriptError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = (|| {
+        let _guard = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = (|| {
             let function = self.define(operation, script, steps)?;
             let arguments = arguments(&self.lua).map_err(|error| self.error(operation, &error))?;
             let values: MultiValue = function.call(arguments).map_err(|error| self.error(operation, &error))?;
             read(values).map_err(|message| ScriptError { operation, line: None, message })
         })();
-        self.tidy();
-        said
+        self.collect_garbage();
+        result
     }
 
     /// Runs a script and passes its function to `read` without calling it.
-    pub(crate) fn look<T>(
+    pub(crate) fn inspect<T>(
         &self,
         operation: Operation,
         script: &Script,
         steps: u64,
         read: impl FnOnce(&Function) -> T,
     ) -> Result<T, ScriptError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = self.define(operation, script, steps).map(|function| read(&function));
-        self.tidy();
-        said
+        let _guard = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.define(operation, script, steps).map(|function| read(&function));
+        self.collect_garbage();
+        result
     }
 
     /// The output of `print` in the last call.
@@ -184,7 +184,7 @@ impl Vm {
     }
 
     /// Collects garbage: it counts against the memory of the next call.
-    fn tidy(&self) {
+    fn collect_garbage(&self) {
         if self.lua.used_memory() > GARBAGE_BYTES_MAX {
             // A collection fails only in a finalizer, and scripts have none.
             let _ = self.lua.gc_collect();
@@ -194,9 +194,9 @@ impl Vm {
     /// The error with a message for people and the first line of the script that it concerns.
     fn error(&self, operation: Operation, error: &Error) -> ScriptError {
         let whole = error.to_string();
-        if let Err(spent) = self.budget.check() {
+        if let Err(exhausted) = self.budget.check() {
             let line = self.budget.line().or_else(|| line(&whole));
-            return ScriptError { operation, line, message: self.budget.message(spent) };
+            return ScriptError { operation, line, message: self.budget.message(exhausted) };
         }
         let root = library::root(error);
         if matches!(root, Error::MemoryError(_)) || whole.contains("not enough memory") {
@@ -207,7 +207,7 @@ impl Vm {
             Error::SyntaxError { message, .. } => message.clone(),
             other => other.to_string(),
         });
-        let message = match placed(&message) {
+        let message = match split_position(&message) {
             Some((_, rest)) => rest.trim().to_owned(),
             None => message,
         };
@@ -216,7 +216,7 @@ impl Vm {
 }
 
 /// Splits a message of the engine into its position (`script:12: …`, or one of our own) and the rest.
-fn placed(message: &str) -> Option<(&str, &str)> {
+fn split_position(message: &str) -> Option<(&str, &str)> {
     let (chunk, rest) = message.split_once(':')?;
     let (number, rest) = rest.split_once(':')?;
     let ours = chunk == CHUNK || chunk == "prelude";
@@ -257,7 +257,7 @@ mod tests {
             ("function Retain(a, ...) end", (1, true)),
         ] {
             let compiled = vm.compile(Operation::Retain, script).unwrap();
-            assert_eq!(vm.look(Operation::Retain, &compiled, 1_000_000, parameters).unwrap(), Some(want), "{script}");
+            assert_eq!(vm.inspect(Operation::Retain, &compiled, 1_000_000, parameters).unwrap(), Some(want), "{script}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! What the members' reports add up to: the template's status (propagation.md 17, rows 4 and 5 of 31).
+//! Aggregation of the members' statuses into the template's status (specification/propagation.md 17; 31, rows 4 and
+//! 5).
 
 mod addresses;
 mod job;
@@ -17,20 +18,20 @@ use crate::{
 /// One cluster's report: an item of `aggregatedStatus`.
 #[derive(Debug, Clone)]
 pub struct Item<'a> {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: &'a str,
-    /// What it reflected, if anything.
+    /// The reflected status, if any.
     pub status: Option<Cow<'a, Value>>,
-    /// Whether the copy is applied there.
+    /// Whether the copy is applied.
     pub applied: bool,
-    /// Why it is not.
+    /// Why it is not applied.
     pub message: &'a str,
-    /// The verdict on it, if there is one.
+    /// Health of the copy, if known.
     pub health: Option<ResourceHealth>,
 }
 
 impl<'a> Item<'a> {
-    /// An applied copy's report, which is all that native rules look at.
+    /// Report of an applied copy. Native rules read nothing else.
     #[must_use]
     pub fn of(cluster: &'a str, status: Option<&'a Value>) -> Self {
         Self { cluster, status: status.map(Cow::Borrowed), applied: true, message: "", health: None }
@@ -49,9 +50,9 @@ impl<'a> From<&'a AggregatedStatusItem> for Item<'a> {
     }
 }
 
-/// The reports of all clusters that gave one or should have; sorted by name.
+/// Reports of all clusters that sent or should send one, sorted by name.
 pub(crate) struct Reports<'a> {
-    /// With the clusters that are expected and silent.
+    /// Includes expected clusters without a report.
     pub(crate) all: Vec<Item<'a>>,
     expected: &'a BTreeSet<ClusterName>,
 }
@@ -65,12 +66,12 @@ impl<'a> Reports<'a> {
         Self { all, expected }
     }
 
-    /// The statuses that there are, with their clusters.
+    /// The statuses of the clusters that sent one.
     pub(crate) fn told(&self) -> impl Iterator<Item = (&'a str, &Value)> {
         self.all.iter().filter_map(|item| Some((item.cluster, item.status.as_deref()?)))
     }
 
-    /// The statuses of the clusters that should report; `None` where one is silent.
+    /// The statuses of the expected clusters; `None` for one that sent none.
     pub(crate) fn expected(&self) -> impl Iterator<Item = Option<&Value>> {
         self.all
             .iter()
@@ -157,11 +158,11 @@ pub(crate) fn aggregate(
         }
         Kind::ServiceAccount | Kind::Secret | Kind::ServiceImport => return Ok(old),
     };
-    // A zero and an absent field are the same on the wire: the server may return either.
+    // Zero and an absent field are equal on the wire: the server may return either.
     Ok(if meaning(&old) == meaning(&new) { old } else { new })
 }
 
-/// Sums over what was told, other fields of the old status kept, `observedGeneration` by rule G.
+/// Sums of the reported counters. Other fields of the old status are kept; `observedGeneration` follows rule G.
 fn counters(
     template: &Value,
     old: &Value,
@@ -195,7 +196,8 @@ fn set_counters(
     Ok(Value::Object(status))
 }
 
-/// Rule G: the member's controller saw the member's spec, and that spec is the template's present one.
+/// Rule G: the member's controller observed the member's spec, and that spec comes from the template's present
+/// generation.
 fn up_to_date(report: &Value, generation: i64) -> bool {
     let of = |field: &str| report.get(field).and_then(Value::as_i64).unwrap_or(0);
     of("observedGeneration") >= of("generation") && of("resourceTemplateGeneration") >= generation
@@ -219,7 +221,7 @@ fn cron_job(reports: &Reports<'_>) -> Value {
     Value::Object(status)
 }
 
-/// The first of `order` that some cluster reports; one without report counts as Pending.
+/// The first phase of `order` that a cluster reports; a missing report counts as Pending.
 fn first_present(reports: &Reports<'_>, order: &[&'static str]) -> &'static str {
     let phases: BTreeSet<&str> = reports
         .all
@@ -250,7 +252,7 @@ fn pod(reports: &Reports<'_>) -> Value {
             .told()
             .flat_map(|(_, s)| lens::items(s, &format!("/{field}")))
             .map(|container| {
-                // The empty fields are those that a server writes for a typed container status.
+                // A server writes these empty fields for a typed container status.
                 json!({
                     "name": "", "image": "", "imageID": "", "restartCount": 0, "lastState": {},
                     "ready": container.get("ready").and_then(Value::as_bool).unwrap_or(false),
@@ -279,7 +281,7 @@ fn budget(template: &Value, reports: &Reports<'_>) -> Result<Value, ShapeError> 
     Ok(status)
 }
 
-/// The value without what says nothing: nulls, zeros, empty texts, maps and lists.
+/// The value without nulls, zeros, empty texts, maps and lists, which mean the same as absent fields.
 fn meaning(value: &Value) -> Value {
     let says_nothing = |value: &Value| match value {
         Value::Null => true,
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn deployments_add_up() {
+    fn deployment_counters_are_summed() {
         let behind = json!({"replicas": 1, "observedGeneration": 9, "generation": 9, "resourceTemplateGeneration": 2});
         let unseen = json!({"replicas": 1, "observedGeneration": 8, "generation": 9, "resourceTemplateGeneration": 3});
         let template = object(
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_counting_kinds() {
+    fn other_kinds_with_counters() {
         let one = |fields: &[&str]| {
             let mut map: Map<String, Value> =
                 fields.iter().enumerate().map(|(i, f)| ((*f).to_owned(), json!(i + 1))).collect();
@@ -413,13 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_that_the_server_leaves_out_is_no_change() {
+    fn zero_equals_an_absent_field() {
         let template = object("apps/v1", "ReplicaSet", json!({"observedGeneration": 3}));
         assert_eq!(run(&template, &[], &[]), json!({"observedGeneration": 3}));
     }
 
     #[test]
-    fn phases() {
+    fn phases_take_the_worst_report() {
         let phase = |p: &str| Some(json!({"phase": p}));
         for (kind, items, want) in [
             ("Pod", vec![phase("Running"), phase("Failed")], "Failed"),
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_keep_ready_and_state_only() {
+    fn pod_aggregation_keeps_ready_and_state() {
         let status = json!({"phase": "Running", "containerStatuses": [{"name": "a", "ready": true, "state": {"running": {}}, "image": "x"}]});
         let got =
             run(&object("v1", "Pod", json!({})), &[("a", Some(status.clone())), ("b", Some(status))], &["a", "b"]);
@@ -493,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_is_no_number_names_its_cluster() {
+    fn malformed_report_names_its_cluster() {
         let template = object("apps/v1", "Deployment", json!({}));
         let bad = json!({"replicas": "2"});
         let error =

@@ -1,4 +1,4 @@
-//! What an object refers to and what should travel with it (propagation.md 8.3).
+//! Objects that an object refers to and that are propagated along with it (specification/propagation.md 8.3).
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::{
     pod,
 };
 
-/// One reference, as it stands in the annotation `resourcebinding.karmada.io/dependencies`.
+/// One reference, as in the annotation `resourcebinding.karmada.io/dependencies`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dependency {
-    /// Group and version of what is referred to.
+    /// Group and version of the referenced objects.
     pub api_version: String,
     /// Its kind.
     pub kind: String,
     /// Its namespace, empty for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Its name; empty if `label_selector` says which.
+    /// Its name; empty if `label_selector` selects the objects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Which objects, if there is no name: a `metav1.LabelSelector`.
+    /// Selects objects if there is no name: a `metav1.LabelSelector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<Value>,
 }
@@ -42,10 +42,11 @@ impl Dependency {
         }
     }
 
-    /// References as a script or a webhook gives them, sorted and without doubles; one bad one spoils the whole.
+    /// References that a script or a webhook returned, sorted and without duplicates. One invalid reference
+    /// invalidates all.
     ///
     /// # Errors
-    /// If one has no apiVersion or kind, or neither a name nor a good selector.
+    /// If one has no apiVersion or kind, or neither a name nor a valid selector.
     pub fn validated(list: Vec<Value>) -> Result<Vec<Self>, String> {
         let mut found = Vec::with_capacity(list.len());
         for (i, value) in list.into_iter().enumerate() {
@@ -72,7 +73,8 @@ impl Dependency {
         Ok(found)
     }
 
-    /// Sorts by apiVersion, kind, namespace, name, then selector; drops doubles (row 16 of 31).
+    /// Sorts by apiVersion, kind, namespace, name, then selector; removes duplicates (specification/propagation.md 31,
+    /// row 16).
     pub fn sort(list: &mut Vec<Self>) {
         list.sort_by_cached_key(|d| {
             (
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_of_others_are_checked() {
+    fn references_of_scripts_are_validated() {
         for (list, want) in [
             (
                 json!([{"apiVersion": "v1", "kind": "Secret", "namespace": "n", "name": "b"},
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_refer_in_many_ways() {
+    fn pod_references() {
         for (name, spec, want) in [
             ("nothing", json!({"containers": [{}]}), vec![]),
             (
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_a_stateful_set_are_its_own() {
+    fn stateful_set_claims_are_not_dependencies() {
         let mut set = workload(
             "apps/v1",
             "StatefulSet",

@@ -1,4 +1,4 @@
-//! Why a question has no answer.
+//! Errors of interpretation.
 
 use std::fmt;
 
@@ -6,50 +6,50 @@ use ironclad_fleet::Gvk;
 
 use crate::{Operation, Question, lens::ShapeError};
 
-/// Why a question has no answer.
+/// Failure of a question.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InterpretError {
-    /// The object is not shaped as its kind demands.
+    /// The object's shape does not fit its kind.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Nothing implements the operation for the kind; ask [`crate::Interpreter::implements`] first.
+    /// No source implements the operation for the kind; check [`crate::Interpreter::implements`] first.
     #[error("no interpreter implements {operation} for {gvk}: add a ResourceInterpreterCustomization")]
     NotImplemented {
-        /// What was asked.
+        /// The operation.
         operation: Operation,
-        /// Of which kind.
+        /// The kind.
         gvk: Gvk,
     },
     /// A script failed.
     #[error("{interpreter}: {error}")]
     Script {
-        /// Whose script: `ResourceInterpreterCustomization NAME`, or the one shipped for a kind.
+        /// `ResourceInterpreterCustomization NAME`, or the shipped script of a kind.
         interpreter: String,
-        /// How.
+        /// The error.
         error: ScriptError,
     },
-    /// A webhook failed, or answered what can't be used.
+    /// A webhook failed, or its answer is invalid.
     #[error("interpreter webhook {webhook}: {operation}: {message}")]
     Webhook {
         /// Its configuration and name.
         webhook: String,
-        /// What was asked.
+        /// The operation.
         operation: Operation,
-        /// What went wrong.
+        /// The failure.
         message: String,
     },
-    /// A webhook has to be asked first; whoever runs the decision sees it in [`crate::Interpreter::take_open`].
+    /// A webhook has to be called first; [`crate::Interpreter::take_open`] returns the call.
     #[error("interpreter webhook {webhook} was not asked for {operation} yet")]
     Open {
         /// Its configuration and name.
         webhook: String,
-        /// What was asked.
+        /// The operation.
         operation: Operation,
     },
 }
 
 impl InterpretError {
-    /// That a source was asked what it does not implement.
+    /// Error of a source that was asked for an operation it does not implement.
     #[must_use]
     pub fn not_implemented(question: &Question<'_>) -> Self {
         let (api_version, kind) = question.kind();
@@ -57,14 +57,14 @@ impl InterpretError {
     }
 }
 
-/// Why a script has no answer, or can't be one of an operation.
+/// Error of a script: at compilation or at run time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ScriptError {
-    /// Which of the scripts.
+    /// The operation of the script.
     pub operation: Operation,
-    /// The line of the script, counted from 1, where one is known.
+    /// The line of the script, counted from 1, if known.
     pub line: Option<u32>,
-    /// What happened.
+    /// The message.
     pub message: String,
 }
 
@@ -77,6 +77,6 @@ impl fmt::Display for ScriptError {
     }
 }
 
-/// Tells whether a text is a script that can answer the operation (admission.md 5.6). The engine has one; whoever is of the
-/// core is given it.
+/// Checks that a text is a script that can answer the operation (specification/admission.md 5.6). Implemented by the
+/// script engine; core crates receive it as a value.
 pub type CheckScript = fn(Operation, &str) -> Result<(), ScriptError>;

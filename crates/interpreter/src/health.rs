@@ -1,4 +1,4 @@
-//! Whether a member object does what it should (propagation.md 18).
+//! Health of member objects (specification/propagation.md 18).
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ mod tests {
     use crate::Health::{Healthy, Unhealthy};
 
     #[test]
-    fn healthy_or_not() {
+    fn health_by_kind() {
         let o = |api_version: &str, kind: &str, spec: Value, status: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "w", "generation": 2}, "spec": spec, "status": status});
         let deployment = |spec, status| o("apps/v1", "Deployment", spec, status);
         for (name, object, want) in [

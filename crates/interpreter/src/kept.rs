@@ -1,13 +1,14 @@
-//! What of a member object the answers about it are made from.
+//! Fields of member objects that answers about them are made from.
 //!
-//! Scripts and webhooks may read any field, so their kinds are kept whole; the native rules read little.
+//! Scripts and webhooks may read any field, so objects of their kinds are cached whole; the native rules read few
+//! fields.
 
 use crate::{Operation, kind::Kind};
 
-/// What of a member object has to be kept besides its metadata and status.
+/// Fields of a member object to cache besides its metadata and status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// All of it.
+    /// All fields.
     Whole,
     /// These fields, as JSON pointers of two steps.
     Fields(&'static [&'static str]),
@@ -17,7 +18,8 @@ pub enum Kept {
 pub(crate) const OPERATIONS: [Operation; 3] =
     [Operation::Retain, Operation::InterpretStatus, Operation::InterpretHealth];
 
-/// What the native rules of status (15.3) and health (18) read. What is retained (14) is asked with the whole at hand.
+/// Fields that the native rules of status (specification/propagation.md 15.3) and health (18) read. Retention (14)
+/// reads the whole object anyway.
 pub(crate) fn native(kind: Option<Kind>) -> &'static [&'static str] {
     match kind {
         Some(Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet) => &["/spec/replicas"],
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
     use crate::{Answer, InterpretError, Interpreter, Question, Source};
 
-    /// Every combination of what the native rules might look at.
+    /// Objects with every combination of fields that the native rules may read.
     fn objects(api_version: &str, kind: &str) -> Vec<Value> {
         let specs = [
             json!({}),
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_all_that_the_native_rules_read() {
+    fn kept_fields_are_all_that_native_rules_read() {
         let interpreter = Interpreter::default();
         for (api_version, kind) in [
             ("apps/v1", "Deployment"),
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_others_about_copies_keeps_them_whole() {
+    fn kinds_with_other_sources_are_kept_whole() {
         for operation in Operation::ALL {
             let interpreter = Interpreter::new(vec![Arc::new(Knows(operation))]);
             let of = |kind: &str| interpreter.kept(&Gvk::from_manifest("example.io/v1", kind));

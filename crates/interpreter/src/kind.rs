@@ -1,4 +1,4 @@
-//! The kinds with native rules, and which operations each has (propagation.md 20.1).
+//! Kinds with native rules, and their operations (specification/propagation.md 20.1).
 
 use std::fmt;
 
@@ -8,29 +8,29 @@ use serde_json::Value;
 
 use crate::lens;
 
-/// A question that interpreters answer, by its wire name (20.1).
+/// Operation of an interpreter, with its wire name (specification/propagation.md 20.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// Desired replicas and their requirements.
+    /// Desired replicas and requirements of one replica.
     InterpretReplica,
     /// Several pod templates.
     InterpretComponent,
     /// Setting the replicas of a copy.
     ReviseReplica,
-    /// What the member keeps.
+    /// Fields that the member owns.
     Retain,
-    /// What of a status is reported.
+    /// The part of the status to report.
     InterpretStatus,
-    /// Whether a copy is healthy.
+    /// Health of a copy.
     InterpretHealth,
-    /// What reports add up to.
+    /// Aggregation of the reported statuses.
     AggregateStatus,
-    /// What travels along.
+    /// Objects that are propagated along.
     InterpretDependency,
 }
 
 impl Operation {
-    /// All of them, in the order of the reference.
+    /// All operations, in the order of the specification.
     pub const ALL: [Self; 8] = [
         Self::InterpretReplica,
         Self::InterpretComponent,
@@ -57,13 +57,13 @@ impl Operation {
         }
     }
 
-    /// The operation of this name, in whatever case.
+    /// The operation with this name; upper and lower case are equal.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operation| operation.name().eq_ignore_ascii_case(name))
     }
 
-    /// The field of a customization that has its script (20.3).
+    /// The field of a customization that contains its script (specification/propagation.md 20.3).
     #[must_use]
     pub fn rule(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Operation {
         }
     }
 
-    /// The function that its script defines (20.3).
+    /// The function that its script defines (specification/propagation.md 20.3).
     #[must_use]
     pub fn function(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// How many arguments the function is called with.
+    /// Number of the function's parameters.
     #[must_use]
     pub fn parameters(self) -> u8 {
         match self {
@@ -102,7 +102,7 @@ impl Operation {
         }
     }
 
-    /// The text of its script in a customization.
+    /// Its script in a customization.
     #[must_use]
     pub fn script(self, rules: &CustomizationRules) -> Option<&str> {
         let script = match self {
@@ -125,7 +125,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A kind that native rules know.
+/// Kind with native rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Deployment,
@@ -147,7 +147,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// By the `apiVersion` and `kind` of an object.
+    /// From the `apiVersion` and `kind` of an object.
     pub(crate) fn of(object: &Value) -> Option<Self> {
         Self::find(lens::text(object, "/apiVersion"), lens::text(object, "/kind"))
     }
@@ -223,8 +223,9 @@ impl Kind {
 mod tests {
     use super::*;
 
-    /// Sections 14, 17, 18, 19 and 8.3, and row 25 of 31: who has what. R replicas, V revision, T retention, H health,
-    /// A aggregation, D dependencies; the status of every kind is reflected, and none has components.
+    /// Operations by kind (specification/propagation.md 14, 17, 18, 19 and 8.3; 31, row 25). R replicas, V revision, T
+    /// retention, H health, A aggregation, D dependencies. The status of every kind is reflected, and none has
+    /// components.
     #[test]
     fn native_operations() {
         for (api_version, kind, want) in [
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_go_by_their_names() {
+    fn operations_have_wire_names() {
         for operation in Operation::ALL {
             assert_eq!(Operation::parse(operation.name()), Some(operation));
             assert_eq!(Operation::parse(&operation.name().to_lowercase()), Some(operation));

@@ -1,16 +1,16 @@
-//! Reading parts of JSON objects whose kinds are known, without types for whole objects.
+//! Reads parts of JSON objects of known kinds, without types for whole objects.
 
 use serde_json::{Map, Value};
 
-/// An object is not shaped as its kind demands.
+/// Object whose shape does not fit its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {path} must be {want}")]
 pub struct ShapeError {
     /// Kind and name of the object.
     pub object: String,
-    /// Where, as a JSON pointer.
+    /// JSON pointer of the field.
     pub path: String,
-    /// What stands there in a well-shaped object.
+    /// Expected type of the field.
     pub want: &'static str,
 }
 
@@ -21,12 +21,12 @@ pub(crate) fn shape(object: &Value, path: impl Into<String>, want: &'static str)
     ShapeError { object, path: path.into(), want }
 }
 
-/// The string there, empty if there is none.
+/// The string at the pointer, empty if absent.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The whole number there.
+/// The integer at the pointer.
 pub(crate) fn integer(object: &Value, pointer: &str) -> Result<Option<i64>, ShapeError> {
     match object.pointer(pointer) {
         None | Some(Value::Null) => Ok(None),
@@ -34,7 +34,7 @@ pub(crate) fn integer(object: &Value, pointer: &str) -> Result<Option<i64>, Shap
     }
 }
 
-/// The list there, empty if there is none.
+/// The list at the pointer, empty if absent.
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> Result<&'a [Value], ShapeError> {
     match object.pointer(pointer) {
         None | Some(Value::Null) => Ok(&[]),
@@ -43,7 +43,7 @@ pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> Result<&'a [Value], 
     }
 }
 
-/// The list there, empty if there is none or it is something else: for members' statuses, which are not ours to judge.
+/// The list at the pointer, empty if absent or of another type: a member's status is not ours to validate.
 pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -58,7 +58,7 @@ pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("labels")?.get(key)?.as_str()
 }
 
-/// The object under a chain of keys, made where it is missing; `None` if something else stands in the way.
+/// The object under a chain of keys, created if missing; `None` if a value of another type is in the way.
 pub(crate) fn object_at<'a>(value: &'a mut Value, keys: &[&str]) -> Option<&'a mut Map<String, Value>> {
     let mut map = value.as_object_mut()?;
     for key in keys {
@@ -71,7 +71,7 @@ pub(crate) fn object_at<'a>(value: &'a mut Value, keys: &[&str]) -> Option<&'a m
     Some(map)
 }
 
-/// The status of the condition of that type, empty if there is none.
+/// The status of the condition of this type, empty if absent.
 pub(crate) fn condition<'a>(status: &'a Value, type_: &str) -> &'a str {
     items(status, "/conditions").iter().find(|c| text(c, "/type") == type_).map_or("", |c| text(c, "/status"))
 }

@@ -1,10 +1,14 @@
-//! What a kind's replicas, health, status and dependencies are (propagation.md 14, 15.3, 17-20).
+//! Resource interpreter: replicas, health, status and dependencies of a kind (specification/propagation.md 14, 15.3,
+//! 17-20).
 //!
-//! Four sources, in this order, and the first that has the operation for the kind answers: customizations (scripts), webhooks,
-//! what is shipped for well-known kinds of others, and what is native here. An error of one is the answer: no other is asked.
+//! Four sources, in this order; the first that implements the operation for the kind answers: customizations
+//! (scripts), webhooks, shipped scripts for well-known kinds of other projects, and native rules. If it fails, its
+//! error is the answer: no other source is asked.
 //!
-//! No IO: a question to a webhook is noted as open, and whoever runs the decision makes the call and runs it again
-//! ([`Interpreter::for_a_decision`]).
+//! This crate does no IO. A rule that needs a webhook's answer returns the call to make ([`Interpreter::take_open`])
+//! instead of a result; the reconciler makes the call, stores the answer with [`Interpreter::answer`], and runs the
+//! decision again. Each run sees the answers of the calls before it, so with the same answers the same snapshot gives
+//! the same plan ([`Interpreter::for_a_decision`]).
 
 mod aggregate;
 mod dependencies;
@@ -41,18 +45,18 @@ pub use crate::{
 };
 use crate::{kind::Kind, webhook::Asked};
 
-/// Health of one object in a member (api.md 7.2).
+/// Health of one object in a member (specification/api.md 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Health {
-    /// It does what it should.
+    /// The object does what it should.
     Healthy,
-    /// It does not.
+    /// The object does not do what it should.
     Unhealthy,
 }
 
-/// Answers questions about objects by the precedence of propagation.md 20.1. Cheap to clone.
+/// Answers questions about objects by the precedence of specification/propagation.md 20.1. Cheap to clone.
 ///
-/// The default one has the native rules alone.
+/// The default interpreter has only the native rules.
 #[derive(Debug, Clone, Default)]
 pub struct Interpreter {
     sources: Arc<Vec<Arc<dyn Source>>>,
@@ -60,31 +64,31 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// With these sources before the native rules, in order of precedence.
+    /// Places these sources before the native rules, in order of precedence.
     #[must_use]
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
         Self { sources: Arc::new(sources), asked: Arc::default() }
     }
 
-    /// The same sources with nothing asked: for one decision, which is run again as long as [`Self::take_open`] has calls to
-    /// make and [`Self::answer`] what came of them. A clone of it belongs to the same decision.
+    /// The same sources without any answers, for one decision. The decision is run again as long as
+    /// [`Self::take_open`] returns calls, each answered with [`Self::answer`]. A clone belongs to the same decision.
     #[must_use]
     pub fn for_a_decision(&self) -> Self {
         Self { sources: self.sources.clone(), asked: Arc::default() }
     }
 
-    /// The calls that the last run of the decision would have needed, each once.
+    /// The calls that the last run of the decision needed, without duplicates.
     #[must_use]
     pub fn take_open(&self) -> Vec<webhook::Call> {
         self.asked.take_open()
     }
 
-    /// What came of a call, for the runs to come.
+    /// Stores the outcome of a call for the next runs.
     pub fn answer(&self, call: &webhook::Call, called: webhook::Called) {
         self.asked.answer(call, called);
     }
 
-    /// True if some source implements the operation for the kind. `InterpretStatus` always is implemented.
+    /// Returns true if a source implements the operation for the kind. `InterpretStatus` is always implemented.
     #[must_use]
     pub fn implements(&self, gvk: &Gvk, operation: Operation) -> bool {
         let api_version = gvk.api_version();
@@ -93,8 +97,8 @@ impl Interpreter {
             || operation == Operation::InterpretStatus
     }
 
-    /// What of a member object has to be kept besides its metadata and status, so that health and status can be told of it,
-    /// and what the member retains is known without asking anybody.
+    /// Fields of a member object to cache besides its metadata and status, so that its health and status can be
+    /// computed and retention needs no request.
     #[must_use]
     pub fn kept(&self, gvk: &Gvk) -> Kept {
         let api_version = gvk.api_version();
@@ -104,7 +108,7 @@ impl Interpreter {
         if self.sources.iter().any(asks) { Kept::Whole } else { Kept::Fields(kept::native(Kind::of_gvk(gvk))) }
     }
 
-    /// What the sources before the native rules say; `None` if none has the operation for the kind.
+    /// Asks the sources before the native rules; `None` if none implements the operation for the kind.
     fn ask(&self, question: &Question<'_>) -> Result<Option<Reply>, InterpretError> {
         let (api_version, kind) = question.kind();
         let operation = question.operation();
@@ -117,10 +121,10 @@ impl Interpreter {
         }
     }
 
-    /// Desired replicas and what one needs (19, 7.5).
+    /// Desired replicas and the requirements of one replica (specification/propagation.md 19, 7.5).
     ///
     /// # Errors
-    /// If nothing implements it or the template is misshapen.
+    /// If no source implements it or the template is malformed.
     pub fn replicas(&self, template: &Value) -> Result<Replicas, InterpretError> {
         match self.ask(&Question::Replicas { template })? {
             Some(Reply::Replicas(replicas)) => Ok(replicas),
@@ -128,10 +132,11 @@ impl Interpreter {
         }
     }
 
-    /// The pod templates with their replicas and needs (7.4); no native kind has several.
+    /// The pod templates with their replicas and requirements (specification/propagation.md 7.4). No native kind has
+    /// several.
     ///
     /// # Errors
-    /// If nothing implements it or the template is misshapen.
+    /// If no source implements it or the template is malformed.
     pub fn components(&self, template: &Value) -> Result<Vec<Component>, InterpretError> {
         match self.ask(&Question::Components { template })? {
             Some(Reply::Components(components)) => Ok(components),
@@ -139,10 +144,11 @@ impl Interpreter {
         }
     }
 
-    /// The manifest with its replicas set to `replicas`, if it has the field (9.2 step 1).
+    /// The manifest with its replicas set to `replicas`, if it has the field (specification/propagation.md 9.2 step
+    /// 1).
     ///
     /// # Errors
-    /// If nothing implements it or the manifest is misshapen.
+    /// If no source implements it or the manifest is malformed.
     pub fn revise_replica(&self, manifest: &Value, replicas: i32) -> Result<Value, InterpretError> {
         match self.ask(&Question::Revise { manifest, replicas })? {
             Some(Reply::Object(revised)) => Ok(revised),
@@ -150,10 +156,11 @@ impl Interpreter {
         }
     }
 
-    /// What of a member object's status the Work carries (15.3); `None`: nothing to tell.
+    /// The part of a member object's status that the Work carries (specification/propagation.md 15.3); `None` if there
+    /// is none.
     ///
     /// # Errors
-    /// If the object is misshapen, or a generation-aware kind has no numeric template generation in its annotations.
+    /// If the object is malformed, or a generation-aware kind has no numeric template generation in its annotations.
     pub fn reflect_status(&self, object: &Value) -> Result<Option<Value>, InterpretError> {
         match self.ask(&Question::Status { object })? {
             Some(Reply::Status(status)) => Ok(status),
@@ -161,10 +168,11 @@ impl Interpreter {
         }
     }
 
-    /// Whether a member object does what it should (18); `None`: no rule for its kind, which counts as Healthy.
+    /// Health of a member object (specification/propagation.md 18). `None` if its kind has no rule, which counts as
+    /// Healthy.
     ///
     /// # Errors
-    /// If the object is misshapen.
+    /// If the object is malformed.
     pub fn health(&self, object: &Value) -> Result<Option<Health>, InterpretError> {
         match self.ask(&Question::Health { object })? {
             Some(Reply::Health(health)) => Ok(Some(health)),
@@ -175,13 +183,14 @@ impl Interpreter {
         }
     }
 
-    /// The whole `.status` that the members' reports add up to (17); equal to the present one if nothing changes.
+    /// The aggregated `.status` of the members' reports (specification/propagation.md 17); equal to the present one if
+    /// nothing changes.
     ///
     /// `expected` are the clusters that should report (9.1); `now` is RFC 3339 in whole seconds, for conditions that
-    /// begin here. Scripts and webhooks see the reports that there are; of what they return the status alone counts.
+    /// begin here. Scripts and webhooks receive the reports that exist; of their result only the status is used.
     ///
     /// # Errors
-    /// If nothing implements it or a report is misshapen.
+    /// If no source implements it or a report is malformed.
     pub fn aggregate_status(
         &self,
         template: &Value,
@@ -201,13 +210,14 @@ impl Interpreter {
         }
     }
 
-    /// The manifest with what the member owns taken from the member object (14; row 25 of 31).
+    /// The manifest with the fields that the member owns taken from the member object (specification/propagation.md
+    /// 14; 31, row 25).
     ///
-    /// `replicas_path` is the kind's `specReplicasPath` (`.spec.replicas`) where it has a scale subresource; a source that
-    /// implements Retain decides alone.
+    /// `replicas_path` is the kind's `specReplicasPath` (`.spec.replicas`) if it has a scale subresource. A source
+    /// that implements Retain ignores it.
     ///
     /// # Errors
-    /// If an object is misshapen, or replicas are to be retained and the member object has none.
+    /// If an object is malformed, or replicas are to be retained and the member object has none.
     pub fn retain(
         &self,
         desired: &Value,
@@ -220,10 +230,11 @@ impl Interpreter {
         }
     }
 
-    /// What the template refers to and what should travel with it (8.3), sorted and without doubles.
+    /// The objects that are propagated along with the template (specification/propagation.md 8.3), sorted and without
+    /// duplicates.
     ///
     /// # Errors
-    /// If nothing implements it or the template is misshapen.
+    /// If no source implements it or the template is malformed.
     pub fn dependencies(&self, template: &Value) -> Result<Vec<Dependency>, InterpretError> {
         match self.ask(&Question::Dependencies { template })? {
             Some(Reply::Dependencies(found)) => Ok(found),

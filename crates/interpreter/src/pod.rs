@@ -1,4 +1,5 @@
-//! What pod templates say: the needs of one replica (propagation.md 7.5) and the objects they refer to (8.3).
+//! Pod templates: requirements of one replica (specification/propagation.md 7.5) and referenced objects
+//! (specification/propagation.md 8.3).
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ use crate::{
     lens::{self, ShapeError, shape},
 };
 
-/// The needs of one pod of the template at `pointer` (its object with a `spec`), as a `ReplicaRequirements` in JSON;
-/// `None` if it asks for nothing.
+/// The requirements of one pod of the template at `pointer` (the object with a `spec`), as a `ReplicaRequirements` in
+/// JSON; `None` if it has none.
 ///
 /// # Errors
-/// If the pod spec is misshapen or a quantity can't be read.
+/// If the pod spec is malformed or a quantity cannot be parsed.
 pub fn requirements(object: &Value, pointer: &str) -> Result<Option<Value>, ShapeError> {
     let at = format!("{pointer}/spec");
     let Some(spec) = object.pointer(&at) else { return Ok(None) };
@@ -49,7 +50,7 @@ fn node_claim(spec: &Value) -> Map<String, Value> {
     claim
 }
 
-/// Sum over containers, at least the largest init container, plus overhead.
+/// Sum over the containers, at least the largest init container, plus overhead.
 fn resource_request(object: &Value, spec: &str) -> Result<Map<String, Value>, ShapeError> {
     let mut total: BTreeMap<String, Amount> = BTreeMap::new();
     let containers = format!("{spec}/containers");
@@ -81,7 +82,7 @@ fn add(total: &mut BTreeMap<String, Amount>, name: String, amount: Amount) {
     total.entry(name).and_modify(|t| *t += amount).or_insert(amount);
 }
 
-/// The requests of a container, limits standing in where a request is missing.
+/// Requests of a container; limits replace missing requests.
 fn container_requests(object: &Value, container: &Value, at: &str) -> Result<BTreeMap<String, Amount>, ShapeError> {
     let part = |name: &str| {
         quantities(object, container.pointer(&format!("/resources/{name}")), &format!("{at}/resources/{name}"))
@@ -111,7 +112,7 @@ fn quantities(object: &Value, map: Option<&Value>, at: &str) -> Result<BTreeMap<
         .collect()
 }
 
-/// A quantity from JSON, where a number is allowed too.
+/// Parses a quantity from JSON, which may be a number.
 fn amount(value: &Value) -> Option<Amount> {
     match value {
         Value::String(text) => Amount::parse(text).ok(),
@@ -120,7 +121,7 @@ fn amount(value: &Value) -> Option<Amount> {
     }
 }
 
-/// The amount in the unit and format that upstream counts the resource in; `None` for what it does not count.
+/// The amount in the unit and format that upstream uses for the resource; `None` for resources that it ignores.
 fn counted(name: &str, amount: Amount) -> Option<Amount> {
     Some(match name {
         "cpu" => Amount::from_milli(amount.milli_value()),
@@ -133,17 +134,18 @@ fn counted(name: &str, amount: Amount) -> Option<Amount> {
     })
 }
 
-/// What the pod spec at `pointer` of an object refers to (8.3), sorted and without doubles.
+/// The objects that the pod spec at `pointer` refers to (specification/propagation.md 8.3), sorted and without
+/// duplicates.
 ///
 /// # Errors
-/// If the pod spec is misshapen.
+/// If the pod spec is malformed.
 pub fn dependencies(object: &Value, pointer: &str, namespace: &str) -> Result<Vec<Dependency>, ShapeError> {
     let mut found = references(object, pointer, namespace)?;
     Dependency::sort(&mut found);
     Ok(found)
 }
 
-/// What the pod spec at `pointer` refers to, unsorted: ConfigMaps, Secrets, ServiceAccount, claims.
+/// The ConfigMaps, Secrets, ServiceAccount and claims that the pod spec at `pointer` refers to, unsorted.
 pub(crate) fn references(object: &Value, pointer: &str, namespace: &str) -> Result<Vec<Dependency>, ShapeError> {
     let mut found = Vec::new();
     let mut add = |kind: &str, name: &str| {
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn needs_of_one_replica() {
+    fn requirements_of_one_replica() {
         for (name, spec, want) in [
             ("nothing asked, nothing needed", json!({"containers": [{"name": "a"}]}), None),
             (
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_quantity_names_object_and_field() {
+    fn invalid_quantity_names_object_and_field() {
         let object = json!({"kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"},
             "spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "lots"}}}]}}}});
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a template has that no copy may carry (propagation.md 9.4, row 43 of 31: by group and kind).
+//! Fields of a template that no copy may carry (specification/propagation.md 9.4; 31, row 43: by group and kind).
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ const METADATA: [&str; 10] = [
     "finalizers",
 ];
 
-/// Removes what belongs to the control plane's or the member's own object, in place. Doing it twice changes nothing.
+/// Removes fields that belong to the object of the control plane or of the member, in place. Idempotent.
 pub fn prune(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in METADATA {
@@ -69,7 +69,7 @@ fn remove_annotation(object: &mut Value, key: &str) {
 fn job(object: &mut Value) {
     let manual = object.pointer("/spec/manualSelector").and_then(Value::as_bool).unwrap_or(false);
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    // The member's own TTL controller would delete the Job, and the control plane would make it again.
+    // The member's TTL controller would delete the Job, and the control plane would create it again.
     spec.remove("ttlSecondsAfterFinished");
     if manual {
         return;
@@ -87,7 +87,7 @@ fn job(object: &mut Value) {
     }
 }
 
-/// Removes keys of the map in `field`, and the field if that empties it.
+/// Removes keys of the map in `field`, and the field if the map becomes empty.
 fn remove_keys(map: &mut Map<String, Value>, field: &str, keys: &[&str]) {
     let Some(labels) = map.get_mut(field).and_then(Value::as_object_mut) else { return };
     let before = labels.len();
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pruned() {
+    fn pruned_fields_by_kind() {
         for (name, mut object, want) in [
             (
                 "metadata of the plane and status, of any kind",

@@ -1,4 +1,4 @@
-//! What is asked of an interpreter, and who may answer (propagation.md 20.1).
+//! Questions to interpreters, and the sources that answer them (specification/propagation.md 20.1).
 
 use std::fmt;
 
@@ -10,48 +10,48 @@ use crate::{Dependency, Health, InterpretError, Item, Operation, Replicas, lens,
 /// One question about an object.
 #[derive(Debug, Clone, Copy)]
 pub enum Question<'a> {
-    /// How many replicas, and what one needs.
+    /// Replicas and requirements of one replica.
     Replicas {
         /// The template.
         template: &'a Value,
     },
-    /// Which pod templates there are.
+    /// Pod templates with their replicas.
     Components {
         /// The template.
         template: &'a Value,
     },
-    /// The manifest with so many replicas.
+    /// The manifest with this number of replicas.
     Revise {
         /// The manifest.
         manifest: &'a Value,
-        /// How many.
+        /// The number of replicas.
         replicas: i32,
     },
-    /// The manifest with what the member keeps.
+    /// The manifest with the fields that the member owns.
     Retain {
         /// The manifest.
         desired: &'a Value,
         /// The object in the member.
         observed: &'a Value,
     },
-    /// What of the status is reported.
+    /// The part of the status to report.
     Status {
         /// The object in the member.
         object: &'a Value,
     },
-    /// Whether it does what it should.
+    /// Health of the copy.
     Health {
         /// The object in the member.
         object: &'a Value,
     },
-    /// The template with the status that the members' add up to.
+    /// The template with the aggregated status.
     Aggregate {
         /// The template.
         template: &'a Value,
         /// The members' reports.
         items: &'a [Item<'a>],
     },
-    /// What travels along.
+    /// Objects that are propagated along with the template.
     Dependencies {
         /// The template.
         template: &'a Value,
@@ -59,7 +59,7 @@ pub enum Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Which operation this is.
+    /// The operation of the question.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
@@ -74,7 +74,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The object that it is about: of Retain the manifest.
+    /// The object that the question is about: for Retain the manifest.
     #[must_use]
     pub fn object(&self) -> &'a Value {
         match self {
@@ -95,7 +95,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What was answered.
+/// Answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// To [`Question::Replicas`].
@@ -112,31 +112,31 @@ pub enum Reply {
     Dependencies(Vec<Dependency>),
 }
 
-/// What a source makes of a question.
+/// Result of asking a source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// The answer.
     Is(Reply),
-    /// Somebody else has to be called.
+    /// A webhook has to be called first.
     Ask(Box<Call>),
 }
 
-/// One of the sources that may answer, in order of precedence: customizations, webhooks, what is shipped.
+/// Source of answers. Order of precedence: customizations, webhooks, shipped scripts.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// Whether it answers this operation for this kind. If it does, no source after it is asked.
+    /// Returns true if it answers this operation for this kind. No later source is asked then.
     fn implements(&self, api_version: &str, kind: &str, operation: Operation) -> bool;
 
     /// Answers a question that it implements.
     ///
     /// # Errors
-    /// If it can't. No other source is asked then.
+    /// If it cannot. No other source is asked then.
     fn answer(&self, question: &Question<'_>) -> Result<Answer, InterpretError>;
 }
 
-/// Refuses an answer that makes another object of the one that it is about.
+/// Refuses an answer whose object is not the one that the question is about.
 ///
 /// # Errors
-/// With what it changed.
+/// The field that differs.
 pub fn checked_object(before: &Value, after: &Value) -> Result<(), String> {
     for pointer in ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"] {
         if lens::text(before, pointer) != lens::text(after, pointer) {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_about_the_same_object() {
+    fn answer_must_keep_the_identity_of_the_object() {
         let before =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}, "spec": {}});
         let mut after = before.clone();

@@ -1,4 +1,4 @@
-//! Replicas of a template, and how a copy is given its own number (propagation.md 19, 9.2 step 1).
+//! Replicas of a template, and replica revision of a copy (specification/propagation.md 19, 9.2 step 1).
 
 use ironclad_api::work::ReplicaRequirements;
 use serde_json::Value;
@@ -9,12 +9,12 @@ use crate::{
     pod,
 };
 
-/// How many, and what one needs.
+/// Replicas and requirements of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replicas {
     /// Desired replicas.
     pub replicas: i32,
-    /// What one replica asks for, if anything.
+    /// Requirements of one replica, if any.
     pub requirements: Option<ReplicaRequirements>,
 }
 
@@ -44,7 +44,7 @@ fn count(template: &Value, pointer: &str) -> Result<Option<i32>, ShapeError> {
         .transpose()
 }
 
-/// Sets the field only where it stands already.
+/// Sets the field only if the manifest has it.
 pub(crate) fn revise(kind: Kind, manifest: &Value, replicas: i32) -> Value {
     let mut revised = manifest.clone();
     let field = if kind == Kind::Job { "/spec/parallelism" } else { "/spec/replicas" };
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many() {
+    fn replicas_by_kind() {
         for (name, object, want) in [
             ("deployment", object("apps/v1", "Deployment", json!({"replicas": 3})), 3),
             ("replica set", object("apps/v1", "ReplicaSet", json!({"replicas": 2})), 2),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_come_from_the_pod_template() {
+    fn requirements_come_from_the_pod_template() {
         let pod = json!({"containers": [{"resources": {"requests": {"cpu": "1"}}}]});
         let need = Some(json!({"resourceRequest": {"cpu": "1"}}));
         for object in [
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_numbers_name_the_field() {
+    fn invalid_numbers_name_the_field() {
         for (value, want) in [
             (json!(-1), "Deployment w: /spec/replicas must be between 0 and 2147483647"),
             (json!(3_000_000_000_u64), "Deployment w: /spec/replicas must be between 0 and 2147483647"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misshapen_pod_spec_names_it() {
+    fn malformed_pod_spec_names_the_field() {
         let object = object("apps/v1", "Deployment", json!({"template": {"spec": {"tolerations": [{"key": 5}]}}}));
         assert_eq!(
             replicas(Kind::Deployment, &object).unwrap_err().to_string(),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn revision_only_where_the_field_stands() {
+    fn revision_sets_only_existing_fields() {
         for (name, object, want) in [
             ("deployment", object("apps/v1", "Deployment", json!({"replicas": 3})), json!({"replicas": 7})),
             ("stateful set", object("apps/v1", "StatefulSet", json!({"replicas": 3})), json!({"replicas": 7})),

@@ -1,4 +1,4 @@
-//! What a copy keeps from the member object when it is updated (propagation.md 14, row 25 of 31).
+//! Retention: fields that an update takes from the member object (specification/propagation.md 14; 31, row 25).
 
 use ironclad_api::labels::{self, RETAIN_REPLICAS};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub(crate) fn retain(
     Ok(kept)
 }
 
-/// Sets the field under `keys` to the observed value, if there is one that `worth` accepts.
+/// Sets the field under `keys` to the observed value, if it exists and `worth` accepts it.
 fn copy(kept: &mut Value, observed: &Value, keys: &[&str], worth: impl Fn(&Value) -> bool) {
     let Some(value) = observed.pointer(&format!("/{}", keys.join("/"))).filter(|v| worth(v)) else { return };
     let Some((last, parents)) = keys.split_last() else { return };
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_member_keeps() {
+    fn retained_fields_by_kind() {
         let label = |value: &str| json!({"labels": {RETAIN_REPLICAS: value}, "name": "w"});
         for (name, desired, observed, want) in [
             (
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_keep_is_an_error() {
+    fn missing_retained_field_is_an_error() {
         let desired =
             o("apps/v1", "Deployment", json!({"metadata": {"labels": {RETAIN_REPLICAS: "true"}, "name": "w"}}));
         let observed = o("apps/v1", "Deployment", json!({"metadata": {"name": "w"}, "spec": {}}));

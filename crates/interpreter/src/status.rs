@@ -1,4 +1,5 @@
-//! What of a member object's status the Work carries (propagation.md 15.3, row 4 of 31).
+//! Status reflection: the part of a member object's status that the Work carries (specification/propagation.md 15.3;
+//! 31, row 4).
 
 use ironclad_api::annotations::TEMPLATE_GENERATION;
 use serde_json::{Map, Value};
@@ -73,7 +74,7 @@ pub(crate) fn reflect(kind: Option<Kind>, object: &Value) -> Result<Option<Value
     }
 }
 
-/// Copies the named fields; zeros and nulls are left out, as the typed objects of upstream would.
+/// Copies the named fields. Zeros and nulls are omitted, as upstream's typed objects omit them.
 fn pick(status: &Value, fields: &[&str]) -> Map<String, Value> {
     fields
         .iter()
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reflected() {
+    fn reflected_fields_by_kind() {
         let job = json!({"active": 1, "conditions": [{"type": "Complete"}], "startTime": "t", "completionTime": "u"});
         for (name, object, want) in [
             (

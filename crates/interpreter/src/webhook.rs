@@ -1,5 +1,9 @@
-//! Interpreter webhooks: who is asked, what is sent, what the answer says (propagation.md 20.2). The call itself is made
-//! by whoever runs the decision.
+//! Interpreter webhooks: selection, request and answer (specification/propagation.md 20.2). The reconciler makes the
+//! calls.
+//!
+//! A rule that needs a webhook's answer does not wait for it: it records the call as open and fails with `Open`. The
+//! reconciler makes the open calls, stores their outcomes, and runs the decision again, until a run leaves no call
+//! open.
 
 pub mod breaker;
 mod endpoint;
@@ -23,13 +27,13 @@ use crate::{
 
 pub use self::endpoint::{Endpoint, endpoint};
 
-/// The version of the context that is sent.
+/// Version of the context that is sent.
 pub const CONTEXT_VERSION: &str = "v1alpha1";
 
-/// A webhook with where it stands: `<configuration>/<name>`, which is also its place in the order.
+/// A webhook of a configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hook {
-    /// `<configuration>/<name>`.
+    /// `<configuration>/<name>`, by which webhooks are ordered.
     pub key: String,
     /// The webhook.
     pub webhook: ResourceInterpreterWebhook,
@@ -38,21 +42,21 @@ pub struct Hook {
 /// A question to a webhook.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Whom to ask.
+    /// The webhook.
     pub hook: Arc<Hook>,
-    /// What to ask. The `uid` is empty: who makes the call draws it ([`body`], [`decode`]).
+    /// The request without a `uid`: the caller draws one ([`body`], [`decode`]).
     pub request: ResourceInterpreterRequest,
 }
 
-/// What came of a call: the response, or why there is none.
+/// Outcome of a call: the response, or the error.
 pub type Called = Result<ResourceInterpreterResponse, String>;
 
-/// The webhooks of all configurations, in the order of their keys: the first that matches is asked, the others are not.
+/// The webhooks of all configurations, in the order of their keys. The first that matches is called.
 #[derive(Debug, Default)]
 pub struct Webhooks(Vec<Arc<Hook>>);
 
 impl Webhooks {
-    /// The table of these configurations. Webhooks that don't speak our version are left out.
+    /// The webhooks of these configurations. Webhooks that do not support [`CONTEXT_VERSION`] are omitted.
     #[must_use]
     pub fn new<'a>(configurations: impl IntoIterator<Item = &'a ResourceInterpreterWebhookConfiguration>) -> Self {
         let mut hooks: Vec<Arc<Hook>> = Vec::new();
@@ -69,7 +73,7 @@ impl Webhooks {
         Self(hooks)
     }
 
-    /// Whether some webhook has an operation for the kind.
+    /// Returns true if a webhook has an operation for the kind.
     #[must_use]
     pub fn concerns(&self, group: &str, version: &str, kind: &str) -> bool {
         self.0.iter().any(|hook| Operation::ALL.iter().any(|o| matches(&hook.webhook, group, version, kind, *o)))
@@ -86,7 +90,7 @@ impl Webhooks {
     }
 }
 
-/// Whether a webhook's rules take the operation on the kind. `*` stands for all.
+/// Returns true if a webhook's rules include the operation on the kind. `*` matches all.
 #[must_use]
 pub fn matches(
     webhook: &ResourceInterpreterWebhook,
@@ -152,17 +156,17 @@ fn request(question: &Question<'_>) -> ResourceInterpreterRequest {
     request
 }
 
-/// The body of a call: the question under this id.
+/// The body of a call with this id.
 #[must_use]
 pub fn body(call: &Call, uid: &str) -> ResourceInterpreterContext {
     let request = ResourceInterpreterRequest { uid: uid.to_owned(), ..call.request.clone() };
     ResourceInterpreterContext { request: Some(request), ..ResourceInterpreterContext::default() }
 }
 
-/// The response in the body of an answer to the question of this id.
+/// Decodes the body of an answer to the request with this id.
 ///
 /// # Errors
-/// If there is none, or it answers another question.
+/// If it has no response, or answers another request.
 pub fn decode(body: &[u8], uid: &str) -> Called {
     let context: ResourceInterpreterContext = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is no ResourceInterpreterContext: {error}"))?;
@@ -173,10 +177,10 @@ pub fn decode(body: &[u8], uid: &str) -> Called {
     Ok(response)
 }
 
-/// What a response says to a question; `Err` says why it can't be used.
+/// The reply of a response.
 ///
 /// # Errors
-/// If the webhook refused, or a field that the operation needs is missing or misshapen.
+/// If the webhook refused, or a field that the operation needs is missing or malformed.
 pub fn read(question: &Question<'_>, response: &ResourceInterpreterResponse) -> Result<Reply, String> {
     if !response.successful {
         let Some(status) = &response.status else {
@@ -228,14 +232,14 @@ fn patched(object: &Value, response: &ResourceInterpreterResponse) -> Result<Val
     Ok(object)
 }
 
-/// What one decision asked of webhooks, and what they answered. It fills while the decision is run again and again, until
-/// nothing is open.
+/// Calls that one decision needed, and their outcomes. It grows while the decision is run repeatedly, until no call is
+/// open.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By what was asked.
+    /// Outcomes by the content of the request.
     answers: BTreeMap<String, Called>,
     open: BTreeMap<String, Call>,
 }
@@ -265,7 +269,7 @@ impl Asked {
     }
 }
 
-/// A question by its content: the same one is asked once in a decision.
+/// Identifies a request by its content, so that a decision makes equal calls once.
 fn name(call: &Call) -> String {
     let request = serde_json::to_string(&call.request).unwrap_or_default();
     format!("{} {request}", call.hook.key)

@@ -1,4 +1,4 @@
-//! The union of the members' load balancer addresses (propagation.md 17, Service and Ingress).
+//! Union of the members' load balancer addresses (specification/propagation.md 17, Service and Ingress).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Reports;
 use crate::lens;
 
-/// One address, as upstream tells them apart. Sorted by these.
+/// One address with the fields by which upstream distinguishes them. Sorted in this order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     hostname: String,
@@ -15,7 +15,8 @@ struct Address {
     mode: String,
 }
 
-/// `{loadBalancer: {ingress}}` with each address once and its ports merged; `with_mode` tells `ipMode`s apart.
+/// `{loadBalancer: {ingress}}` with each address once and its ports merged. With `with_mode`, addresses of different
+/// `ipMode` are distinct.
 pub(super) fn union(reports: &Reports<'_>, with_mode: bool) -> Value {
     let mut found: BTreeMap<Address, BTreeMap<(i64, String), Value>> = BTreeMap::new();
     for (_, status) in reports.told() {
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_union_without_doubles_sorted_ports_merged() {
+    fn union_is_sorted_with_merged_ports() {
         let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"}, "status": {"conditions": [{}]}});
         let a = report(
             json!([{"ip": "2.2.2.2", "ipMode": "VIP", "ports": [{"port": 80, "protocol": "TCP"}]}, {"hostname": "z"}]),
@@ -89,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn other_services_are_left_alone() {
+    fn services_without_load_balancer_are_unchanged() {
         let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "ClusterIP"}, "status": {"loadBalancer": {}}});
         assert_eq!(run(&service, &[("a", report(json!([{"ip": "1.1.1.1"}])))], &["a"]), json!({"loadBalancer": {}}));
     }
 
     #[test]
-    fn no_address_yet_is_no_change() {
+    fn missing_addresses_change_nothing() {
         let service = json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer"}});
         assert_eq!(run(&service, &[("a", None)], &["a"]), json!({}));
     }

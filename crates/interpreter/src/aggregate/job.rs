@@ -1,4 +1,4 @@
-//! What the members' Jobs add up to (propagation.md 17, row 5 of 31).
+//! Aggregation of the members' Job statuses (specification/propagation.md 17; 31, row 5).
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(super) fn aggregate(template: &Value, old: &Value, reports: &Reports<'_>, no
     Ok(status)
 }
 
-/// The conditions that end the Job, if the reports end it.
+/// The conditions that end the Job, if the reports say that it ended.
 fn terminal_conditions(reports: &Reports<'_>, now: &str) -> Vec<Value> {
     let has = |status: &Value, type_: &str| lens::condition(status, type_) == "True";
     let everywhere = |type_: &str| {
@@ -58,14 +58,15 @@ fn terminal_conditions(reports: &Reports<'_>, now: &str) -> Vec<Value> {
     if !failed.is_empty() {
         let clusters: Vec<&str> = failed.iter().map(|(cluster, _)| *cluster).collect();
         let message = format!("Job executed failed in member clusters {}", clusters.join(","));
-        // A server of 1.31 or newer takes Failed only together with FailureTarget, which its Job controller sets first.
+        // A server of 1.31 or newer accepts Failed only together with FailureTarget, which its Job controller sets
+        // first.
         if failed.iter().all(|(_, status)| has(status, "FailureTarget")) {
             new.push(condition("FailureTarget", "JobFailed", &message));
         }
         new.push(condition("Failed", "JobFailed", &message));
     }
     if everywhere("Complete") {
-        // Likewise Complete only together with SuccessCriteriaMet.
+        // Likewise it accepts Complete only together with SuccessCriteriaMet.
         if everywhere("SuccessCriteriaMet") {
             new.push(condition(
                 "SuccessCriteriaMet",
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_add_up_and_nothing_ends_early() {
+    fn counters_are_summed_until_all_clusters_report() {
         let running = Some(json!({"active": 2, "startTime": "2026-01-01T00:00:05Z"}));
         let got = run(
             &job(json!({"ready": 1})),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_once_every_expected_cluster_is() {
+    fn job_completes_when_every_expected_cluster_completed() {
         let a = || ("a", complete(3, "2026-01-01T00:00:01Z", "2026-01-01T01:00:00Z"));
         let b = || ("b", complete(2, "2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z"));
         let both = run(&job(json!({})), &[a(), b()], &["a", "b"]);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_as_soon_as_one_is() {
+    fn job_fails_when_one_cluster_failed() {
         let failed = Some(
             json!({"failed": 1, "conditions": [{"type": "FailureTarget", "status": "True"}, {"type": "Failed", "status": "True"}]}),
         );
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_job_is_frozen_once_all_have_reported() {
+    fn finished_job_status_is_final() {
         let finished = json!({"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}]});
         let more = || complete(4, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
         assert_eq!(run(&job(finished.clone()), &[("a", more())], &["a"]), finished);

@@ -1,15 +1,15 @@
-//! A webhook that fails again and again is left alone for a while (propagation.md 31, row 34).
+//! Circuit breaker for a webhook that fails repeatedly (specification/propagation.md 31.3, row 34).
 
 use std::time::Duration;
 
-/// Failures in a row after which it is left alone.
+/// Consecutive failures that open the breaker.
 pub const FAILURES_MAX: u32 = 3;
-/// How long, at first; each further failure doubles it.
+/// First pause; each further failure doubles it.
 pub const PAUSE: Duration = Duration::from_secs(10);
-/// How long at most.
+/// Longest pause.
 pub const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-/// What is known of one webhook's failures. Times are of a clock that only goes on.
+/// Failures of one webhook. Times come from a monotonic clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Breaker {
     failures: u32,
@@ -17,13 +17,13 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// How long it is still left alone; `None` if it may be asked.
+    /// Remaining time of the pause; `None` if the webhook may be called.
     #[must_use]
     pub fn pause(&self, now: Duration) -> Option<Duration> {
         self.until.checked_sub(now).filter(|left| !left.is_zero())
     }
 
-    /// Takes what came of a call; true if it is left alone from now on and was not before.
+    /// Records the outcome of a call. Returns true if this call opened the breaker.
     pub fn told(&mut self, succeeded: bool, now: Duration) -> bool {
         if succeeded {
             *self = Self::default();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_failures_in_a_row_open_it() {
+    fn three_consecutive_failures_open_the_breaker() {
         let s = Duration::from_secs;
         let mut breaker = Breaker::default();
         for (name, now, succeeded, begins, pause) in [

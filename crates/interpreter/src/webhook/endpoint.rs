@@ -1,25 +1,26 @@
-//! Where a webhook is reached (propagation.md 20.2, service resolution).
+//! Endpoint of a webhook (specification/propagation.md 20.2, service resolution).
 
 use k8s_openapi::api::{admissionregistration::v1::WebhookClientConfig, core::v1::Service};
 
-/// The port of a service that names none.
+/// Default port of a service.
 const PORT: i32 = 443;
 
-/// Where to send a question.
+/// Address of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// `https://HOST:PORT`.
     pub base: String,
-    /// The path, with what follows it.
+    /// Path and query.
     pub path: String,
-    /// The name that the certificate must have, where it isn't the host's.
+    /// Server name in the certificate, if it differs from the host.
     pub server_name: Option<String>,
 }
 
-/// The endpoint of a webhook; `service` is the Service that it names, if the control plane has it. A service wins over a URL.
+/// The endpoint of a webhook. `service` is the Service that it names, if the control plane has it. A service takes
+/// precedence over a URL.
 ///
 /// # Errors
-/// What is missing, for a person.
+/// The missing part, for a person.
 pub fn endpoint(config: &WebhookClientConfig, service: Option<&Service>) -> Result<Endpoint, String> {
     let Some(reference) = &config.service else {
         return url(config.url.as_deref().ok_or("clientConfig has neither url nor service")?);
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_webhook_is() {
+    fn endpoints_of_urls_and_services() {
         let by_url = |url: &str| WebhookClientConfig { url: Some(url.into()), ..Default::default() };
         let by_service = |port, path: Option<&str>| WebhookClientConfig {
             service: Some(ServiceReference {

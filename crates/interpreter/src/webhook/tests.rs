@@ -31,7 +31,7 @@ fn farm() -> Value {
 }
 
 #[test]
-fn the_first_key_that_matches_is_asked() {
+fn first_matching_webhook_is_called() {
     let hooks = Webhooks::new(&[
         configuration("b", vec![hook("x.io", &["*"], "farm.io", "Farm")]),
         configuration(
@@ -60,7 +60,7 @@ fn the_first_key_that_matches_is_asked() {
 }
 
 #[test]
-fn answers_are_read_by_operation() {
+fn responses_are_decoded_by_operation() {
     let template = farm();
     let items = [Item::of("m1", None)];
     let observed = farm();
@@ -190,7 +190,7 @@ fn answers_are_read_by_operation() {
 }
 
 #[test]
-fn a_question_says_what_its_operation_needs() {
+fn request_has_the_fields_of_its_operation() {
     let (template, observed) = (farm(), farm());
     let status = json!({"ready": 1});
     let items = [Item {
@@ -225,7 +225,7 @@ fn a_question_says_what_its_operation_needs() {
 }
 
 #[test]
-fn an_answer_is_to_the_question_asked() {
+fn response_must_echo_the_uid() {
     let answer = |uid: &str| {
         json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext",
         "response": {"uid": uid, "successful": true, "healthy": true}})
@@ -242,7 +242,7 @@ fn an_answer_is_to_the_question_asked() {
 }
 
 #[test]
-fn a_decision_runs_again_until_nothing_is_open() {
+fn decision_runs_again_until_no_call_is_open() {
     let hooks = Webhooks::new(&[configuration("a", vec![hook("x.io", &["*"], "farm.io", "Farm")])]);
     let interpreter = Interpreter::new(vec![Arc::new(hooks)]).for_a_decision();
     let object = farm();

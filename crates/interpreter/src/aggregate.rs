@@ -67,7 +67,7 @@ impl<'a> Reports<'a> {
     }
 
     /// The statuses of the clusters that sent one.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&'a str, &Value)> {
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (&'a str, &Value)> {
         self.all.iter().filter_map(|item| Some((item.cluster, item.status.as_deref()?)))
     }
 
@@ -81,7 +81,7 @@ impl<'a> Reports<'a> {
 
     fn sum(&self, template: &Value, field: &'static str) -> Result<i64, ShapeError> {
         let mut sum = 0_i64;
-        for (cluster, status) in self.told() {
+        for (cluster, status) in self.reported() {
             match status.get(field) {
                 None | Some(Value::Null) => {}
                 Some(value) => {
@@ -209,12 +209,13 @@ fn latest<'a>(times: impl Iterator<Item = &'a str>) -> Option<&'a str> {
 
 fn cron_job(reports: &Reports<'_>) -> Value {
     let mut status = Map::new();
-    let active: Vec<Value> = reports.told().flat_map(|(_, s)| lens::items(s, "/active").to_vec()).collect();
+    let active: Vec<Value> = reports.reported().flat_map(|(_, s)| lens::items(s, "/active").to_vec()).collect();
     if !active.is_empty() {
         status.insert("active".into(), active.into());
     }
     for field in ["lastScheduleTime", "lastSuccessfulTime"] {
-        if let Some(time) = latest(reports.told().map(|(_, s)| s.get(field).and_then(Value::as_str).unwrap_or(""))) {
+        if let Some(time) = latest(reports.reported().map(|(_, s)| s.get(field).and_then(Value::as_str).unwrap_or("")))
+        {
             status.insert(field.into(), time.into());
         }
     }
@@ -234,8 +235,8 @@ fn first_present(reports: &Reports<'_>, order: &[&'static str]) -> &'static str 
 fn claim_phase(reports: &Reports<'_>) -> String {
     let mut phase = "Bound".to_owned();
     for item in &reports.all {
-        let told = item.status.as_deref().map_or("Pending", |status| lens::text(status, "/phase"));
-        match told {
+        let reported = item.status.as_deref().map_or("Pending", |status| lens::text(status, "/phase"));
+        match reported {
             "Lost" => return "Lost".into(),
             "Bound" | "" => {}
             other => phase = other.to_owned(),
@@ -249,7 +250,7 @@ fn pod(reports: &Reports<'_>) -> Value {
     status.insert("phase".into(), first_present(reports, &["Failed", "Pending", "Running", "Succeeded"]).into());
     for field in ["containerStatuses", "initContainerStatuses"] {
         let all: Vec<Value> = reports
-            .told()
+            .reported()
             .flat_map(|(_, s)| lens::items(s, &format!("/{field}")))
             .map(|container| {
                 // A server writes these empty fields for a typed container status.
@@ -271,7 +272,7 @@ fn budget(template: &Value, reports: &Reports<'_>) -> Result<Value, ShapeError> 
     let sums = ["currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed"];
     let mut status = set_counters(template, Map::new(), reports, &sums, &sums)?;
     let disrupted: Map<String, Value> = reports
-        .told()
+        .reported()
         .filter_map(|(cluster, s)| Some((cluster, s.get("disruptedPods")?.as_object()?)))
         .flat_map(|(cluster, pods)| pods.iter().map(move |(pod, at)| (format!("{cluster}/{pod}"), at.clone())))
         .collect();
@@ -438,8 +439,8 @@ mod tests {
             ("PersistentVolumeClaim", vec![phase("Bound"), None], "Pending"),
         ] {
             let names = ["a", "b"];
-            let told: Vec<(&str, Option<Value>)> = names.iter().copied().zip(items.clone()).collect();
-            let got = run(&object("v1", kind, json!({"conditions": [{}]})), &told, &names[..told.len()]);
+            let reports: Vec<(&str, Option<Value>)> = names.iter().copied().zip(items.clone()).collect();
+            let got = run(&object("v1", kind, json!({"conditions": [{}]})), &reports, &names[..reports.len()]);
             assert_eq!(got["phase"], want, "{kind} {items:?}");
             assert!(got.get("conditions").is_none(), "{kind}: the status is replaced");
         }

@@ -43,7 +43,7 @@ pub use crate::{
     question::{Answer, Question, Reply, Source, checked_object},
     replicas::Replicas,
 };
-use crate::{kind::Kind, webhook::Asked};
+use crate::{kind::Kind, webhook::CallLog};
 
 /// Health of one object in a member (specification/api.md 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,32 +60,32 @@ pub enum Health {
 #[derive(Debug, Clone, Default)]
 pub struct Interpreter {
     sources: Arc<Vec<Arc<dyn Source>>>,
-    asked: Arc<Asked>,
+    calls: Arc<CallLog>,
 }
 
 impl Interpreter {
     /// Places these sources before the native rules, in order of precedence.
     #[must_use]
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self { sources: Arc::new(sources), asked: Arc::default() }
+        Self { sources: Arc::new(sources), calls: Arc::default() }
     }
 
     /// The same sources without any answers, for one decision. The decision is run again as long as
     /// [`Self::take_open`] returns calls, each answered with [`Self::answer`]. A clone belongs to the same decision.
     #[must_use]
     pub fn for_a_decision(&self) -> Self {
-        Self { sources: self.sources.clone(), asked: Arc::default() }
+        Self { sources: self.sources.clone(), calls: Arc::default() }
     }
 
     /// The calls that the last run of the decision needed, without duplicates.
     #[must_use]
     pub fn take_open(&self) -> Vec<webhook::Call> {
-        self.asked.take_open()
+        self.calls.take_open()
     }
 
     /// Stores the outcome of a call for the next runs.
     pub fn answer(&self, call: &webhook::Call, called: webhook::Called) {
-        self.asked.answer(call, called);
+        self.calls.answer(call, called);
     }
 
     /// Returns true if a source implements the operation for the kind. `InterpretStatus` is always implemented.
@@ -117,7 +117,7 @@ impl Interpreter {
         };
         match source.answer(question)? {
             Answer::Is(reply) => Ok(Some(reply)),
-            Answer::Ask(call) => self.asked.reply(*call, question).map(Some),
+            Answer::Ask(call) => self.calls.reply(*call, question).map(Some),
         }
     }
 

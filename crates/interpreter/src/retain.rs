@@ -54,9 +54,9 @@ pub(crate) fn retain(
     Ok(kept)
 }
 
-/// Sets the field under `keys` to the observed value, if it exists and `worth` accepts it.
-fn copy(kept: &mut Value, observed: &Value, keys: &[&str], worth: impl Fn(&Value) -> bool) {
-    let Some(value) = observed.pointer(&format!("/{}", keys.join("/"))).filter(|v| worth(v)) else { return };
+/// Sets the field under `keys` to the observed value, if it exists and `accepted` accepts it.
+fn copy(kept: &mut Value, observed: &Value, keys: &[&str], accepted: impl Fn(&Value) -> bool) {
+    let Some(value) = observed.pointer(&format!("/{}", keys.join("/"))).filter(|v| accepted(v)) else { return };
     let Some((last, parents)) = keys.split_last() else { return };
     if let Some(map) = lens::object_at(kept, parents) {
         map.insert((*last).to_owned(), value.clone());

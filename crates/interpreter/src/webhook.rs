@@ -235,7 +235,7 @@ fn patched(object: &Value, response: &ResourceInterpreterResponse) -> Result<Val
 /// Calls that one decision needed, and their outcomes. It grows while the decision is run repeatedly, until no call is
 /// open.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<State>);
+pub(crate) struct CallLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -244,12 +244,12 @@ struct State {
     open: BTreeMap<String, Call>,
 }
 
-impl Asked {
+impl CallLog {
     pub(crate) fn reply(&self, call: Call, question: &Question<'_>) -> Result<Reply, InterpretError> {
         let (webhook, operation) = (call.hook.key.clone(), question.operation());
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = name(&call);
-        let said = match state.answers.get(&key) {
+        let key = request_key(&call);
+        let result = match state.answers.get(&key) {
             Some(Ok(response)) => read(question, response),
             Some(Err(message)) => Err(message.clone()),
             None => {
@@ -257,7 +257,7 @@ impl Asked {
                 return Err(InterpretError::Open { webhook, operation });
             }
         };
-        said.map_err(|message| InterpretError::Webhook { webhook, operation, message })
+        result.map_err(|message| InterpretError::Webhook { webhook, operation, message })
     }
 
     pub(crate) fn take_open(&self) -> Vec<Call> {
@@ -265,12 +265,12 @@ impl Asked {
     }
 
     pub(crate) fn answer(&self, call: &Call, called: Called) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).answers.insert(name(call), called);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).answers.insert(request_key(call), called);
     }
 }
 
 /// Identifies a request by its content, so that a decision makes equal calls once.
-fn name(call: &Call) -> String {
+fn request_key(call: &Call) -> String {
     let request = serde_json::to_string(&call.request).unwrap_or_default();
     format!("{} {request}", call.hook.key)
 }

@@ -157,7 +157,7 @@ impl Callers {
             if said.is_err() {
                 caller.way = None;
             }
-            caller.breaker.told(said.is_ok(), cx.seam.clock.mono() - self.start)
+            caller.breaker.record(said.is_ok(), cx.seam.clock.mono() - self.start)
         };
         let owner = hook.key.split('/').next().and_then(|name| cx.interpreters.webhooks.get("", name));
         if let (Err(message), Some(owner), true) = (said, owner, begins) {

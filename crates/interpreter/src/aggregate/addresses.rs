@@ -19,7 +19,7 @@ struct Address {
 /// `ipMode` are distinct.
 pub(super) fn union(reports: &Reports<'_>, with_mode: bool) -> Value {
     let mut found: BTreeMap<Address, BTreeMap<(i64, String), Value>> = BTreeMap::new();
-    for (_, status) in reports.told() {
+    for (_, status) in reports.reported() {
         for ingress in lens::items(status, "/loadBalancer/ingress") {
             let of = |pointer: &str| lens::text(ingress, pointer).to_owned();
             let mode = if with_mode { of("/ipMode") } else { String::new() };

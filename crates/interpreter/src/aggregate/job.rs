@@ -8,8 +8,8 @@ use crate::lens::{self, ShapeError};
 pub(super) fn aggregate(template: &Value, old: &Value, reports: &Reports<'_>, now: &str) -> Result<Value, ShapeError> {
     let done = |status: &Value, type_: &str| lens::condition(status, type_) == "True";
     let finished = done(old, "Complete") || done(old, "Failed");
-    let all_told = reports.expected().all(|report| report.is_some());
-    if finished && all_told {
+    let all_reported = reports.expected().all(|report| report.is_some());
+    if finished && all_reported {
         return Ok(old.clone());
     }
     let mut status = super::set_counters(
@@ -53,7 +53,7 @@ fn terminal_conditions(reports: &Reports<'_>, now: &str) -> Vec<Value> {
             && reports.all.iter().all(|item| item.status.as_deref().is_some_and(|status| has(status, type_)))
     };
     let condition = |type_: &str, reason: &str, message: &str| json!({"type": type_, "status": "True", "reason": reason, "message": message, "lastProbeTime": now, "lastTransitionTime": now});
-    let failed: Vec<(&str, &Value)> = reports.told().filter(|(_, status)| has(status, "Failed")).collect();
+    let failed: Vec<(&str, &Value)> = reports.reported().filter(|(_, status)| has(status, "Failed")).collect();
     let mut new = Vec::new();
     if !failed.is_empty() {
         let clusters: Vec<&str> = failed.iter().map(|(cluster, _)| *cluster).collect();
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(
             (open["succeeded"].clone(), types(&open)),
             (json!(4), vec!["Complete".to_owned()]),
-            "b has not told yet"
+            "b has not reported yet"
         );
     }
 }

@@ -24,7 +24,7 @@ impl Breaker {
     }
 
     /// Records the outcome of a call. Returns true if this call opened the breaker.
-    pub fn told(&mut self, succeeded: bool, now: Duration) -> bool {
+    pub fn record(&mut self, succeeded: bool, now: Duration) -> bool {
         if succeeded {
             *self = Self::default();
             return false;
@@ -56,11 +56,11 @@ mod tests {
             ("an answer ends it", 75, true, false, None),
         ] {
             assert_eq!(breaker.pause(s(now)), None, "{name}: it may be asked");
-            assert_eq!(breaker.told(succeeded, s(now)), begins, "{name}");
+            assert_eq!(breaker.record(succeeded, s(now)), begins, "{name}");
             assert_eq!(breaker.pause(s(now)), pause.map(s), "{name}");
         }
         for _ in 0..40 {
-            breaker.told(false, s(100));
+            breaker.record(false, s(100));
         }
         assert_eq!(breaker.pause(s(100)), Some(PAUSE_MAX), "never longer");
     }

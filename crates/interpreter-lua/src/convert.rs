@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 
     fn text(&self, text: &mlua::LuaString) -> Result<String, String> {
-        let text = String::from_utf8(text.as_bytes().to_vec()).map_err(|_| format!("{} is no UTF-8", self.place()))?;
+        let text = String::from_utf8(text.as_bytes().to_vec()).map_err(|_| format!("{} is not UTF-8", self.place()))?;
         self.count(text.len())?;
         Ok(text)
     }
@@ -160,7 +160,7 @@ impl Reader<'_> {
             LuaValue::Number(n) => self.number(*n)?,
             LuaValue::String(text) => Value::String(self.text(text)?),
             LuaValue::Table(table) => return self.table(table),
-            other => return Err(format!("{} is a {}, which JSON has no word for", self.place(), other.type_name())),
+            other => return Err(format!("{} is a {}, which JSON cannot express", self.place(), other.type_name())),
         }))
     }
 
@@ -169,13 +169,14 @@ impl Reader<'_> {
         if n.fract() == 0.0 && n.abs() < i64::MAX as f64 {
             return Ok(Value::Number((n as i64).into()));
         }
-        let number = Number::from_f64(n).ok_or_else(|| format!("{} is {n}, no number of JSON", self.place()))?;
+        let number =
+            Number::from_f64(n).ok_or_else(|| format!("{} is {n}, which JSON cannot express", self.place()))?;
         Ok(Value::Number(number))
     }
 
     fn table(&mut self, table: &Table) -> Result<Option<Value>, String> {
         if self.depth >= DEPTH_MAX {
-            return Err(format!("{} nests deeper than {DEPTH_MAX}, or holds itself", self.place()));
+            return Err(format!("{} nests deeper than {DEPTH_MAX}, or contains itself", self.place()));
         }
         self.depth += 1;
         let read = self.filled(table);
@@ -257,10 +258,10 @@ mod tests {
             ("return {1, a = 2}", Err("the answer has both indexes and names as keys")),
             ("return {a = {[1] = 1, [3] = 3}}", Err(".a of the answer is a list with a hole at 2")),
             ("return {a = {[true] = 1}}", Err(".a of the answer has a key that is a boolean")),
-            ("return {a = print}", Err(".a of the answer is a function, which JSON has no word for")),
-            ("return {a = 0/0}", Err(".a of the answer is NaN, no number of JSON")),
-            ("return '\\255'", Err("the answer is no UTF-8")),
-            ("local t = {} t.t = t return t", Err("nests deeper than 100, or holds itself")),
+            ("return {a = print}", Err(".a of the answer is a function, which JSON cannot express")),
+            ("return {a = 0/0}", Err(".a of the answer is NaN, which JSON cannot express")),
+            ("return '\\255'", Err("the answer is not UTF-8")),
+            ("local t = {} t.t = t return t", Err("nests deeper than 100, or contains itself")),
             ("local t = {1} for _ = 1, 60 do t = {t, t} end return t", Err("more than 500000 values")),
         ] {
             match (result(script, &[]), want) {

@@ -23,7 +23,10 @@ pub(crate) fn host(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let host = lua.create_table()?;
     host.raw_set("text_max", TEXT_BYTES_MAX)?;
     let b = budget.clone();
-    host.raw_set("check", lua.create_function(move |_, ()| b.check().map_err(|exhausted| fail(b.message(exhausted))))?)?;
+    host.raw_set(
+        "check",
+        lua.create_function(move |_, ()| b.check().map_err(|exhausted| fail(b.message(exhausted))))?,
+    )?;
     host.raw_set("text", lua.create_function(|_, problem: Value| Ok(text_of(&problem)))?)?;
     let b = budget.clone();
     host.raw_set(
@@ -260,7 +263,7 @@ fn kube(lua: &Lua) -> Result<Table> {
         lua.create_function(|_, quantity: Value| {
             let amount = amount(&quantity).map_err(|e| fail(format!("getResourceQuantity: {e}")))?;
             if amount.is_negative() {
-                return Err(fail(format!("getResourceQuantity: {amount} is below nothing")));
+                return Err(fail(format!("getResourceQuantity: {amount} is negative")));
             }
             #[expect(clippy::cast_precision_loss, reason = "Lua has no other numbers")]
             Ok(amount.nanos() as f64 / 1e9)
@@ -282,7 +285,10 @@ fn kube(lua: &Lua) -> Result<Table> {
                 None | Some(Value::Nil) => "default".to_owned(),
                 Some(Value::String(text)) => text.to_string_lossy(),
                 Some(other) => {
-                    return Err(fail(format!("getPodDependencies: the namespace is a {}, no text", other.type_name())));
+                    return Err(fail(format!(
+                        "getPodDependencies: the namespace is a {}, not a text",
+                        other.type_name()
+                    )));
                 }
             };
             let found = pod::dependencies(&template, "/spec", &namespace)
@@ -308,7 +314,7 @@ fn amount(quantity: &Value) -> std::result::Result<Amount, String> {
         Value::String(text) => text.to_string_lossy(),
         Value::Integer(n) => n.to_string(),
         Value::Number(n) if n.is_finite() => n.to_string(),
-        other => return Err(format!("a {} is no quantity", other.type_name())),
+        other => return Err(format!("a {} is not a quantity", other.type_name())),
     };
     Amount::parse(&text).map_err(|error| error.to_string())
 }

@@ -13,7 +13,7 @@ pub(crate) enum PatternError {
     /// No steps are left.
     Exhausted,
 }
-use PatternError::{Malformed, Exhausted};
+use PatternError::{Exhausted, Malformed};
 
 /// Value of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

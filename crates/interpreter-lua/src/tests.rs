@@ -267,7 +267,7 @@ fn errors_name_the_customization_the_operation_and_the_line() {
             "line 3: 'end' expected (to close 'function' at line 1) near '<eof>'",
         ),
         ("local function f() return f() + 1 end\nfunction InterpretHealth(o)\n  return f()\nend", "stack overflow"),
-        ("nothing = 1", "it defines no function InterpretHealth"),
+        ("nothing = 1", "it does not define the function InterpretHealth"),
         ("InterpretHealth = true", "its InterpretHealth is a boolean, not a function"),
     ] {
         let got = error(text);
@@ -333,7 +333,7 @@ fn scripts_are_checked_before_they_are_used() {
             "another name",
             Operation::Retain,
             "function Keep(a, b) return a end",
-            Some("script Retain: it defines no function Retain"),
+            Some("script Retain: it does not define the function Retain"),
         ),
         (
             "too few",

@@ -174,7 +174,7 @@ impl Vm {
         match defined.map_err(|error| self.error(operation, &error))? {
             mlua::Value::Function(function) => Ok(function),
             mlua::Value::Nil => {
-                Err(ScriptError { operation, line: None, message: format!("it defines no function {name}") })
+                Err(ScriptError { operation, line: None, message: format!("it does not define the function {name}") })
             }
             other => {
                 let message = format!("its {name} is a {}, not a function", other.type_name());
@@ -257,7 +257,11 @@ mod tests {
             ("function Retain(a, ...) end", (1, true)),
         ] {
             let compiled = vm.compile(Operation::Retain, script).unwrap();
-            assert_eq!(vm.inspect(Operation::Retain, &compiled, 1_000_000, parameters).unwrap(), Some(want), "{script}");
+            assert_eq!(
+                vm.inspect(Operation::Retain, &compiled, 1_000_000, parameters).unwrap(),
+                Some(want),
+                "{script}"
+            );
         }
     }
 

@@ -169,10 +169,10 @@ pub fn body(call: &Call, uid: &str) -> ResourceInterpreterContext {
 /// If it has no response, or answers another request.
 pub fn decode(body: &[u8], uid: &str) -> Called {
     let context: ResourceInterpreterContext = serde_json::from_slice(body)
-        .map_err(|error| format!("its answer is no ResourceInterpreterContext: {error}"))?;
+        .map_err(|error| format!("its answer is not a ResourceInterpreterContext: {error}"))?;
     let response = context.response.ok_or("its answer has no response")?;
     if response.uid != uid {
-        return Err(format!("it answered question {:?}, asked was {uid:?}", response.uid));
+        return Err(format!("its answer has uid {:?} instead of {uid:?}", response.uid));
     }
     Ok(response)
 }

@@ -157,7 +157,9 @@ pub(crate) fn change(cx: &Cx<'_>, out: &mut Findings) -> Result<(), Denial> {
     }
     let (before, after) = (text(old, "/spec/id"), text(new, "/spec/id"));
     if !before.is_empty() && before != after {
-        out.warn(format!("spec.id changes from {before:?} to {after:?}: it identifies the cluster and should not change"));
+        out.warn(format!(
+            "spec.id changes from {before:?} to {after:?}: it identifies the cluster and should not change"
+        ));
     }
     Ok(())
 }

@@ -223,7 +223,7 @@ fn script(text: &str) -> Value {
 
 /// Stand-in for the script engine, which the core lacks: it only requires the function's name in the text.
 fn wants_name(operation: Operation, text: &str) -> Result<(), ScriptError> {
-    let message = format!("it defines no function {}", operation.function());
+    let message = format!("it does not define the function {}", operation.function());
     if text.contains(operation.function()) { Ok(()) } else { Err(ScriptError { operation, line: None, message }) }
 }
 
@@ -246,7 +246,7 @@ fn customization_rules() {
     let health = || json!({"healthInterpretation": script("function InterpretHealth(o) end")});
     let elsewhere = with(&customization("b", replicas()), &json!({"spec": {"target": {"kind": "StatefulSet"}}}));
     let conflict = "conflicting with ResourceInterpreterCustomization(b): both have a script of InterpretReplica for apps/v1 Deployment; remove one";
-    let wrong = r#"spec.customizations.replicaResource.luaScript: Invalid value: "function Replicas(o) end": script InterpretReplica: it defines no function GetReplicas"#;
+    let wrong = r#"spec.customizations.replicaResource.luaScript: Invalid value: "function Replicas(o) end": script InterpretReplica: it does not define the function GetReplicas"#;
     for (name, object, others, want) in [
         ("alone", customization("a", replicas()), vec![], ""),
         ("itself", customization("a", replicas()), vec![customization("a", replicas())], ""),

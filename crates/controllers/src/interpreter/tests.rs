@@ -148,7 +148,7 @@ async fn what_is_no_answer_is_an_error() {
         ),
         (
             |_| Reply::Says(StatusCode::OK, b"yes".to_vec()),
-            "its answer is no ResourceInterpreterContext: expected value at line 1 column 1",
+            "its answer is not a ResourceInterpreterContext: expected value at line 1 column 1",
         ),
         (
             |question| {

@@ -187,12 +187,12 @@ fn module_kube() {
     }
     for (call, want) in [
         ("resourceAdd('much')", "resourceAdd: argument 1: \"much\" is not a quantity"),
-        ("resourceAdd({})", "resourceAdd: argument 1: a table is no quantity"),
-        ("getResourceQuantity('-1')", "getResourceQuantity: -1 is below nothing"),
-        ("getResourceQuantity()", "getResourceQuantity: a nil is no quantity"),
+        ("resourceAdd({})", "resourceAdd: argument 1: a table is not a quantity"),
+        ("getResourceQuantity('-1')", "getResourceQuantity: -1 is negative"),
+        ("getResourceQuantity()", "getResourceQuantity: a nil is not a quantity"),
         ("accuratePodRequirements()", "accuratePodRequirements: takes a pod template, which is a table"),
         ("accuratePodRequirements({}, {})", "accuratePodRequirements: takes a pod template, which is a table"),
-        ("getPodDependencies({}, 1)", "getPodDependencies: the namespace is a integer, no text"),
+        ("getPodDependencies({}, 1)", "getPodDependencies: the namespace is a integer, not a text"),
     ] {
         assert!(
             eval(&format!("local x = require('kube').{call}\nreturn x")).contains(want),

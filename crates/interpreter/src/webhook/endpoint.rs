@@ -38,7 +38,7 @@ pub fn endpoint(config: &WebhookClientConfig, service: Option<&Service>) -> Resu
                 return Err(format!("service {name} has no port {port}"));
             }
             match spec.cluster_ip.as_deref() {
-                None | Some("" | "None") => return Err(format!("service {name} has no address of its own")),
+                None | Some("" | "None") => return Err(format!("service {name} has no cluster IP")),
                 Some(ip) if ip.contains(':') => format!("[{ip}]"),
                 Some(ip) => ip.to_owned(),
             }
@@ -130,7 +130,7 @@ mod tests {
                 "headless",
                 by_service(Some(8443), None),
                 Some(service("ClusterIP", Some("None"))),
-                Err("service s.n.svc has no address of its own"),
+                Err("service s.n.svc has no cluster IP"),
             ),
             (
                 "elsewhere",

@@ -233,8 +233,8 @@ fn response_must_echo_the_uid() {
     };
     assert_eq!(decode(answer("u").as_bytes(), "u").unwrap().healthy, Some(true));
     for (body, want) in [
-        (answer("v"), "it answered question \"v\", asked was \"u\""),
-        ("{}".into(), "its answer is no ResourceInterpreterContext: missing field `apiVersion` at line 1 column 2"),
+        (answer("v"), "its answer has uid \"v\" instead of \"u\""),
+        ("{}".into(), "its answer is not a ResourceInterpreterContext: missing field `apiVersion` at line 1 column 2"),
         (r#"{"apiVersion": "x", "kind": "y"}"#.into(), "its answer has no response"),
     ] {
         assert_eq!(decode(body.as_bytes(), "u").unwrap_err(), want);

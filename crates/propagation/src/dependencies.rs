@@ -13,7 +13,7 @@ use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use self::attached::Attached;
-use crate::{detector::binding::Binding, template::Identity};
+use crate::{detector::binding::Binding, new_ids::NewIds, template::Identity};
 
 /// What is seen of one binding that may have dependencies (the independent one).
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +116,7 @@ pub fn edge(binding: Binding<'_>) -> (String, String) {
 }
 
 /// Attaches what the template refers to, releases what it does not refer to any more.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let binding = seen.binding;
     if !follows(binding) {
@@ -151,7 +151,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
     for object in seen.objects {
         let identity = Identity::of(object);
         if wanted.iter().any(|one| one.key() == identity.key()) {
-            attach(&mut plan, seen, object, &identity, &mut uid);
+            attach(&mut plan, seen, object, &identity, &mut ids);
         }
     }
     plan
@@ -177,13 +177,7 @@ fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Depende
     }
 }
 
-fn attach(
-    plan: &mut Plan<Effect>,
-    seen: &Seen<'_>,
-    object: &Value,
-    identity: &Identity<'_>,
-    uid: &mut impl FnMut() -> String,
-) {
+fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &Identity<'_>, ids: &mut NewIds) {
     let standing = seen.attached.iter().find(|one| Binding::from(&***one).binds(identity));
     match standing {
         Some(standing) => {
@@ -216,7 +210,7 @@ fn attach(
                     && one.metadata.namespace.as_deref() == Some(namespace.as_str())
             });
             let name = if taken { format!("{first}-{}", names::hash(identity.group())) } else { first };
-            Attached::fresh(&namespace, &name, seen).create(plan, seen.binding, object, uid);
+            Attached::fresh(&namespace, &name, seen).create(plan, seen.binding, object, ids);
         }
     }
 }

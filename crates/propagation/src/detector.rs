@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use self::{binding::Binding, claim::Claim};
 use crate::{
+    new_ids::NewIds,
     policy_match::{self, Choice, Policy},
     priority,
     template::{self, Identity},
@@ -95,7 +96,7 @@ pub enum Effect {
 }
 
 /// Claims the template for the policy that should have it, and keeps its binding as policy and template say (5.2).
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let identity = Identity::of(seen.template);
     if let Some(by) = identity.labels.get(labels::CLAIMED_BY).filter(|by| !by.is_empty()) {
@@ -110,20 +111,14 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         return plan;
     }
     match Claim::of_template(seen.template) {
-        Some(claim) => claimed(&mut plan, seen, &identity, &claim, &mut uid),
-        None => unclaimed(&mut plan, seen, &identity, &mut uid),
+        Some(claim) => claimed(&mut plan, seen, &identity, &claim, &mut ids),
+        None => unclaimed(&mut plan, seen, &identity, &mut ids),
     }
     plan
 }
 
 /// A claimed template is sticky: only its own policy is looked at (5.2 step 3, 4).
-fn claimed(
-    plan: &mut Plan<Effect>,
-    seen: &Seen<'_>,
-    identity: &Identity<'_>,
-    claim: &Claim,
-    uid: &mut impl FnMut() -> String,
-) {
+fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, claim: &Claim, ids: &mut NewIds) {
     let key = claim.policy();
     let Some(policy) = seen.policies.iter().copied().find(|policy| policy.key() == key) else {
         // Heals a clean-up that raced with a claim. The template comes last: it is the index by which this is found.
@@ -149,7 +144,7 @@ fn claimed(
     if !gate(plan, seen, policy) {
         return;
     }
-    let claim = stamped(plan, policy, uid);
+    let claim = stamped(plan, policy, ids);
     if let Some(patch) = claim.patch_of_template(seen.template) {
         plan.push(Effect::PatchTemplate { patch }, Reason::StaysClaimed { policy: key }.into());
         return;
@@ -164,7 +159,7 @@ fn claimed(
         return;
     }
     stop_waiting(plan, seen);
-    bind(plan, seen, policy, &claim, uid);
+    bind(plan, seen, policy, &claim, ids);
 }
 
 /// Whether a lazy policy leaves the binding alone, since the user changed nothing (6.5, row 9 of 31).
@@ -184,7 +179,7 @@ fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> b
     unchanged
 }
 
-fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Claim, uid: &mut impl FnMut() -> String) {
+fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Claim, ids: &mut NewIds) {
     let about = Identity::of(seen.template).reference();
     let resolved = seen
         .priority_classes
@@ -207,7 +202,7 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
         options: seen.options,
         now: seen.now,
     };
-    match binding::decide(&binding, uid) {
+    match binding::decide(&binding, ids) {
         Ok(made) => {
             for because in &made.because {
                 if let Because::Propagation(Reason::NameTaken { .. }) = because {
@@ -246,7 +241,7 @@ pub fn not_bound(template: &Value, class: &str, error: &str) -> Option<Event> {
 }
 
 /// Looks for a policy (5.2 step 5, 6).
-fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, uid: &mut impl FnMut() -> String) {
+fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, ids: &mut NewIds) {
     let Some(choice) = policy_match::choose(seen.policies.iter().copied(), identity) else {
         plan.note(Reason::NoPolicyMatches { template: identity.key() }.into());
         if seen.waiting != Some(Waiting::ForPolicy) {
@@ -261,7 +256,7 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
     if !gate(plan, seen, policy) {
         return;
     }
-    let claim = stamped(plan, policy, uid);
+    let claim = stamped(plan, policy, ids);
     if let Some(mut patch) = claim.patch_of_template(seen.template) {
         if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
             // It was there before the policy: claimed at once, bound at the user's next edit. What never was watched before
@@ -313,8 +308,8 @@ fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
 }
 
 /// The policy's claim; where the policy has no permanent id or finalizer yet, it gets them first.
-fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, uid: &mut impl FnMut() -> String) -> Claim {
-    let (id, patch) = claim::stamp(policy, uid);
+fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, ids: &mut NewIds) -> Claim {
+    let (id, patch) = claim::stamp(policy, ids);
     if let Some(patch) = patch {
         plan.effects.push(Effect::PatchPolicy { policy: policy.key(), patch });
     }

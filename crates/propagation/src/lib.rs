@@ -13,6 +13,7 @@ pub mod drift;
 pub mod execution;
 pub mod flags;
 pub mod namespace;
+pub mod new_ids;
 pub mod overrides;
 pub mod policy;
 pub mod policy_match;

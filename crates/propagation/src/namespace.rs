@@ -13,6 +13,7 @@ use ironclad_fleet::{Because, ClusterName, Event, Plan, WorkKey, because::propag
 use serde_json::{Value, json};
 
 use crate::{
+    new_ids::NewIds,
     overrides,
     skipped_resources::{self, Skipped},
     template::{self, Identity},
@@ -101,7 +102,7 @@ pub fn is_overridden_by(spec: &OverrideSpec) -> bool {
 }
 
 /// One Work for every cluster. Quiet when they stand. The end of the namespace is the garbage collector's: it owns them.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     if !is_synced(seen.namespace, seen.skipped) {
         return plan;
@@ -109,7 +110,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
     let mut errors = Vec::new();
     let staying = seen.clusters.iter().filter(|(_, cluster)| cluster.metadata.deletion_timestamp.is_none());
     for (name, cluster) in staying {
-        if let Err(because) = write(&mut plan, seen, name, cluster, &mut uid) {
+        if let Err(because) = write(&mut plan, seen, name, cluster, &mut ids) {
             errors.push(because.to_string());
             plan.note(because);
         }
@@ -127,7 +128,7 @@ fn write(
     seen: &Seen<'_>,
     cluster_name: &ClusterName,
     cluster: &Cluster,
-    uid: &mut impl FnMut() -> String,
+    ids: &mut NewIds,
 ) -> Result<(), Because> {
     let here = |work: &&Arc<Work>| key_of(work).is_some_and(|key| key.cluster == *cluster_name);
     let existing = seen.works.iter().filter(here).find(|work| holds(work, seen.namespace)).map(|work| &**work);
@@ -156,7 +157,7 @@ fn write(
         work.metadata.namespace = Some(names::execution_namespace(&cluster_name.0));
         work
     });
-    fill(&mut work, seen.namespace, overridden, uid);
+    fill(&mut work, seen.namespace, overridden, ids);
     let because = Because::from(Reason::PlacedOn { cluster: cluster_name.clone() });
     match existing {
         None => plan.push(Effect::Create(Box::new(work)), because),
@@ -176,7 +177,7 @@ fn holds(work: &Work, namespace: &Value) -> bool {
     work.spec.workload.manifests.first().is_some_and(|held| Identity::of(namespace).is_named(&held.named()))
 }
 
-fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, uid: &mut impl FnMut() -> String) {
+fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, ids: &mut NewIds) {
     let identity = Identity::of(namespace);
     let owner = OwnerReference {
         api_version: identity.api_version.into(),
@@ -195,7 +196,7 @@ fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, u
     }
     let label_map = work.metadata.labels.get_or_insert_default();
     if label_map.get(labels::WORK_PERMANENT_ID).is_none_or(String::is_empty) {
-        label_map.insert(labels::WORK_PERMANENT_ID.into(), uid());
+        label_map.insert(labels::WORK_PERMANENT_ID.into(), ids.allocate());
     }
     let work_id = label_map[labels::WORK_PERMANENT_ID].clone();
     match overridden.applied_cluster {

@@ -18,6 +18,7 @@ use crate::{
         binding::Binding,
         claim::{self, Claim, ClaimScope},
     },
+    new_ids::NewIds,
     policy_match::Policy,
     selector,
     template::{self, Identity},
@@ -113,13 +114,13 @@ pub enum Effect {
 }
 
 /// What follows from the policy as it is now. Applied, it leaves nothing but templates to look at.
-pub fn decide(seen: &Seen<'_>, uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     if seen.policy.is_deleting() {
         deleted(&mut plan, seen);
         return plan;
     }
-    let (id, patch) = claim::stamp(seen.policy, uid);
+    let (id, patch) = claim::stamp(seen.policy, &mut ids);
     plan.effects.extend(patch.map(|patch| Effect::PatchPolicy { patch }));
     let claim = Claim::new(seen.policy, id);
     release(&mut plan, seen, &claim);

@@ -13,9 +13,12 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use crate::work::{
-    key_of,
-    owned::{self, Wanted, Write},
+use crate::{
+    new_ids::NewIds,
+    work::{
+        key_of,
+        owned::{self, Wanted, Write},
+    },
 };
 
 /// For how long a count has to differ from what was booked before it is believed: admission books before the binding is written,
@@ -78,7 +81,7 @@ pub fn of_work(work: &Work) -> Vec<String> {
 }
 
 /// Gives each assigned cluster its share and takes it from the others; then adds up what they report.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let quota = seen.quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());
     let assigned = quota.map(|quota| quota.spec.static_assignments.as_slice()).unwrap_or_default();
@@ -105,7 +108,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
             owner: None,
             conflict_resolution: annotations::CONFLICT_RESOLUTION_ABORT,
         };
-        if let Some(write) = owned::write(wanted, standing, &mut uid) {
+        if let Some(write) = owned::write(wanted, standing, &mut ids) {
             plan.push(Effect::Work(write), Reason::PlacedOn { cluster }.into());
         }
     }

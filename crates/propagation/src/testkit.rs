@@ -7,6 +7,8 @@ use ironclad_api::{
 };
 use serde_json::{Value, json};
 
+use crate::new_ids::NewIds;
+
 /// RFC 7396, as a server applies it.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
@@ -95,11 +97,6 @@ pub(crate) fn work(json: Value) -> Work {
 }
 
 /// `<prefix>-1`, `<prefix>-2`, ...
-pub(crate) fn ids(prefix: &str) -> impl FnMut() -> String {
-    let prefix = prefix.to_owned();
-    let mut n = 0;
-    move || {
-        n += 1;
-        format!("{prefix}-{n}")
-    }
+pub(crate) fn ids(prefix: &str) -> NewIds {
+    NewIds::from(format!("{prefix}-1"))
 }

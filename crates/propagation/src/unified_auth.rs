@@ -12,9 +12,12 @@ use ironclad_api::{
 use ironclad_fleet::{ClusterName, Event, Plan, WorkKey, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use crate::work::{
-    key_of,
-    owned::{self, Wanted, Write},
+use crate::{
+    new_ids::NewIds,
+    work::{
+        key_of,
+        owned::{self, Wanted, Write},
+    },
 };
 
 /// The name of both objects in a member, and of the account that acts there.
@@ -97,7 +100,7 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
 }
 
 /// The two objects that a member gets. Quiet when they stand; nothing for a cluster without impersonation.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Write> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     let mut plan = Plan::default();
     let cluster = seen.cluster;
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -126,7 +129,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Write> {
             // The name is the control plane's own: whatever stands there is from another life of it.
             conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,
         };
-        if let Some(write) = owned::write(wanted, standing, &mut uid) {
+        if let Some(write) = owned::write(wanted, standing, &mut ids) {
             plan.push(write, Reason::PlacedOn { cluster: cluster_name.clone() }.into());
         }
     }

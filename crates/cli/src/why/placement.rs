@@ -15,6 +15,7 @@ use ironclad_interpreter::Interpreter;
 use ironclad_patch::merge::merge_patch;
 use ironclad_propagation::{
     detector::{self, Effect, binding, claim::Claim},
+    new_ids::NewIds,
     policy_match::{self, Policy},
     skipped_resources::Skipped,
     template::Identity,
@@ -203,7 +204,7 @@ fn claims(
                 // Of a binding that would be made anew nobody asks since when.
                 now: jiff::Timestamp::UNIX_EPOCH,
             },
-            || "not-given-yet".to_owned(),
+            NewIds::from("not-given-yet".to_owned()),
         );
         for reason in plan.because {
             // Of the steps that are only foreseen the first says who gets the template.

@@ -10,7 +10,7 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_propagation::{binding, changes, overrides};
+use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::Resource;
 
@@ -34,8 +34,8 @@ async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
         return Ok(Next::Forget);
     }
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
-    let rng = cx.seam.rng.clone();
-    let decide = || observed.with_seen(|seen| binding::decide(seen, || rng.uuid()));
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let decide = || observed.with_seen(|seen| binding::decide(seen, ids.clone()));
     let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, key, &observed, plan).await;

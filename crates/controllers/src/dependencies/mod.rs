@@ -10,6 +10,7 @@ use ironclad_fleet::Gvk;
 use ironclad_propagation::{
     dependencies::{self, dependents},
     detector::binding::Binding,
+    new_ids::NewIds,
 };
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use kube::api::DynamicObject;
@@ -29,8 +30,8 @@ pub(crate) fn start(cx: &Arc<Context>) {
 
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
-    let rng = cx.seam.rng.clone();
-    let decide = || observed.with_seen(|seen| dependencies::decide(seen, || rng.uuid()));
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
     let settled = cx.settle(&observed.interpreter, decide).await;
     let next = apply::apply(cx, key, &observed, settled.plan).await?;
     Ok(settled.retry.next(next))

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{
     detector::{self, Waiting},
+    new_ids::NewIds,
     policy,
     policy_match::Policy,
     skipped_resources,
@@ -50,9 +51,9 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
         cx.waiting.0.lock().remove(&key);
         return Ok(Next::Forget);
     };
-    let rng = cx.seam.rng.clone();
+    let ids = NewIds::from(cx.seam.rng.uuid());
     let began = cx.seam.clock.mono();
-    let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| detector::decide(seen, || rng.uuid()));
+    let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| detector::decide(seen, ids.clone()));
     let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
     cx.metrics.road.matched(cx.seam.clock.mono() - began);
     let writes = !plan.is_quiet();

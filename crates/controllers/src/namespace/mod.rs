@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
-use ironclad_propagation::{changes, namespace};
+use ironclad_propagation::{changes, namespace, new_ids::NewIds};
 use ironclad_runtime::{Change, Failure, Next, run_workers};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -30,8 +30,8 @@ pub(crate) fn start(cx: &Arc<Context>) {
 
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key)? else { return Ok(Next::Forget) };
-    let rng = cx.seam.rng.clone();
-    let plan = observed.with_seen(|seen| namespace::decide(seen, || rng.uuid()));
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let plan = observed.with_seen(|seen| namespace::decide(seen, ids));
     apply::apply(cx, &observed, plan).await
 }
 

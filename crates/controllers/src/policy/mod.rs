@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ironclad_api::policy::{ClusterPropagationPolicy, PropagationPolicy, ResourceSelector};
 use ironclad_fleet::{Gvk, PolicyKey, gates::Gate};
-use ironclad_propagation::{changes, policy, policy_match::Policy};
+use ironclad_propagation::{changes, new_ids::NewIds, policy, policy_match::Policy};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 
 use crate::{Context, detector::AnyPolicy};
@@ -26,8 +26,8 @@ pub(crate) fn start(cx: &Arc<Context>) {
 
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
-    let rng = cx.seam.rng.clone();
-    let plan = observed.with_seen(cx.seam.clock.wall(), |seen| policy::decide(seen, || rng.uuid()));
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let plan = observed.with_seen(cx.seam.clock.wall(), |seen| policy::decide(seen, ids));
     apply::apply(cx, &observed, plan).await
 }
 

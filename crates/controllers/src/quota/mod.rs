@@ -12,7 +12,10 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_fleet::{ClusterName, gates::Gate};
-use ironclad_propagation::quota::{self, Effect, Overall, Seen, usage};
+use ironclad_propagation::{
+    new_ids::NewIds,
+    quota::{self, Effect, Overall, Seen, usage},
+};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -60,8 +63,8 @@ async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
         clusters: &clusters,
         overall,
     };
-    let rng = cx.seam.rng.clone();
-    let plan = quota::decide(&seen, || rng.uuid());
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let plan = quota::decide(&seen, ids);
     let mut next = if taken.is_some() { Next::After(cx.settings.propagation.quota_sync_period) } else { Next::Forget };
     if quota.is_none() {
         cx.counts.forget(key);

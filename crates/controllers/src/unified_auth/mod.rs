@@ -6,6 +6,7 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::ClusterName;
 use ironclad_propagation::{
     changes,
+    new_ids::NewIds,
     unified_auth::{self, Rbac, Rule, Seen, Subject},
 };
 use ironclad_runtime::{Change, Failure, Next, run_workers};
@@ -37,8 +38,8 @@ async fn reconcile(cx: &Context, name: &ClusterName) -> Result<Next, Failure> {
     let works: Vec<Arc<Work>> =
         unified_auth::keys(name).iter().filter_map(|key| cx.works.get(&space, &key.name)).collect();
     let rbac = rbac(cx);
-    let rng = cx.seam.rng.clone();
-    let plan = unified_auth::decide(&Seen { cluster: &cluster, rbac: &rbac, works: &works }, || rng.uuid());
+    let ids = NewIds::from(cx.seam.rng.uuid());
+    let plan = unified_auth::decide(&Seen { cluster: &cluster, rbac: &rbac, works: &works }, ids);
     let mut outcome = Ok(());
     for write in plan.effects {
         outcome = owned::send(cx, "unifiedAuth", &works, write).await;

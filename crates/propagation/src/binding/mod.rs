@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{
     detector::binding::Binding,
+    new_ids::NewIds,
     overrides,
     template::{self, Identity},
     work::{
@@ -128,14 +129,14 @@ pub fn first_names(spec: &ResourceBindingSpec) -> Vec<WorkKey> {
 }
 
 /// Makes the Works of a binding what binding, template and overrides say. Quiet when they are.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> {
+pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let binding = seen.binding;
     if binding.is_deleting() {
         deleted(&mut plan, seen);
         return plan;
     }
-    if let Some(patch) = stamp(binding, &mut uid) {
+    if let Some(patch) = stamp(binding, &mut ids) {
         // The Works carry the id, so it has to stand first; the echo brings the next pass.
         plan.effects.push(Effect::PatchBinding { patch });
         return plan;
@@ -171,7 +172,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Plan<Effect> 
         return plan;
     };
     // Who moves a placement wants no time without a copy: the new ones are written before the old ones go (decision 13).
-    let successor = sync(&mut plan, seen, template, &mut uid);
+    let successor = sync(&mut plan, seen, template, &mut ids);
     remove(&mut plan, moved, successor);
     plan
 }
@@ -206,10 +207,10 @@ fn delete(work: &Work) -> Option<Effect> {
     Some(Effect::Delete { key: key_of(work)?, uid: work.metadata.uid.clone().unwrap_or_default() })
 }
 
-fn stamp(binding: Binding<'_>, uid: &mut impl FnMut() -> String) -> Option<Value> {
+fn stamp(binding: Binding<'_>, ids: &mut NewIds) -> Option<Value> {
     let mut metadata = serde_json::Map::new();
     if binding.permanent_id().is_none() {
-        metadata.insert("labels".into(), json!({binding.id_label(): uid()}));
+        metadata.insert("labels".into(), json!({binding.id_label(): ids.allocate()}));
     }
     let mut list = binding.metadata().finalizers.clone().unwrap_or_default();
     if !list.iter().any(|f| f == binding.finalizer()) {
@@ -261,7 +262,7 @@ fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     })
 }
 
-fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut impl FnMut() -> String) -> Successor {
+fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut NewIds) -> Successor {
     let spec = seen.binding.spec();
     let targets = targets(spec);
     let completions = completions::divide(spec, template, &targets);
@@ -275,7 +276,7 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, uid: &mut im
             completions: completions.as_ref().map(|shares| shares[i]),
             only_target: targets.len() == 1,
         };
-        match copy.write(plan, uid) {
+        match copy.write(plan, ids) {
             Ok(Written::Anew) if successor == Successor::Impossible => successor = Successor::InMaking,
             Ok(Written::Anew) => {}
             Ok(Written::Standing) => successor = Successor::Stands,
@@ -322,7 +323,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn write(&self, plan: &mut Plan<Effect>, uid: &mut impl FnMut() -> String) -> Result<Written, Because> {
+    fn write(&self, plan: &mut Plan<Effect>, ids: &mut NewIds) -> Result<Written, Because> {
         let cluster_name = &self.target.cluster;
         let Some(cluster) = self.seen.clusters.get(cluster_name) else {
             return Err(Reason::ClusterMissing { cluster: cluster_name.clone() }.into());
@@ -343,7 +344,7 @@ impl Copy<'_> {
                 warning.clone(),
             )));
         }
-        let work = self.work(existing, overridden, plan, uid);
+        let work = self.work(existing, overridden, plan, ids);
         let because = Because::from(Reason::PlacedOn { cluster: cluster_name.clone() });
         let Some(existing) = existing else {
             plan.push(Effect::Create(Box::new(work)), because);
@@ -388,7 +389,7 @@ impl Copy<'_> {
         existing: Option<&Work>,
         overridden: overrides::Overridden,
         plan: &mut Plan<Effect>,
-        uid: &mut impl FnMut() -> String,
+        ids: &mut NewIds,
     ) -> Work {
         let binding = self.seen.binding;
         let spec = binding.spec();
@@ -401,7 +402,7 @@ impl Copy<'_> {
         let binding_id = binding.permanent_id().unwrap_or_default();
         label_map.insert(binding.id_label().into(), binding_id.into());
         if label_map.get(labels::WORK_PERMANENT_ID).is_none_or(String::is_empty) {
-            label_map.insert(labels::WORK_PERMANENT_ID.into(), uid());
+            label_map.insert(labels::WORK_PERMANENT_ID.into(), ids.allocate());
         }
         let work_id = label_map[labels::WORK_PERMANENT_ID].clone();
 

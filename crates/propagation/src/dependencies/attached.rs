@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Effect, Seen, edge};
 use crate::{
     detector::binding::Binding,
+    new_ids::NewIds,
     template::{self, Identity},
     template_hash::{APPLIED_TEMPLATE, Content},
 };
@@ -36,15 +37,13 @@ impl<'a> Attached<'a> {
     }
 
     /// Makes it, needed by `by`.
-    pub(super) fn create(
-        mut self,
-        plan: &mut Plan<Effect>,
-        by: Binding<'_>,
-        object: &Value,
-        uid: &mut impl FnMut() -> String,
-    ) {
+    pub(super) fn create(mut self, plan: &mut Plan<Effect>, by: Binding<'_>, object: &Value, ids: &mut NewIds) {
         let identity = Identity::of(object);
-        self.new.metadata.labels.get_or_insert_default().insert(labels::RESOURCE_BINDING_PERMANENT_ID.into(), uid());
+        self.new
+            .metadata
+            .labels
+            .get_or_insert_default()
+            .insert(labels::RESOURCE_BINDING_PERMANENT_ID.into(), ids.allocate());
         self.new.metadata.finalizers = Some(vec![finalizers::BINDING_CONTROLLER.into()]);
         self.new.metadata.owner_references = Some(vec![OwnerReference {
             api_version: identity.api_version.into(),

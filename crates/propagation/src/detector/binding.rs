@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     defaults,
     detector::claim::Claim,
+    new_ids::NewIds,
     policy_match::Policy,
     template::{self, Identity},
     template_hash::{APPLIED_TEMPLATE, Content},
@@ -219,7 +220,7 @@ pub enum Effect {
 ///
 /// # Errors
 /// If the interpreter can't read the template: the binding is left as it is.
-pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Result<Plan<Effect>, InterpretError> {
+pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, InterpretError> {
     let mut plan = Plan::default();
     let identity = Identity::of(seen.template);
     let existing = seen.binding.or(seen.named.filter(|named| named.binds(&identity)));
@@ -249,7 +250,7 @@ pub fn decide(seen: &Seen<'_>, mut uid: impl FnMut() -> String) -> Result<Plan<E
             None => name,
         });
     }
-    draft.write(seen, &identity, content, &mut uid)?;
+    draft.write(seen, &identity, content, ids)?;
     match existing {
         None => plan.push(draft.into_create(), Reason::StaysClaimed { policy: seen.policy.key() }.into()),
         Some(existing) => {
@@ -318,14 +319,14 @@ impl Draft {
         seen: &Seen<'_>,
         identity: &Identity<'_>,
         content: Content,
-        uid: &mut impl FnMut() -> String,
+        ids: &mut NewIds,
     ) -> Result<(), InterpretError> {
         let lazy = seen.policy.spec().activation_preference == Some(ActivationPreference::Lazy);
         let mut spec = seen.policy.spec().clone();
         defaults::policy(&mut spec, seen.policy.metadata().namespace.as_deref());
         let recorded = self.metadata.annotations.as_ref().and_then(|a| Content::parse(a.get(APPLIED_TEMPLATE)?));
 
-        self.write_metadata(seen, identity, content, lazy, uid);
+        self.write_metadata(seen, identity, content, lazy, ids);
         self.write_resource(identity, seen.template, recorded.is_some_and(|recorded| recorded.whole == content.whole));
         self.write_asked(&spec, seen.now);
         self.write_policy(spec, seen.schedule_priority);
@@ -343,7 +344,7 @@ impl Draft {
         identity: &Identity<'_>,
         content: Content,
         lazy: bool,
-        uid: &mut impl FnMut() -> String,
+        ids: &mut NewIds,
     ) {
         let (id_label, finalizer) = if self.namespaced {
             (labels::RESOURCE_BINDING_PERMANENT_ID, finalizers::BINDING_CONTROLLER)
@@ -352,7 +353,7 @@ impl Draft {
         };
         let label_map = self.metadata.labels.get_or_insert_default();
         if label_map.get(id_label).is_none_or(String::is_empty) {
-            label_map.insert(id_label.into(), uid());
+            label_map.insert(id_label.into(), ids.allocate());
         }
         let annotation_map = self.metadata.annotations.get_or_insert_default();
         seen.claim.put_on(label_map, annotation_map);

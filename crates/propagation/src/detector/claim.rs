@@ -6,7 +6,7 @@ use ironclad_api::{ObjectMeta, StringMap, annotations, finalizers, labels};
 use ironclad_fleet::PolicyKey;
 use serde_json::{Map, Value, json};
 
-use crate::{policy_match::Policy, template, template_hash::AWAITS_EDIT};
+use crate::{new_ids::NewIds, policy_match::Policy, template, template_hash::AWAITS_EDIT};
 
 /// Which kind of policy holds a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,7 @@ fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)
 
 /// The permanent id of a policy, and the merge patch that gives it one and its finalizer where they are missing.
 #[must_use]
-pub fn stamp(policy: Policy<'_>, mut uid: impl FnMut() -> String) -> (String, Option<Value>) {
+pub fn stamp(policy: Policy<'_>, ids: &mut NewIds) -> (String, Option<Value>) {
     let finalizer = match policy {
         Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
         Policy::Cluster(_) => finalizers::CLUSTER_PROPAGATION_POLICY_CONTROLLER,
@@ -179,7 +179,7 @@ pub fn stamp(policy: Policy<'_>, mut uid: impl FnMut() -> String) -> (String, Op
     let id = match policy.permanent_id() {
         Some(id) => id.to_owned(),
         None => {
-            let id = uid();
+            let id = ids.allocate();
             metadata.insert("labels".into(), json!({policy.id_label(): id}));
             id
         }

@@ -13,7 +13,7 @@ use super::{
     key_of,
     manifest::{self, Marks},
 };
-use crate::template::Identity;
+use crate::{new_ids::NewIds, template::Identity};
 
 /// What is to stand in one cluster.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
 
 /// Makes the Work what is wanted. `None` if it is, or while the one of before is being deleted: its end brings the next pass.
 #[must_use]
-pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, uid: impl FnOnce() -> String) -> Option<Write> {
+pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
     if standing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
         return None;
     }
@@ -79,7 +79,7 @@ pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, uid: impl FnOnce() -> 
     }
     let label_map = work.metadata.labels.get_or_insert_default();
     label_map.extend(wanted.labels);
-    let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(uid).clone();
+    let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(|| ids.allocate()).clone();
     let annotation_map = work.metadata.annotations.get_or_insert_default();
     annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), wanted.conflict_resolution.into());
     let mut manifest = wanted.manifest;

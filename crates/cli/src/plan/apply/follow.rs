@@ -55,7 +55,7 @@ impl Way<'_> {
             interpreter,
         };
         let ids = &mut self.ids;
-        let plan = dependencies::decide(&seen, || given(ids));
+        let plan = dependencies::decide(&seen, given(ids));
         for effect in plan.effects {
             match effect {
                 Effect::PatchBinding { patch } => self.patch_binding(&binding.key(), &patch),

@@ -19,6 +19,7 @@ use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_patch::merge::merge_patch;
 use ironclad_propagation::{
     detector::{self, binding, claim::Claim},
+    new_ids::NewIds,
     overrides,
     policy::{self, Claimed, Held},
     policy_match::Policy,
@@ -237,7 +238,7 @@ impl Way<'_> {
             now: self.question.now,
         };
         let ids = &mut self.ids;
-        let plan = policy::decide(&seen, || given(ids));
+        let plan = policy::decide(&seen, given(ids));
         let mut reasons = plan.because.into_iter().filter(|because| *because != Because::UpToDate);
         for effect in plan.effects {
             match effect {
@@ -344,7 +345,7 @@ impl Way<'_> {
                 options: &binding::Options::default(),
                 now: self.question.now,
             },
-            || given(ids),
+            given(ids),
         );
         for reason in plan.because {
             let is_news = !matches!(reason, Because::UpToDate | Because::Propagation(Road::StaysClaimed { .. }));
@@ -428,9 +429,9 @@ impl Way<'_> {
     }
 }
 
-pub(super) fn given(ids: &mut u32) -> String {
-    *ids += 1;
-    format!("given-when-applied-{ids}")
+pub(super) fn given(decisions: &mut u32) -> NewIds {
+    *decisions += 1;
+    NewIds::from(format!("given-when-applied-{decisions}-0000"))
 }
 
 fn bindings(world: &World) -> impl Iterator<Item = binding::Binding<'_>> {

@@ -31,7 +31,7 @@ fn run(
             options,
             now: jiff::Timestamp::from_second(1_000).unwrap(),
         },
-        ids("new"),
+        &mut ids("new"),
     )
 }
 
@@ -91,7 +91,7 @@ fn a_new_binding_of_a_cluster_scoped_template() {
         options: &Options::default(),
         now: jiff::Timestamp::UNIX_EPOCH,
     };
-    let plan = decide(&seen, ids("new")).unwrap();
+    let plan = decide(&seen, &mut ids("new")).unwrap();
     let [Effect::CreateCluster(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
     assert_eq!(binding.metadata.name.as_deref(), Some("system.x-clusterrole"));
     assert_eq!(binding.metadata.namespace, None);
@@ -102,13 +102,13 @@ fn a_new_binding_of_a_cluster_scoped_template() {
     assert_eq!(binding.metadata.labels.as_ref().unwrap()["clusterresourcebinding.karmada.io/permanent-id"], "new-1");
     assert_eq!((binding.spec.replicas, &binding.spec.replica_requirements), (0, &None), "not a workload");
     let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
-    assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, ids("x")).unwrap().is_quiet());
+    assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, &mut ids("x")).unwrap().is_quiet());
     // Whether dependencies go along is the policy's to say at any time (8, row 22 of 31).
     let mut standing = standing;
     for follows in [true, false] {
         let policy: ClusterPropagationPolicy = patched(&policy, &json!({"spec": {"propagateDeps": follows}}));
         let seen = Seen { policy: Policy::Cluster(&policy), binding: Some(Binding::from(&standing)), ..seen };
-        let plan = decide(&seen, ids("x")).unwrap();
+        let plan = decide(&seen, &mut ids("x")).unwrap();
         let [Effect::Patch { patch, .. }] = plan.effects.as_slice() else { panic!("{plan:?}") };
         standing = patched(&standing, patch);
         assert_eq!(standing.spec.propagate_deps, follows);
@@ -198,7 +198,7 @@ fn a_priority_is_written_as_resolved() {
         options: &Options::default(),
         now: jiff::Timestamp::UNIX_EPOCH,
     };
-    let plan = decide(&seen, ids("new")).unwrap();
+    let plan = decide(&seen, &mut ids("new")).unwrap();
     let [Effect::Create(binding)] = plan.effects.as_slice() else { panic!("{plan:?}") };
     assert_eq!(json!(binding.spec.schedule_priority), json!({"priority": 7, "preemptionPolicy": "Never"}));
 }
@@ -373,7 +373,7 @@ fn components_or_replicas() {
                 options: &Options { multiple_pod_templates, ..Options::default() },
                 now: jiff::Timestamp::UNIX_EPOCH,
             },
-            ids("new"),
+            &mut ids("new"),
         )
         .unwrap();
         match plan.effects.into_iter().next() {

@@ -1,4 +1,4 @@
-//! What the Works' status adds up to: on the binding, and on the template (propagation.md 16, 17; rows 5 and 6 of 31).
+//! What the Works' status adds up to: on the binding, and on the template (specification/propagation.md 16, 17; rows 5 and 6 of 31).
 
 use std::collections::{BTreeMap, BTreeSet};
 

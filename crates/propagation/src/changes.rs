@@ -26,7 +26,7 @@ pub fn policy(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
 }
 
 /// Whether what was refused or parked in a cluster may go now: it became ready or stopped being so, leaves, or serves
-/// other APIs (propagation.md 31, rows 3 and 15).
+/// other APIs (specification/propagation.md 31, rows 3 and 15).
 #[must_use]
 pub fn cluster(old: Option<&Cluster>, new: &Cluster) -> bool {
     old.is_none_or(|old| told(old) != told(new))

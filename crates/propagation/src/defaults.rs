@@ -1,4 +1,4 @@
-//! What admission and the CRDs would have filled in (propagation.md 3, api.md 15.1 and 19).
+//! What admission and the CRDs would have filled in (specification/propagation.md 3, specification/api.md 15.1 and 19).
 //!
 //! Decisions read specs through these, since a stored object may be older than the webhook. Filling in twice changes
 //! nothing.

@@ -1,4 +1,4 @@
-//! What a workload refers to goes where the workload goes (propagation.md 8; rows 16, 22, 23 of 31).
+//! What a workload refers to goes where the workload goes (specification/propagation.md 8; rows 16, 22, 23 of 31).
 
 mod attached;
 pub mod dependents;

@@ -1,4 +1,4 @@
-//! Who owns a template: the claim on it, and the decision for one template (propagation.md 5).
+//! Who owns a template: the claim on it, and the decision for one template (specification/propagation.md 5).
 
 pub mod binding;
 pub mod claim;

@@ -1,4 +1,4 @@
-//! Which events of member objects bring their Work back to execution, and which to status collection (propagation.md
+//! Which events of member objects bring their Work back to execution, and which to status collection (specification/propagation.md
 //! 13.6, 15.1; row 24 of 31).
 //!
 //! Upstream tells echoes of its own writes by a record of the versions that it wrote. Here the cache holds an own write
@@ -90,7 +90,7 @@ fn any_metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
 }
 
 /// Whether an event says that a member serves other kinds than before: a CustomResourceDefinition is established there, or gone.
-/// What it serves is then read again at once, instead of at the next round (failover.md 1.2): objects of the kind wait for it.
+/// What it serves is then read again at once, instead of at the next round (specification/failover.md 1.2): objects of the kind wait for it.
 #[must_use]
 pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     let established = |cached: Cached<'_>| {

@@ -1,4 +1,4 @@
-//! A Work's manifest becomes an object in its member, and goes with the Work (propagation.md 13, 14, 31).
+//! A Work's manifest becomes an object in its member, and goes with the Work (specification/propagation.md 13, 14, 31).
 //!
 //! Nothing here knows whether a write will succeed. The effects stand in the order in which they are to be sent, the
 //! report of success after the writes to the member; whoever sends them stops at the first write that fails and sends
@@ -164,7 +164,7 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
 }
 
 /// Whether a Work that is being deleted stands for a copy that its binding wants in this cluster again: a cluster that comes
-/// back must not delete what it was told to forget while it was away, if it is a target again by then (failover.md 14.1).
+/// back must not delete what it was told to forget while it was away, if it is a target again by then (specification/failover.md 14.1).
 #[must_use]
 pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     let spec = binding.spec();

@@ -1,4 +1,4 @@
-//! The flags of the road (operations.md 8.1, propagation.md 30).
+//! The flags of the road (specification/operations.md 8.1, specification/propagation.md 30).
 
 use std::time::Duration;
 

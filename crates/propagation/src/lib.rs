@@ -1,4 +1,4 @@
-//! Decisions from policy to binding to Work to member object and back (propagation.md).
+//! Decisions from policy to binding to Work to member object and back (specification/propagation.md).
 //!
 //! Every decision is a pure function of what was seen; its effects are complete writes (design.md 2). Nothing here
 //! relies on admission webhooks: defaults, permanent ids and finalizers are put in by the decisions themselves.

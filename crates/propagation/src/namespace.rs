@@ -1,4 +1,4 @@
-//! A namespace of the control plane goes to every member, without any policy (propagation.md 22; row 18 of 31).
+//! A namespace of the control plane goes to every member, without any policy (specification/propagation.md 22; row 18 of 31).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

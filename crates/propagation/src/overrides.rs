@@ -1,4 +1,4 @@
-//! What override policies make of a copy (propagation.md 10).
+//! What override policies make of a copy (specification/propagation.md 10).
 
 mod containers;
 mod document;

@@ -1,4 +1,4 @@
-//! What follows from a policy for the templates it selects or has claimed (propagation.md 6; rows 10, 21 of 31).
+//! What follows from a policy for the templates it selects or has claimed (specification/propagation.md 6; rows 10, 21 of 31).
 //!
 //! The decision for one template is `claim`; here it is only said which templates to look at again, which claims end, and
 //! which are taken over.

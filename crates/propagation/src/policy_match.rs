@@ -1,4 +1,4 @@
-//! Which policy gets a template (propagation.md 4.2-4.4).
+//! Which policy gets a template (specification/propagation.md 4.2-4.4).
 
 use std::{cmp::Reverse, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The scheduling priority that a policy asks for, resolved to numbers (scheduling.md 14.3).
+//! The scheduling priority that a policy asks for, resolved to numbers (specification/scheduling.md 14.3).
 //!
 //! A class that is missing never keeps a binding from being made: the default holds, and people are told.
 

@@ -1,4 +1,4 @@
-//! FederatedResourceQuota: a ResourceQuota in each assigned cluster, and what is used of them (propagation.md 25).
+//! FederatedResourceQuota: a ResourceQuota in each assigned cluster, and what is used of them (specification/propagation.md 25).
 
 pub mod usage;
 

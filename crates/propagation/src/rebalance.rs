@@ -1,4 +1,4 @@
-//! Fresh placements, asked for by a WorkloadRebalancer (propagation.md 26; row 14 of 31).
+//! Fresh placements, asked for by a WorkloadRebalancer (specification/propagation.md 26; row 14 of 31).
 
 use ironclad_api::{
     Time,

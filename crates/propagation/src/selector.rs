@@ -1,4 +1,4 @@
-//! Whether a selector takes a template, and how specifically (propagation.md 4.1).
+//! Whether a selector takes a template, and how specifically (specification/propagation.md 4.1).
 
 use ironclad_api::{policy::ResourceSelector, selector};
 

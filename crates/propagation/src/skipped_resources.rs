@@ -1,4 +1,4 @@
-//! Which objects are templates at all, and which of their events count (propagation.md 2, row 18 of 31).
+//! Which objects are templates at all, and which of their events count (specification/propagation.md 2, row 18 of 31).
 
 use ironclad_api::{ObjectMeta, namespaces};
 use ironclad_fleet::Gvk;

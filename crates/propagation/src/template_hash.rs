@@ -1,4 +1,4 @@
-//! Whether a template changed, across restarts and without remembering events (propagation.md 6.5, 7.2; row 9 of 31).
+//! Whether a template changed, across restarts and without remembering events (specification/propagation.md 6.5, 7.2; row 9 of 31).
 
 use serde_json::{Map, Value};
 

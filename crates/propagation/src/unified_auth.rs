@@ -1,5 +1,5 @@
-//! Who may act in members through the proxy: the control plane's RBAC, mirrored as rights to impersonate (propagation.md 23,
-//! operations.md 4.3).
+//! Who may act in members through the proxy: the control plane's RBAC, mirrored as rights to impersonate (specification/propagation.md 23,
+//! specification/operations.md 4.3).
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What a member object's status makes of its Work's (propagation.md 15.2).
+//! What a member object's status makes of its Work's (specification/propagation.md 15.2).
 
 use ironclad_api::{
     JsonText, annotations, events,

@@ -1,4 +1,4 @@
-//! Whose turn it is after an edit: where replicas changed, the scheduler's first (propagation.md 1.1).
+//! Whose turn it is after an edit: where replicas changed, the scheduler's first (specification/propagation.md 1.1).
 //!
 //! Without it an edit of replicas and template would cost two writes of each Work: one with the new template and the old
 //! shares, and one with the new shares.
@@ -12,7 +12,7 @@ use crate::detector::binding::Binding;
 /// So long the Works wait for the scheduler. What it can't place must not keep an edit of the template from the members.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether the scheduler is about to change the shares of this binding (scheduling.md 2.4).
+/// Whether the scheduler is about to change the shares of this binding (specification/scheduling.md 2.4).
 pub(super) fn is_schedulers(binding: Binding<'_>) -> bool {
     let spec = binding.spec();
     let observed = binding.status().is_some_and(|status| {

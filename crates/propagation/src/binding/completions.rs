@@ -1,4 +1,4 @@
-//! How a Job's completions are divided over its copies (propagation.md 9.3).
+//! How a Job's completions are divided over its copies (specification/propagation.md 9.3).
 
 use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
 use ironclad_fleet::{

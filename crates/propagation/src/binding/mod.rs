@@ -1,4 +1,4 @@
-//! One Work per target cluster of a binding (propagation.md 9).
+//! One Work per target cluster of a binding (specification/propagation.md 9).
 
 mod await_scheduler;
 mod completions;
@@ -249,7 +249,7 @@ fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, successor: Su
     }
 }
 
-/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, failover.md 4.4). One that is a
+/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, specification/failover.md 4.4). One that is a
 /// target again may keep its copy.
 fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     let spec = seen.binding.spec();

@@ -1,4 +1,4 @@
-//! The binding of a dependency: where its referrers are, and what they agree on (propagation.md 8.4, 8.5).
+//! The binding of a dependency: where its referrers are, and what they agree on (specification/propagation.md 8.4, 8.5).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Which bindings a change concerns (propagation.md 8.1): found by what they recorded, never by a walk over all.
+//! Which bindings a change concerns (specification/propagation.md 8.1): found by what they recorded, never by a walk over all.
 
 use ironclad_api::{ObjectMeta, annotations, finalizers, labels};
 use ironclad_fleet::Gvk;

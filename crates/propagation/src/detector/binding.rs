@@ -1,4 +1,4 @@
-//! The binding that a claimed template should have, and how it is merged into the one that stands (propagation.md 7, 5.3).
+//! The binding that a claimed template should have, and how it is merged into the one that stands (specification/propagation.md 7, 5.3).
 
 #[cfg(test)]
 mod tests;
@@ -188,7 +188,7 @@ pub struct Seen<'a> {
     pub binding: Option<Binding<'a>>,
     /// What stands under the binding's first name; may be the same object.
     pub named: Option<Binding<'a>>,
-    /// The resolved `schedulePriority` of the policy (scheduling.md 14.3), if it has one and the gate is on.
+    /// The resolved `schedulePriority` of the policy (specification/scheduling.md 14.3), if it has one and the gate is on.
     pub schedule_priority: Option<&'a ResolvedPriority>,
     /// Answers about kinds.
     pub interpreter: &'a Interpreter,

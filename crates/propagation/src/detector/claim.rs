@@ -1,4 +1,4 @@
-//! The labels and annotations by which a template and its binding belong to a policy (propagation.md 5.1).
+//! The labels and annotations by which a template and its binding belong to a policy (specification/propagation.md 5.1).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The object in the member is created or replaced (propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
+//! The object in the member is created or replaced (specification/propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
 
 use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons, work::Manifest};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};

@@ -1,4 +1,4 @@
-//! What goes into a namespace waits for it, if somebody brings it (propagation.md 22; 13.2).
+//! What goes into a namespace waits for it, if somebody brings it (specification/propagation.md 22; 13.2).
 
 use std::time::Duration;
 

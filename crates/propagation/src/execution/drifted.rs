@@ -8,7 +8,7 @@ use super::{compare, finished, object_key, owner, owner::Owner, retention};
 use crate::template::{self, Identity};
 
 /// Where the whole object of a member differs from what its Work says, as a JSON pointer, its labels and annotations included; what
-/// the member owns does not count (propagation.md 13.2, 14). `None` if nothing differs, if the object is not the Work's or is being
+/// the member owns does not count (specification/propagation.md 13.2, 14). `None` if nothing differs, if the object is not the Work's or is being
 /// deleted, and where nobody can say what the member keeps.
 #[must_use]
 pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<String> {

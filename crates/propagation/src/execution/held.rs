@@ -1,5 +1,5 @@
 //! What is remembered of the content of a member object once it was seen as a whole, so that the whole need not be kept
-//! (propagation.md 13.2, 13.6; row 29 of 31).
+//! (specification/propagation.md 13.2, 13.6; row 29 of 31).
 //!
 //! While the object passes by it is compared with the manifest of its Work, and the answer stays. It holds as long as the
 //! manifest stays: what the cache has is replaced when the object changes.

@@ -1,4 +1,4 @@
-//! Whose a member object is, how it becomes ours and how it stops being ours (propagation.md 13.2, 13.7; rows 2, 7, 17).
+//! Whose a member object is, how it becomes ours and how it stops being ours (specification/propagation.md 13.2, 13.7; rows 2, 7, 17).
 
 use ironclad_api::{annotations, labels};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! The Work goes: the object in the member goes with it, or stays without our marks (propagation.md 13.7; rows 2, 3).
+//! The Work goes: the object in the member goes with it, or stays without our marks (specification/propagation.md 13.7; rows 2, 3).
 
 use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason};
@@ -92,7 +92,7 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
     }
 }
 
-/// Whether the member leaves the fleet and takes along what was propagated to it (operations.md 2.4 `--keep-workloads`).
+/// Whether the member leaves the fleet and takes along what was propagated to it (specification/operations.md 2.4 `--keep-workloads`).
 ///
 /// Asked here and not written into the Works before: whichever controller made a Work, and whenever it was made, its
 /// object has no moment in which it would be deleted. A Work that goes for its own reasons while the member stays is as

@@ -1,4 +1,4 @@
-//! How a Work says what became of its manifest (propagation.md 13.1, 13.8; 1.1 for events).
+//! How a Work says what became of its manifest (specification/propagation.md 13.1, 13.8; 1.1 for events).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What of a member object's metadata stays when it is replaced (propagation.md 13.3).
+//! What of a member object's metadata stays when it is replaced (specification/propagation.md 13.3).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The containers that overriders know by name (propagation.md 10.4): of six kinds, regular ones only.
+//! The containers that overriders know by name (specification/propagation.md 10.4): of six kinds, regular ones only.
 
 use ironclad_api::policy::{CommandArgsOverrider, SequenceOperator};
 use serde_json::Value;

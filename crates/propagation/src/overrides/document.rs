@@ -1,4 +1,4 @@
-//! Changing a document that stands as text in one field (propagation.md 10.4, fieldOverrider).
+//! Changing a document that stands as text in one field (specification/propagation.md 10.4, fieldOverrider).
 
 use ironclad_api::policy::{FieldOverrider, ValuePatch};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Changing parts of image names (propagation.md 10.4, imageOverrider).
+//! Changing parts of image names (specification/propagation.md 10.4, imageOverrider).
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What bindings take of a namespace's quota (propagation.md 25, admission.md 3.3 c): booked when one is written, counted anew
+//! What bindings take of a namespace's quota (specification/propagation.md 25, specification/admission.md 3.3 c): booked when one is written, counted anew
 //! from time to time.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What every manifest in a Work carries, the same from whichever writer (propagation.md 9.4, api.md 12.2).
+//! What every manifest in a Work carries, the same from whichever writer (specification/propagation.md 9.4, specification/api.md 12.2).
 
 use std::collections::BTreeSet;
 

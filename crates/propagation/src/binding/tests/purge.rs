@@ -1,4 +1,4 @@
-//! What the purge modes do to Works: rows of failover.md 4.3, 5.5 and 11.
+//! What the purge modes do to Works: rows of specification/failover.md 4.3, 5.5 and 11.
 
 use ironclad_api::work::{GracefulEvictionTask, TargetCluster};
 

@@ -336,7 +336,7 @@ fn a_work_that_goes() {
             Scene { served: Served::No, ..Scene::of(gone.clone()).unknown() },
             vec![WARN[0], WARN[1], "retry"],
         ),
-        // Wanted again (failover.md 14.1, #5406).
+        // Wanted again (specification/failover.md 14.1, #5406).
         ("wanted again: it stays", wanted(Scene::of(gone.clone()).has(there.clone())), vec![release]),
         (
             "wanted again in a cluster that is lost: it need not come back for that",

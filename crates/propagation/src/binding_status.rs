@@ -1,4 +1,5 @@
-//! What the Works' status adds up to: on the binding, and on the template (specification/propagation.md 16, 17; rows 5 and 6 of 31).
+//! Decision of the binding status controller: aggregates the status of Works into the binding and the template
+//! (specification/propagation.md 16, specification/propagation.md 17; specification/propagation.md 31 rows 5 and 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,27 +16,28 @@ use serde_json::{Map, Value, json};
 
 use crate::{detector::binding::Binding, template::Identity};
 
-/// What is seen of one binding.
+/// Snapshot of one binding.
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
-    /// The binding, with its status as it will stand.
+    /// The binding, with status parts that wait to be written.
     pub binding: Binding<'a>,
     /// All Works with its permanent id.
     pub works: &'a [&'a Work],
-    /// The clusters among those of the Works whose Ready condition is not True.
+    /// The clusters of these Works whose Ready condition is not True.
     pub not_ready: &'a BTreeSet<ClusterName>,
 }
 
-/// What is written.
+/// Write or event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A part of the binding's or the template's status.
+    /// Set a part of the status of the binding or the template.
     Status(StatusPart),
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// `aggregatedStatus` and the condition `FullyApplied` of a binding (16). `now` is in whole seconds.
+/// `aggregatedStatus` and the condition `FullyApplied` of a binding (specification/propagation.md 16). `now` is in
+/// whole seconds.
 pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     if seen.binding.is_deleting() {
@@ -82,8 +84,8 @@ pub fn binding(seen: &Seen<'_>, now: jiff::Timestamp) -> Plan<Effect> {
     plan
 }
 
-/// One cluster's line. A copy that is refused, or whose cluster is not ready, keeps the last status known of it: numbers
-/// are never invented, and never hidden (row 6).
+/// The item of one cluster. A copy that is refused, or whose cluster is not ready, keeps its last known status:
+/// numbers are neither invented nor hidden (specification/propagation.md 31 row 6).
 fn item(
     cluster: &str,
     work: &Work,
@@ -99,7 +101,7 @@ fn item(
         Some(told) if is_applied && ready => told.health.unwrap_or_default(),
         _ => ResourceHealth::Unknown,
     });
-    // A line from before this field was there does not get it for its own sake: that would be a write for nothing.
+    // Do not add the field to an item of an older version: that alone is not worth a write.
     let health_transition_time = match before.filter(|before| before.health == health) {
         Some(before) => before.health_transition_time.clone(),
         None => Some(ironclad_api::Time(now)),
@@ -117,18 +119,19 @@ fn item(
     }
 }
 
-/// What is seen of one template.
+/// Snapshot of one template.
 #[derive(Debug, Clone, Copy)]
 pub struct SeenTemplate<'a> {
-    /// The template, with its status as it will stand.
+    /// The template, with status parts that wait to be written.
     pub template: &'a Value,
-    /// Its binding, with its status as it will stand.
+    /// Its binding, with status parts that wait to be written.
     pub binding: Binding<'a>,
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
 }
 
-/// The status of a template from the lines of its binding (17). `now` is in whole seconds.
+/// The status of a template from the items of its binding (specification/propagation.md 17). `now` is in whole
+/// seconds.
 pub fn template(seen: &SeenTemplate<'_>, now: jiff::Timestamp) -> Plan<Effect> {
     let identity = Identity::of(seen.template);
     if !seen.interpreter.implements(&identity.gvk(), Operation::AggregateStatus) {
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_binding() {
+    fn aggregated_status_items() {
         use ResourceHealth::{Healthy, Unknown};
         let ok = Some((TRUE, ""));
         for (name, work, not_ready, want) in [
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_dated_by_its_changes_alone() {
+    fn health_transition_time_changes_with_health() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let told = |health, ready| {
             let mut work = work("m1", Some((TRUE, "")), Some(ready));
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn works_that_go_are_not_counted_and_lines_are_in_order() {
+    fn terminating_works_are_ignored_and_items_are_sorted() {
         let mut going = work("m3", Some((TRUE, "")), Some(1));
         going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
         let works = [work("m2", Some((TRUE, "")), Some(2)), going, work("m1", Some((TRUE, "")), Some(1))];
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn expected_are_targets_referrers_and_what_is_left_gracefully() {
+    fn expected_clusters_include_referrers_and_graceful_evictions() {
         let mut spec = binding_to(&["a"]).spec;
         let snapshot = |name: &str| TargetCluster { name: name.into(), ..TargetCluster::default() };
         spec.required_by = vec![BindingSnapshot { clusters: vec![snapshot("b")], ..BindingSnapshot::default() }];
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_sums_its_lines_and_is_observed_when_all_are_up_to_date() {
+    fn template_status_is_the_sum_of_its_items() {
         let mut binding = binding_to(&["m1", "m2"]);
         let line = |cluster: &str, template_generation: i64| AggregatedStatusItem {
             cluster_name: cluster.into(),

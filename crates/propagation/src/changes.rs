@@ -1,4 +1,4 @@
-//! Which changes of the road's own objects count: what speaks of their spec or of their end, never a status.
+//! Changes that matter to the controllers of the pipeline: of a spec or a deletion, never of a status.
 
 use ironclad_api::{
     ObjectMeta,
@@ -7,32 +7,32 @@ use ironclad_api::{
     work::ResourceBindingSpec,
 };
 
-/// Whether a Work has to be applied again.
+/// Returns true if a Work has to be applied again.
 #[must_use]
 pub fn work(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
     old.is_none_or(|old| lives(old) != lives(new))
 }
 
-/// Whether the Works of a binding have to be looked at again: its labels carry the id by which they are found.
+/// Returns true if a binding has to be reconciled. Its labels count: they carry the id by which its Works are found.
 #[must_use]
 pub fn binding(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
     old.is_none_or(|old| lives(old) != lives(new) || old.labels != new.labels)
 }
 
-/// Whether a policy has to be looked at again.
+/// Returns true if a policy has to be reconciled.
 #[must_use]
 pub fn policy(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
     old.map(lives) != new.map(lives)
 }
 
-/// Whether what was refused or parked in a cluster may go now: it became ready or stopped being so, leaves, or serves
-/// other APIs (specification/propagation.md 31, rows 3 and 15).
+/// Returns true if Works that were refused or parked in a cluster may succeed now: it became ready or unready, is
+/// being deleted, or serves other APIs (specification/propagation.md 31 rows 3 and 15).
 #[must_use]
 pub fn cluster(old: Option<&Cluster>, new: &Cluster) -> bool {
     old.is_none_or(|old| told(old) != told(new))
 }
 
-/// Whether the expected clusters of a binding may differ.
+/// Returns true if the expected clusters of a binding may differ.
 #[must_use]
 pub fn targets(old: Option<&ResourceBindingSpec>, new: Option<&ResourceBindingSpec>) -> bool {
     old != new
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts() {
+    fn spec_and_deletion_changes_count() {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         for (name, new, of_work, of_binding) in [
             ("a status", json!({"resourceVersion": "2"}), false, false),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_of_a_cluster() {
+    fn cluster_changes_that_retry_works() {
         let cluster_of = |ready: &str, extra: Value| testkit::patched(&testkit::cluster("m1", ready), &extra);
         let base = cluster_of("True", json!({}));
         let apis = json!({"status": {"apiEnablements": [{"groupVersion": "v1", "resources": []}]}});

@@ -1,7 +1,6 @@
-//! What admission and the CRDs would have filled in (specification/propagation.md 3, specification/api.md 15.1 and 19).
+//! Defaults that admission and the CRDs set (specification/propagation.md 3, specification/api.md 15.1 and 19).
 //!
-//! Decisions read specs through these, since a stored object may be older than the webhook. Filling in twice changes
-//! nothing.
+//! Decisions apply them when they read a spec, since a stored object may be older than the webhook. Idempotent.
 
 use ironclad_api::policy::{
     ConflictResolution, FailoverBehavior, Placement, PolicyPreemption, PropagationSpec, PurgeMode,
@@ -11,7 +10,8 @@ use ironclad_api::policy::{
 const TOLERATION_SECONDS: i32 = 300;
 const GRACE_PERIOD_SECONDS: i32 = 600;
 
-/// A policy's spec; `namespace` is that of a PropagationPolicy, `None` for a ClusterPropagationPolicy.
+/// Sets the defaults of a policy's spec. `namespace` is that of a PropagationPolicy, `None` for a
+/// ClusterPropagationPolicy.
 pub fn policy(spec: &mut PropagationSpec, namespace: Option<&str>) {
     spec.priority.get_or_insert(0);
     spec.preemption.get_or_insert(PolicyPreemption::Never);
@@ -33,7 +33,7 @@ pub fn policy(spec: &mut PropagationSpec, namespace: Option<&str>) {
     }
 }
 
-/// A placement.
+/// Sets the defaults of a placement.
 pub fn placement(placement: &mut Placement) {
     for constraint in &mut placement.spread_constraints {
         if constraint.spread_by_field.is_none() && constraint.spread_by_label.is_empty() {
@@ -51,7 +51,7 @@ pub fn placement(placement: &mut Placement) {
     }
 }
 
-/// Failover behaviour, of a policy or a binding.
+/// Sets the defaults of a failover behaviour, of a policy or a binding.
 pub fn failover(failover: &mut FailoverBehavior) {
     if let Some(application) = &mut failover.application {
         application.decision_conditions.toleration_seconds.get_or_insert(TOLERATION_SECONDS);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in() {
+    fn defaults_are_set() {
         let base = |extra: Value| {
             let mut full = json!({"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": {}});
             full.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());

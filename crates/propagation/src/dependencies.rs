@@ -1,4 +1,5 @@
-//! What a workload refers to goes where the workload goes (specification/propagation.md 8; rows 16, 22, 23 of 31).
+//! Decision of the dependencies controller: propagates objects that a workload refers to along with it
+//! (specification/propagation.md 8; specification/propagation.md 31 rows 16, 22, 23).
 
 mod attached;
 pub mod dependents;
@@ -15,58 +16,58 @@ use serde_json::{Value, json};
 use self::attached::Attached;
 use crate::{detector::binding::Binding, new_ids::NewIds, template::Identity};
 
-/// What is seen of one binding that may have dependencies (the independent one).
+/// Snapshot of one binding that may have dependencies (the independent binding).
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The binding.
     pub binding: Binding<'a>,
-    /// Its template, if it is there.
+    /// Its template, if it exists.
     pub template: Option<&'a Value>,
     /// The objects that [`needs`] named or selected, as far as they exist.
     pub objects: &'a [&'a Value],
-    /// The attached bindings: those with this binding's `depended-by` label, and those that stand for one of `objects`
-    /// or under its binding's name.
+    /// The attached bindings: those with this binding's `depended-by` label, those of `objects`, and those under the
+    /// default names of such bindings.
     pub attached: &'a [Arc<ResourceBinding>],
-    /// Every binding that some `requiredBy` of `attached` names. One that is missing here is taken for gone.
+    /// All bindings in `requiredBy` of `attached`. One that is missing here counts as deleted.
     pub referrers: &'a [Binding<'a>],
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
 }
 
-/// One write.
+/// Write or event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Merge patch of the independent binding: finalizer and annotation.
+    /// Patch the finalizer and annotation of the independent binding.
     PatchBinding {
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// A new attached binding.
+    /// Create an attached binding.
     Create(Box<ResourceBinding>),
-    /// Merge patch of an attached binding.
+    /// Patch an attached binding.
     Patch {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Delete an attached binding that nobody needs.
+    /// Delete an attached binding that no binding requires.
     Delete {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
         /// Its uid.
         uid: String,
     },
-    /// Come again with back-off.
+    /// Reconcile again with back-off.
     Retry,
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// What to look up before [`decide`]: the dependencies of the template, sorted. None if the binding has none to follow.
+/// The dependencies of the template, sorted, to look up before [`decide`]; none if the binding does not propagate any.
 ///
 /// # Errors
-/// If the template is misshapen.
+/// If the template is malformed.
 pub fn needs(
     binding: Binding<'_>,
     template: Option<&Value>,
@@ -83,7 +84,7 @@ fn follows(binding: Binding<'_>) -> bool {
     binding.spec().propagate_deps && !binding.is_deleting()
 }
 
-/// Whether a dependency is this object.
+/// Returns true if a dependency selects this object.
 #[must_use]
 pub fn selects(dependency: &Dependency, object: &Identity<'_>) -> bool {
     if dependency.api_version != object.api_version
@@ -99,8 +100,8 @@ pub fn selects(dependency: &Dependency, object: &Identity<'_>) -> bool {
     selector.is_some_and(|s| selector::matches(&s, &object.labels).unwrap_or(false))
 }
 
-/// Whether a change of this object brings the binding back: its recorded dependencies select it (8.1). On a change of
-/// labels ask for the old and the new object.
+/// Returns true if a change of this object reconciles the binding: its recorded dependencies select it
+/// (specification/propagation.md 8.1). If labels changed, check both the old and the new object.
 #[must_use]
 pub fn recorded_selects(binding: Binding<'_>, object: &Identity<'_>) -> bool {
     let text = binding.metadata().annotations.as_ref().and_then(|map| map.get(annotations::DEPENDENCIES));
@@ -108,14 +109,14 @@ pub fn recorded_selects(binding: Binding<'_>, object: &Identity<'_>) -> bool {
     list.is_some_and(|list| list.iter().any(|dependency| selects(dependency, object)))
 }
 
-/// The label by which an attached binding names this one, and its value.
+/// The label by which an attached binding refers to this one, and its value.
 #[must_use]
 pub fn edge(binding: Binding<'_>) -> (String, String) {
     let key = binding.key();
     (names::depended_by_label(&key.namespace, &key.name), binding.permanent_id().unwrap_or_default().to_owned())
 }
 
-/// Attaches what the template refers to, releases what it does not refer to any more.
+/// Attaches the objects that the template refers to, and releases those that it no longer refers to.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let binding = seen.binding;
@@ -161,7 +162,8 @@ fn has_label(binding: &ResourceBinding, label: &str) -> bool {
     binding.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
 }
 
-/// Finalizer and annotation of the independent binding: first of all writes, so that a crash leaves nothing unreleased.
+/// Finalizer and annotation of the independent binding. They are written first, so that a crash leaves no attached
+/// binding unreleased.
 fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Dependency]) {
     let metadata = binding.metadata();
     let text = serde_json::to_string(dependencies).expect("references are plain data");
@@ -196,12 +198,12 @@ fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &I
             }
             Attached::of(standing, seen).attach(plan, seen.binding, object);
         }
-        // Not scheduled yet: there is nowhere to follow to.
+        // Not scheduled yet: there are no clusters to propagate to.
         None if seen.binding.spec().clusters.is_empty() => {}
         None => {
             let namespace = dependents::namespace_of(seen.binding, identity);
             if namespace.is_empty() {
-                // A cluster-scoped object of a cluster-scoped workload has no namespace to hang a binding into.
+                // A cluster-scoped object of a cluster-scoped workload has no namespace for an attached binding.
                 return;
             }
             let first = names::binding_name(identity.kind, identity.name);
@@ -215,7 +217,7 @@ fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &I
     }
 }
 
-/// The binding follows nothing (any more): all attached ones let go of it, then its finalizer and annotation go.
+/// Releases all attached bindings, then removes finalizer and annotation.
 fn release_all(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let (label, _) = edge(seen.binding);
     for standing in seen.attached.iter().filter(|one| has_label(one, &label)) {

@@ -1,4 +1,5 @@
-//! Who owns a template: the claim on it, and the decision for one template (specification/propagation.md 5).
+//! Decision of the detector: matches one template to a policy, claims it, and maintains its binding
+//! (specification/propagation.md 5).
 
 pub mod binding;
 pub mod claim;
@@ -25,77 +26,78 @@ use crate::{
     template_hash::{APPLIED_TEMPLATE, AWAITS_EDIT, Content},
 };
 
-/// What a template waits for. The set of waiting templates is in memory and rebuilt by the first listing.
+/// Reason for which a template waits. The set of waiting templates is in memory; the initial list rebuilds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// For a policy that selects it. What waits for an edit says so itself ([`AWAITS_EDIT`]).
+    /// No policy selects the template. A template that waits for an edit of its user carries [`AWAITS_EDIT`] instead.
     ForPolicy,
 }
 
-/// What is seen of one template.
+/// Snapshot of one template.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The template as a whole.
+    /// The whole template.
     pub template: &'a Value,
-    /// All policies of its namespace and of the cluster, or any superset of those that matter.
+    /// All policies of its namespace and all cluster policies, or at least those that may matter.
     pub policies: &'a [Policy<'a>],
-    /// Its binding, found by `spec.resource`, whatever its name.
+    /// Its binding, found by `spec.resource` under any name.
     pub binding: Option<Binding<'a>>,
-    /// What stands under its binding's first name (`names::binding_name`), if anything.
+    /// The object under its binding's default name (`names::binding_name`), if any.
     pub named: Option<Binding<'a>>,
-    /// Whether it waits, and for what.
+    /// Reason for which it waits, if it does.
     pub waiting: Option<Waiting>,
-    /// Names of the OverridePolicies of its namespace, at least of those that the policies depend on (`dependentOverrides`).
+    /// Names of the OverridePolicies of its namespace, at least those in `dependentOverrides` of the policies.
     pub overrides: &'a BTreeSet<String>,
-    /// The same of ClusterOverridePolicies.
+    /// Names of the ClusterOverridePolicies, likewise.
     pub cluster_overrides: &'a BTreeSet<String>,
-    /// All PriorityClasses; `None` while the gate `PriorityBasedScheduling` is off.
+    /// All PriorityClasses; `None` if gate `PriorityBasedScheduling` is off.
     pub priority_classes: Option<&'a [priority::Class]>,
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
-    /// Gates of the binding.
+    /// Feature gates of the binding.
     pub options: &'a binding::Options,
-    /// The time of day.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// One write, or a change of what is remembered.
+/// Write, or change of the set of waiting templates.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Merge patch of a policy: its permanent id and finalizer.
+    /// Set the permanent id and finalizer of a policy.
     PatchPolicy {
-        /// Which one.
+        /// The policy.
         policy: PolicyKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Merge patch of the template. Its echo brings the next pass, which builds the binding from what was returned.
+    /// Patch the template. The resulting watch event reconciles the template again, and that cycle builds the binding.
     PatchTemplate {
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// A new binding.
+    /// Create a binding.
     CreateBinding(Box<ResourceBinding>),
-    /// A new binding of a cluster-scoped template.
+    /// Create a binding of a cluster-scoped template.
     CreateClusterBinding(Box<ClusterResourceBinding>),
-    /// Merge patch of a binding.
+    /// Patch a binding.
     PatchBinding {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Remember that the template waits.
+    /// Add the template to the waiting ones.
     Wait(Waiting),
-    /// Forget that it waits.
+    /// Remove the template from the waiting ones.
     StopWaiting,
-    /// Come again with back-off: something else must happen first.
+    /// Reconcile again with back-off.
     Retry,
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// Claims the template for the policy that should have it, and keeps its binding as policy and template say (5.2).
+/// Claims the template for the policy that matches best, and keeps its binding up to date
+/// (specification/propagation.md 5.2).
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let identity = Identity::of(seen.template);
@@ -105,7 +107,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         return plan;
     }
     if template::is_deleting(seen.template) {
-        // The garbage collector takes the binding along; nothing is claimed or built any more.
+        // Garbage collection deletes the binding; do not claim or bind the template any more.
         stop_waiting(&mut plan, seen);
         plan.note(Because::Gone { object: identity.key() });
         return plan;
@@ -117,11 +119,13 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan
 }
 
-/// A claimed template is sticky: only its own policy is looked at (5.2 step 3, 4).
+/// Handles a claimed template. A claim is sticky: only the claiming policy is considered (specification/propagation.md
+/// 5.2, steps 3 and 4).
 fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, claim: &Claim, ids: &mut NewIds) {
     let key = claim.policy();
     let Some(policy) = seen.policies.iter().copied().find(|policy| policy.key() == key) else {
-        // Heals a clean-up that raced with a claim. The template comes last: it is the index by which this is found.
+        // Repair a clean-up that raced with a claim. Patch the template last: its claim is the index by which this is
+        // found.
         if let Some(binding) = seen.binding
             && let Some(patch) = claim.removal(binding.metadata())
         {
@@ -153,7 +157,7 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
         return;
     }
     if !template::annotation(seen.template, AWAITS_EDIT).is_empty() {
-        // No member gets to see it: it goes before there is a binding.
+        // Remove the annotation before the binding exists, so that no member receives it.
         let patch = json!({"metadata": {"annotations": {AWAITS_EDIT: null}}});
         plan.push(Effect::PatchTemplate { patch }, Reason::StaysClaimed { policy: key }.into());
         return;
@@ -162,7 +166,8 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
     bind(plan, seen, policy, &claim, ids);
 }
 
-/// Whether a lazy policy leaves the binding alone, since the user changed nothing (6.5, row 9 of 31).
+/// Returns true if a lazy policy leaves the binding unchanged, since the user did not change the template
+/// (specification/propagation.md 6.5).
 fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     let content = Content::of(seen.template);
     let unchanged = match seen.binding {
@@ -232,21 +237,22 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
     }
 }
 
-/// What is told on a template whose binding the server will not have, by the class of the failed write: a name that is too long,
-/// a rule of somebody's admission (5.3). `None` for what says nothing about the template, and is tried again.
+/// Event on the template if the API server refuses its binding, by the class of the failed write: a name that is too
+/// long, or an admission rule (specification/propagation.md 5.3). `None` for failures that do not concern the
+/// template; those are retried.
 #[must_use]
 pub fn not_bound(template: &Value, class: &str, error: &str) -> Option<Event> {
     let about = || Identity::of(template).reference();
     matches!(class, "Invalid" | "Denied").then(|| Event::warning(about(), events::APPLY_POLICY_FAILED, error))
 }
 
-/// Looks for a policy (5.2 step 5, 6).
+/// Matches an unclaimed template to a policy (specification/propagation.md 5.2, steps 5 and 6).
 fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, ids: &mut NewIds) {
     let Some(choice) = policy_match::choose(seen.policies.iter().copied(), identity) else {
         plan.note(Reason::NoPolicyMatches { template: identity.key() }.into());
         if seen.waiting != Some(Waiting::ForPolicy) {
             plan.effects.push(Effect::Wait(Waiting::ForPolicy));
-            // Once, soon: a policy that was created together with the template may be on its way.
+            // Retry once, soon: a policy that was created together with the template may not be in the cache yet.
             plan.effects.push(Effect::Retry);
         }
         return;
@@ -259,8 +265,8 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
     let claim = stamped(plan, policy, ids);
     if let Some(mut patch) = claim.patch_of_template(seen.template) {
         if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
-            // It was there before the policy: claimed at once, bound at the user's next edit. What never was watched before
-            // this policy came did not wait, and shows its age.
+            // The template is older than the policy: claim it now, bind it at the user's next edit. Templates that did
+            // not wait because no policy watched their kind are recognised by their age.
             patch["metadata"]["annotations"][AWAITS_EDIT] = Content::of(seen.template).users_text().into();
         }
         plan.effects.push(Effect::PatchTemplate { patch });
@@ -268,14 +274,15 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
     stop_waiting(plan, seen);
 }
 
-/// Whether the template was created before the policy.
+/// Returns true if the template was created before the policy.
 fn is_older(template: &Value, policy: Policy<'_>) -> bool {
     let created: Option<Timestamp> = template::text(template, "/metadata/creationTimestamp").parse().ok();
     let policy = policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
     created.zip(policy).is_some_and(|(template, policy)| template < policy)
 }
 
-/// Says who won and, where others matched too, why they lost (row 20 of 31).
+/// Reports the chosen policy and, if others matched too, why they were not chosen (specification/propagation.md 31 row
+/// 20).
 fn tell_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice<'_>) {
     let chosen = Reason::PolicyChosen { policy: choice.policy.key(), by: choice.by.as_str() };
     let lost: Vec<Reason> =
@@ -289,7 +296,7 @@ fn tell_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice
     plan.because.extend(lost.into_iter().map(Because::from));
 }
 
-/// Whether all override policies that the policy depends on exist (4.5).
+/// Returns true if all override policies in `dependentOverrides` exist (specification/propagation.md 4.5).
 fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     let names = match policy {
         Policy::Namespaced(_) => seen.overrides,
@@ -307,7 +314,7 @@ fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     false
 }
 
-/// The policy's claim; where the policy has no permanent id or finalizer yet, it gets them first.
+/// The policy's claim. A policy without permanent id or finalizer is patched first.
 fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, ids: &mut NewIds) -> Claim {
     let (id, patch) = claim::stamp(policy, ids);
     if let Some(patch) = patch {

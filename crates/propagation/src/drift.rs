@@ -1,32 +1,32 @@
-//! Which events of member objects bring their Work back to execution, and which to status collection (specification/propagation.md
-//! 13.6, 15.1; row 24 of 31).
+//! Drift: events of member objects that reconcile their Work or its status (specification/propagation.md 13.6,
+//! specification/propagation.md 15.1; specification/propagation.md 31 row 24).
 //!
-//! Upstream tells echoes of its own writes by a record of the versions that it wrote. Here the cache holds an own write
-//! from the moment it was answered and drops its echo, so that no record is needed: an event is news, or it is an own
-//! write that was put into the cache, for which the decision finds nothing to do.
+//! Upstream recognises events of its own writes by recorded versions. Here the cache stores an own write as soon as it
+//! succeeded and drops its event, so no record is needed. Any other event is a change by somebody else, or an own
+//! write for which the decision has no effects.
 
 use ironclad_api::{JsonText, ObjectMeta, annotations, labels};
 use ironclad_fleet::Gvk;
 
-/// An object as caches of members hold it.
+/// Object as member caches hold it.
 #[derive(Debug, Clone, Copy)]
 pub struct Cached<'a> {
     /// Its metadata.
     pub metadata: &'a ObjectMeta,
-    /// Its status, if it has one.
+    /// Its status, if any.
     pub status: Option<&'a JsonText>,
-    /// Stands for the rest of it ([`crate::execution::content_hash`]).
+    /// Hash of the remaining fields ([`crate::execution::content_hash`]).
     pub content: u64,
 }
 
-/// Annotations that the member's Deployment controller writes; they are pruned from every manifest (9.4).
+/// Annotations that the member's Deployment controller writes; they are pruned from every manifest
+/// (specification/propagation.md 9.4).
 const MEMBER_ANNOTATIONS: [&str; 2] =
     ["deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"];
 
-/// Namespace and name of the Work that the event is about, if the object is managed.
+/// Namespace and name of the Work that the event concerns, if the object is managed.
 ///
-/// The old object says it where there is one: whoever takes the label or the annotations off in the member still
-/// triggers the repair.
+/// The old object takes precedence: removing label or annotations in the member still triggers a repair.
 #[must_use]
 pub fn work_of<'a>(old: Option<&'a ObjectMeta>, new: Option<&'a ObjectMeta>) -> Option<(&'a str, &'a str)> {
     old.and_then(named).or_else(|| new.and_then(named))
@@ -39,11 +39,11 @@ fn named(metadata: &ObjectMeta) -> Option<(&str, &str)> {
     Some((annotation(annotations::WORK_NAMESPACE)?, annotation(annotations::WORK_NAME)?))
 }
 
-/// Whether a change of a member object brings its Work back to execution.
+/// Returns true if a change of a member object reconciles its Work.
 ///
-/// A deletion always does: the object is made anew, or the Work waited for it. An object that appears does, too: it may
-/// have been there before, without the label. Otherwise what execution would compare has to have changed, which status,
-/// generation, owners, finalizers and the server's bookkeeping are not.
+/// A deletion always does: the object is created again, or the Work waited for its end. A new object does as well: it
+/// may have existed before without the label. Otherwise a field that execution compares must have changed; status,
+/// generation, owners, finalizers and bookkeeping fields of the server are not compared.
 #[must_use]
 pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     match (old, new) {
@@ -53,9 +53,9 @@ pub fn requeues(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     }
 }
 
-/// Whether a change of a member object is to be reflected into its Work.
+/// Returns true if a change of a member object is reflected into its Work.
 ///
-/// The end of an object is not: its last status stays until it is made anew (15.2).
+/// A deletion is not: the last status remains until the object is created again (specification/propagation.md 15.2).
 #[must_use]
 pub fn changes_status(old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     match (old, new) {
@@ -77,7 +77,7 @@ fn metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
         || annotations(old).ne(annotations(new))
 }
 
-/// Whether anything of the metadata differs but the version and who owns which field.
+/// Returns true if metadata differs in anything but resourceVersion and managedFields.
 fn any_metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
     fn rest(of: &ObjectMeta) -> impl PartialEq + '_ {
         let lists = (&of.finalizers, &of.owner_references);
@@ -89,8 +89,9 @@ fn any_metadata_differs(old: &ObjectMeta, new: &ObjectMeta) -> bool {
         || old.annotations.iter().flatten().ne(new.annotations.iter().flatten())
 }
 
-/// Whether an event says that a member serves other kinds than before: a CustomResourceDefinition is established there, or gone.
-/// What it serves is then read again at once, instead of at the next round (specification/failover.md 1.2): objects of the kind wait for it.
+/// Returns true if the member serves other kinds than before: a CustomResourceDefinition became established or was
+/// deleted. Its discovery is then read at once instead of at the next probe (specification/failover.md 1.2), since
+/// objects of the kind wait for it.
 #[must_use]
 pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     let established = |cached: Cached<'_>| {
@@ -101,7 +102,7 @@ pub fn changes_kinds(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>
     *gvk.group == *"apiextensions.k8s.io" && old.is_some_and(established) != new.is_some_and(established)
 }
 
-/// Whether an event says that a namespace of a member is there by now: what waits for it can be applied.
+/// Returns true if a namespace of a member exists now: objects that wait for it can be applied.
 #[must_use]
 pub fn brings_namespace(gvk: &Gvk, old: Option<Cached<'_>>, new: Option<Cached<'_>>) -> bool {
     let uid = |cached: Cached<'_>| {
@@ -118,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// An object of which a cache holds this.
+    /// Object as a cache holds it.
     struct Object(ObjectMeta, JsonText, u64);
 
     fn cached(object: &Object) -> Option<Cached<'_>> {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_the_kinds_of_a_member() {
+    fn crd_changes_reload_discovery() {
         let crd = Gvk::from_manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         let new = object(json!({}));
         let ready = object(json!({"status": {"conditions": [{"type": "Established", "status": "True"}]}}));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_came() {
+    fn active_namespaces_release_waiting_objects() {
         let namespace = |uid: &str, ends: bool| {
             let ends = ends.then_some("2026-01-01T00:00:00Z");
             object(json!({"metadata": {"uid": uid, "deletionTimestamp": ends}}))
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brings_a_work_back() {
+    fn member_changes_that_reconcile_a_work() {
         let (old, plain) = (object(json!({})), json!({}));
         for (name, patch, to_execution, to_status) in [
             ("nothing", plain, false, false),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_object_names_the_work() {
+    fn old_object_names_the_work() {
         let ours = object(json!({})).0;
         let unlabelled = object(json!({"metadata": {"labels": null}})).0;
         let other = object(json!({"metadata": {"annotations": {"work.karmada.io/name": "web-y"}}})).0;

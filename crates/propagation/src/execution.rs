@@ -1,8 +1,9 @@
-//! A Work's manifest becomes an object in its member, and goes with the Work (specification/propagation.md 13, 14, 31).
+//! Decision of the execution controller: applies a Work's manifest to its member, and deletes the object with the Work
+//! (specification/propagation.md 13, specification/propagation.md 14, specification/propagation.md 31).
 //!
-//! Nothing here knows whether a write will succeed. The effects stand in the order in which they are to be sent, the
-//! report of success after the writes to the member; whoever sends them stops at the first write that fails and sends
-//! [`failed`] instead. Status of the object is not looked at (see [`crate::work_status`]), nor is namespace sync.
+//! The decision does not know whether a write will succeed. Effects are listed in the order in which to send them,
+//! with the report of success after the writes to the member. The sender stops at the first write that fails and sends
+//! [`failed`] instead. The object's status (see [`crate::work_status`]) and namespace sync are handled elsewhere.
 
 mod apply;
 mod awaited;
@@ -38,39 +39,40 @@ use crate::{
     work::{self, manifest},
 };
 
-/// How long a member that finds a manifest invalid is not asked again, if neither it nor the Work changes: rules of
-/// admission in the member come and go without telling.
+/// Time after which a manifest that the member found invalid is tried again without a change of member or Work:
+/// admission rules of the member change without an event.
 pub const INVALID_AGAIN: Duration = Duration::from_secs(600);
 
-/// What is known of the object in the member.
+/// Knowledge about the object in the member.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Observed<'a> {
-    /// Nothing yet: its kind's cache is not synced and nobody asked. Where it matters, the answer is [`Effect::Look`].
+    /// Unknown: the cache of its kind is not synced and the object was not read. Where it matters, the answer is
+    /// [`Effect::Look`].
     #[default]
     Unknown,
     /// The cache has no such object.
     ///
-    /// Caches of members hold only what carries the label `karmada.io/managed=true`: an object that is not managed looks
-    /// absent, too. It shows when the create is answered with AlreadyExists: then read it and decide again with
+    /// Caches of members contain only objects with the label `karmada.io/managed=true`, so an unmanaged object looks
+    /// absent. The create is then answered with AlreadyExists: read the object and decide again with
     /// [`Observed::Present`].
     Uncached,
-    /// It was asked for, and is not there.
+    /// The object was read and does not exist.
     Absent,
-    /// The cache has it, without its content.
+    /// The cache has the object without its content.
     Held {
         /// `apiVersion`, `kind`, `metadata` and `status`.
         object: &'a Value,
-        /// What its content was found to be when it was last seen; `None` if nobody compared it.
+        /// Result of the last comparison of its content; `None` if it was not compared.
         found: Option<Found>,
     },
-    /// The object as a whole.
+    /// The whole object.
     Present(&'a Value),
 }
 
-/// Whether it is known under which resource the manifest's kind is served.
+/// Whether the resource of the manifest's kind is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Served {
-    /// It is: by the control plane's discovery or, for a Work that is being deleted after its CRD, by
+    /// Known from the control plane's discovery or, for a Work that is being deleted after its CRD, from
     /// `Cluster.status.apiEnablements`.
     #[default]
     Yes,
@@ -78,79 +80,81 @@ pub enum Served {
     No,
 }
 
-/// What is seen of one Work.
+/// Snapshot of one Work.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The Work, with its status as it will stand (status that waits to be written included).
+    /// The Work, with status parts that wait to be written.
     pub work: &'a Work,
-    /// Its cluster, `None` if there is no such Cluster.
+    /// Its cluster; `None` if the Cluster does not exist.
     pub cluster: Option<&'a Cluster>,
     /// Whether there is a client for the member.
     pub connected: bool,
     /// The object of [`object_key`] in the member.
     pub object: Observed<'a>,
-    /// Whether the manifest's kind is known.
+    /// Whether the resource of the manifest's kind is known.
     pub served: Served,
-    /// Whether the binding wants the copy after all, though the Work is being deleted ([`is_wanted_again`]).
+    /// True if the binding requires the copy again, although the Work is being deleted ([`is_wanted_again`]).
     pub wanted_again: bool,
-    /// How the object's namespace comes to this member.
+    /// Propagation of the object's namespace to this member.
     pub namespace: Space<'a>,
-    /// `specReplicasPath` (`.spec.replicas`) where the kind has a scale subresource, for the label `retain-replicas`.
+    /// `specReplicasPath` (`.spec.replicas`) if the kind has a scale subresource, for the label `retain-replicas`.
     pub replicas_path: Option<&'a str>,
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
 }
 
-/// One step, complete.
+/// One step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Read the object from the member, then decide again with the answer. Nothing follows it in a plan.
+    /// Read the object from the member, then decide again with the answer. No effect follows it in a plan.
     Look(ObjectKey),
-    /// Create the object in the member. AlreadyExists: read it and decide again; this is no failure.
+    /// Create the object in the member. On AlreadyExists read it and decide again; this is not a failure.
     CreateInMember(Value),
-    /// Replace the object in the member: a PUT of the whole, with the resourceVersion that was seen. On 409 read it
-    /// again and decide again; this is no failure.
+    /// Replace the object in the member: PUT of the whole object, with the resourceVersion that was read. On 409 read
+    /// it and decide again; this is not a failure.
     ReplaceInMember(Value),
-    /// Merge patch of the object in the member: metadata only, with the resourceVersion that was seen inside.
+    /// Patch the object's metadata in the member. The patch contains the resourceVersion that was read.
     PatchInMember {
-        /// Which one.
+        /// Its key.
         key: ObjectKey,
-        /// Complete.
+        /// The merge patch.
         patch: Value,
     },
-    /// Delete the object in the member with background propagation, which is said explicitly as Jobs default to
+    /// Delete the object in the member with background propagation, which has to be explicit since Jobs default to
     /// orphaning. Not found is success.
     DeleteInMember {
-        /// Which one.
+        /// Its key.
         key: ObjectKey,
-        /// Only if it still is this one; empty if it has none.
+        /// The uid that it must have; empty if it has none.
         uid: String,
     },
-    /// A part for the Work's status writer.
+    /// Set a part of the Work's status.
     WorkStatus(StatusPart),
-    /// Merge patch of the Work that ends the finalizer, without resourceVersion.
+    /// Patch that removes the Work's finalizer, without resourceVersion.
     ReleaseWork {
         /// `metadata.finalizers` without ours.
         patch: Value,
     },
-    /// Wait, without counting a try, for a change of the Cluster or of its connection: it appears, becomes Ready, is
-    /// connected, serves other APIs, or leaves. When it becomes Ready, deletions go first (row 3 of 31).
+    /// Wait, without counting an attempt, for a change of the Cluster or of its connection: it is created, becomes
+    /// Ready, is connected, serves other APIs, or is deleted. When it becomes Ready, deletions run first
+    /// (specification/propagation.md 31 row 3).
     Park,
-    /// Come as soon as anything is heard of this namespace of the member: it is there, or the Work that brings it says what came
-    /// of it ([`settles_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a wait.
+    /// Reconcile on the next event about this namespace of the member: it exists, or the Work that propagates it
+    /// succeeded or failed ([`settles_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a
+    /// wait.
     AwaitNamespace {
         /// Its name.
         namespace: String,
     },
-    /// Come again with back-off.
+    /// Reconcile again with back-off.
     Retry,
-    /// Come again after this time; a change of the Work or of the member comes first.
+    /// Reconcile again after this time, unless a change of the Work or of the member does so earlier.
     RetryAfter(Duration),
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// The object in the member that the Work is about; `None` if its manifests name none.
+/// The object in the member that the Work is for; `None` if its manifest names none.
 #[must_use]
 pub fn object_key(work: &Work) -> Option<ObjectKey> {
     let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
@@ -163,8 +167,9 @@ pub fn object_key(work: &Work) -> Option<ObjectKey> {
     })
 }
 
-/// Whether a Work that is being deleted stands for a copy that its binding wants in this cluster again: a cluster that comes
-/// back must not delete what it was told to forget while it was away, if it is a target again by then (specification/failover.md 14.1).
+/// Returns true if a Work that is being deleted is for a copy that its binding requires in this cluster again. A
+/// cluster that recovers must not delete a copy that was evicted while it was unreachable, if it is a target again by
+/// then (specification/failover.md 14.1).
 #[must_use]
 pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     let spec = binding.spec();
@@ -179,27 +184,29 @@ pub fn is_wanted_again(work: &Work, binding: Binding<'_>) -> bool {
     !binding.is_deleting() && same_binding && same_object && work::key_of(work).is_some_and(here)
 }
 
-/// Whether a failed write to the member says something about the Work, by the class of the failure; if not, nothing is known
-/// about it and it is tried again.
+/// Returns true if a failed write to the member is the member's answer about the Work, by the class of the failure.
+/// Otherwise nothing is known, and the write is retried.
 #[must_use]
 pub fn is_verdict(class: &str) -> bool {
     matches!(class, "Denied" | "Invalid" | "NotFound")
 }
 
-/// Whether the member had the object before, as far as the Work tells.
+/// Returns true if the member had the object before, according to the Work's status.
 #[must_use]
 pub fn was_applied(work: &Work) -> bool {
     let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     conditions::is_true(conditions, conditions::work::APPLIED)
 }
 
-/// Whether a part of a Work's status may not wait for others: that the object is not applied (1.1).
+/// Returns true if a part of a Work's status must be written at once: that the object is not applied
+/// (specification/propagation.md 1.1).
 #[must_use]
 pub fn is_urgent(part: &StatusPart) -> bool {
     part.conditions.iter().any(|c| c.type_ == conditions::work::APPLIED && c.status == conditions::FALSE)
 }
 
-/// Makes the member what the Work says. Quiet when it is; a failure that stands already leaves only [`Effect::Retry`].
+/// Makes the member match the Work. No effects if it does; a failure that is reported already leaves only
+/// [`Effect::Retry`].
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };
@@ -212,10 +219,10 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     plan
 }
 
-/// The report that a write to the member failed with `error`, in the member's own words, which are of this class.
+/// Reports that a write to the member failed with `error`, in the member's own words, which are of this class.
 ///
-/// For what the member answers. That it does not answer, or answers 409, says nothing about the Work: come again. What it
-/// found invalid it will find invalid again: it is asked again late. What it forbade it may allow, as a quota does.
+/// For answers of the member. No answer, or 409, says nothing about the Work: retry. An invalid manifest stays
+/// invalid: retry late. A forbidden one may be allowed later, as with a quota.
 pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };
@@ -228,7 +235,7 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
         plan.effects.push(Effect::RetryAfter(INVALID_AGAIN));
     } else {
         report::failure(&mut plan, &road, error);
-        // A namespace that is missing, or on its way out, is the usual reason.
+        // Most often the namespace is missing or being deleted.
         if let Some(key) = object_key(seen.work).filter(|key| !key.namespace.is_empty() && !seen.namespace.stands) {
             plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string() });
         }
@@ -236,7 +243,7 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
     plan
 }
 
-/// One Work on its way.
+/// Reconcile of one Work.
 struct Road<'a> {
     seen: &'a Seen<'a>,
     key: WorkKey,
@@ -248,7 +255,7 @@ impl Road<'_> {
         self.seen.cluster.is_some_and(|cluster| cluster.ready() == Some(conditions::TRUE))
     }
 
-    /// Why nothing can be done in the member now.
+    /// Reason for which nothing can be done in the member now.
     fn unreachable(&self) -> Option<Because> {
         let cluster = self.key.cluster.clone();
         match self.seen.cluster {
@@ -259,8 +266,9 @@ impl Road<'_> {
     }
 }
 
-/// The manifest as it goes to the member. Our binding controller finishes manifests itself; those of other writers of
-/// Works may lack the marks by which their objects are found again (9.4).
+/// The manifest as it is sent to the member. Our binding controller completes manifests itself; those of other writers
+/// of Works may lack the labels and annotations by which their objects are found again (specification/propagation.md
+/// 9.4).
 fn finished<'a>(work: &'a Work, manifest: &'a Value) -> Cow<'a, Value> {
     let text = |field: &'a Option<String>| field.as_deref().unwrap_or_default();
     let (work_namespace, work_name) = (text(&work.metadata.namespace), text(&work.metadata.name));

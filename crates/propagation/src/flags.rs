@@ -1,17 +1,17 @@
-//! The flags of the road (specification/operations.md 8.1, specification/propagation.md 30).
+//! Flags of propagation (specification/operations.md 8.1, specification/propagation.md 30).
 
 use std::time::Duration;
 
 use crate::skipped_resources::Skipped;
 
-/// What the flags say; the default is the reference's.
+/// Values of the flags; the defaults are those of the specification.
 #[derive(Debug, Clone)]
 pub struct Flags {
     /// `--skipped-propagating-apis` and `--skipped-propagating-namespaces`.
     pub skipped: Skipped,
     /// `--enable-cluster-resource-modeling`.
     pub resource_modeling: ResourceModeling,
-    /// `--federated-resource-quota-sync-period`: how often what bindings take of quotas is counted anew.
+    /// `--federated-resource-quota-sync-period`: interval at which the usage of quotas is recounted.
     pub quota_sync_period: Duration,
 }
 
@@ -25,18 +25,18 @@ impl Default for Flags {
     }
 }
 
-/// Whether nodes and pods of members are watched and added up.
+/// Whether nodes and pods of members are watched to compute resource summaries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResourceModeling {
-    /// They are: clusters show what they can take.
+    /// Clusters report what they can allocate.
     #[default]
     On,
-    /// They are not: less memory, and no figures.
+    /// Saves memory; clusters report no resource summary.
     Off,
 }
 
 impl ResourceModeling {
-    /// Whether they are.
+    /// Returns true if modelling is enabled.
     #[must_use]
     pub fn is_on(self) -> bool {
         self == Self::On

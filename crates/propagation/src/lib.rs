@@ -1,7 +1,9 @@
-//! Decisions from policy to binding to Work to member object and back (specification/propagation.md).
+//! Propagation: decisions from policy to binding to Work to member object, and back to the status
+//! (specification/propagation.md).
 //!
-//! Every decision is a pure function of what was seen; its effects are complete writes (design.md 2). Nothing here
-//! relies on admission webhooks: defaults, permanent ids and finalizers are put in by the decisions themselves.
+//! Every decision is a pure function of a snapshot, and its effects are complete writes. The decision of controller
+//! `x` lives in module `x`. Nothing here relies on admission webhooks: the decisions set defaults, permanent ids and
+//! finalizers themselves.
 
 pub mod binding;
 pub mod binding_status;

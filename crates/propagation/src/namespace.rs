@@ -1,4 +1,5 @@
-//! A namespace of the control plane goes to every member, without any policy (specification/propagation.md 22; row 18 of 31).
+//! Decision of the namespace sync controller: a namespace of the control plane is propagated to every member without a
+//! policy (specification/propagation.md 22; specification/propagation.md 31 row 18).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,40 +24,40 @@ use crate::{
     },
 };
 
-/// What is seen of one Namespace.
+/// Snapshot of one Namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The Namespace as a whole.
+    /// The whole Namespace.
     pub namespace: &'a Value,
-    /// The Works that stand under [`work_name`] or its substitute, one for each execution space that has one.
+    /// The Works under [`work_names`], at most one per execution space.
     pub works: &'a [Arc<Work>],
     /// All clusters.
     pub clusters: &'a BTreeMap<ClusterName, Arc<Cluster>>,
     /// All ClusterOverridePolicies.
     pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
-    /// What is not propagated.
+    /// Resources that are not propagated.
     pub skipped: &'a Skipped,
 }
 
-/// One write.
+/// Write, event or requeue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A new Work.
+    /// Create a Work.
     Create(Box<Work>),
-    /// Merge patch of a Work.
+    /// Patch a Work.
     Patch {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Come again with back-off.
+    /// Reconcile again with back-off.
     Retry,
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// The name of the namespace's Work in every execution space, and the one used where that is taken.
+/// The default name of the namespace's Work in every execution space, and the alternative if that name is used.
 #[must_use]
 pub fn work_names(namespace: &str) -> [String; 2] {
     let name = names::work_name("Namespace", "", namespace);
@@ -64,7 +65,7 @@ pub fn work_names(namespace: &str) -> [String; 2] {
     [name, other]
 }
 
-/// Whether this namespace goes to members at all.
+/// Returns true if this namespace is propagated to members.
 #[must_use]
 pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
     let name = template::text(namespace, "/metadata/name");
@@ -74,34 +75,36 @@ pub fn is_synced(namespace: &Value, skipped: &Skipped) -> bool {
         && !template::is_deleting(namespace)
 }
 
-/// Whether a change of the namespace counts: its status does not.
+/// Returns true if a change of the namespace matters: its status does not.
 #[must_use]
 pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
     old.is_none_or(|old| skipped_resources::template_changed((old, &Value::Null), (new, &Value::Null)))
 }
 
-/// After which wait a namespace has its turn when one of its Works changed, or went. One that went may have gone with the space that
-/// it was in, whose end was not heard of yet: made anew at once it would go again at once.
+/// Delay before a namespace is reconciled after one of its Works changed or was deleted. A deleted Work may have been
+/// deleted with its execution space, whose end the cache has not seen yet: created at once, it would be deleted again
+/// at once.
 #[must_use]
 pub fn turn_after(is_gone: bool) -> Duration {
     if is_gone { Duration::from_secs(1) } else { Duration::ZERO }
 }
 
-/// The namespace that a Work was made for by [`decide`].
+/// The namespace that a Work of [`decide`] is for.
 #[must_use]
 pub fn of_work(work: &ObjectMeta) -> Option<&str> {
     let owners = work.owner_references.iter().flatten();
     owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Namespace").map(|o| o.name.as_str())
 }
 
-/// Whether a cluster-wide override may apply to namespaces. One without selectors applies to everything.
+/// Returns true if a ClusterOverridePolicy may apply to namespaces. One without selectors applies to everything.
 #[must_use]
 pub fn is_overridden_by(spec: &OverrideSpec) -> bool {
     spec.resource_selectors.is_empty()
         || spec.resource_selectors.iter().any(|s| s.api_version == "v1" && s.kind == "Namespace")
 }
 
-/// One Work for every cluster. Quiet when they stand. The end of the namespace is the garbage collector's: it owns them.
+/// Makes one Work per cluster. No effects if they are up to date. Garbage collection deletes them with the namespace,
+/// which owns them.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     if !is_synced(seen.namespace, seen.skipped) {
@@ -135,15 +138,15 @@ fn write(
     if let Some(existing) = existing {
         if existing.metadata.deletion_timestamp.is_some() {
             let work = key_of(existing).expect("only keyed Works are looked at");
-            // Its end brings the next turn. To try until then would make it anew as fast as it is collected, where it ends with
-            // a namespace whose end was not heard of yet.
+            // The end of the Work reconciles again. Retrying until then would create it as fast as garbage collection
+            // deletes it, if it ends with a namespace whose end the cache has not seen yet.
             plan.note(Reason::WorkTerminating { work }.into());
             return Ok(());
         }
         let of_binding =
             |label: &str| existing.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label));
         if of_binding(labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID) {
-            // A policy selects the namespace too: the binding's Work says all that this one would.
+            // A policy selects the namespace too: its binding's Work contains all that this one would.
             plan.note(Because::UpToDate);
             return Ok(());
         }
@@ -172,7 +175,7 @@ fn write(
     Ok(())
 }
 
-/// Whether the Work is for this namespace.
+/// Returns true if the Work is for this namespace.
 fn holds(work: &Work, namespace: &Value) -> bool {
     work.spec.workload.manifests.first().is_some_and(|held| Identity::of(namespace).is_named(&held.named()))
 }
@@ -217,14 +220,14 @@ fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, i
         work_namespace: work.metadata.namespace.as_deref().unwrap_or_default(),
         work_name: work.metadata.name.as_deref().unwrap_or_default(),
         work_id: &work_id,
-        // The Namespace's own annotation, if the user wrote one, is in the manifest already.
+        // The manifest already has the Namespace's own annotation, if the user set one.
         conflict_resolution: "",
     };
     manifest::finish(&mut manifest, &marks);
     work.spec.workload = WorkloadTemplate { manifests: vec![manifest.into()] };
 }
 
-/// What we write of a Work.
+/// The fields of a Work that we write.
 fn written(work: &Work) -> Value {
     json!({
         "metadata": {
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_work_for_every_cluster() {
+    fn one_namespace_work_per_cluster() {
         let both = clusters(&["m1", "m2"]);
         let works = made(&run(&shop(json!({})), &[], &both, &[]));
         assert_eq!(works.len(), 2);
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brings_a_namespace_back() {
+    fn changes_that_reconcile_a_namespace() {
         let meta = |extra: Value| -> ObjectMeta {
             let mut base = json!({"name": "shop", "resourceVersion": "1"});
             merge(&mut base, &extra);
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_stay() {
+    fn skipped_namespaces() {
         for (name, extra, want) in [
             ("an ordinary one", json!({}), true),
             ("default", json!({"metadata": {"name": "default"}}), false),
@@ -343,21 +346,21 @@ mod tests {
     }
 
     #[test]
-    fn a_work_that_went_is_not_made_anew_at_once() {
+    fn deleted_work_is_recreated_after_a_delay() {
         for (is_gone, want) in [(false, 0), (true, 1)] {
             assert_eq!(turn_after(is_gone), Duration::from_secs(want), "gone: {is_gone}");
         }
     }
 
     #[test]
-    fn clusters_that_leave_get_none() {
+    fn clusters_being_deleted_get_no_work() {
         let mut leaving = cluster("m1", "True");
         leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         assert_eq!(run(&shop(json!({})), &[], &BTreeMap::from([("m1".into(), Arc::new(leaving))]), &[]), []);
     }
 
     #[test]
-    fn the_users_wish_to_overwrite_travels_in_the_manifest() {
+    fn conflict_resolution_of_the_user_stays_in_the_manifest() {
         let wish = shop(json!({"metadata": {"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}}}));
         let works = made(&run(&wish, &[], &clusters(&["m1"]), &[]));
         assert_eq!(
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn works_of_others_under_the_name() {
+    fn used_namespace_work_name_gets_a_suffix() {
         let one = clusters(&["m1"]);
         let works = made(&run(&shop(json!({})), &[], &one, &[]));
         let bound = Arc::new(patched(

@@ -1,7 +1,7 @@
 //! Permanent ids of the objects that a decision creates.
 
-/// Ids for one decision. The shell draws the first one and the others follow from it: a decision draws nothing, so the same
-/// snapshot and the same ids give the same plan.
+/// Ids for one decision. The controller draws the first one and the others follow from it. The decision itself draws
+/// nothing, so the same snapshot and ids give the same plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewIds {
     next: String,
@@ -15,7 +15,7 @@ impl From<String> for NewIds {
 }
 
 impl NewIds {
-    /// Returns an id that this value has not returned before, for up to 2^48 ids of a UUID.
+    /// Returns an id that this value has not returned before (up to 2^48 ids of a UUID).
     pub fn allocate(&mut self) -> String {
         let id = self.next.clone();
         self.next = successor(id.clone());
@@ -23,7 +23,8 @@ impl NewIds {
     }
 }
 
-/// Counts up the hexadecimal digits at the end of the text: the last group of a UUID, whose version and variant stay.
+/// Increments the hexadecimal digits at the end of the text: the last group of a UUID, whose version and variant
+/// remain.
 fn successor(text: String) -> String {
     let mut digits: Vec<char> = text.chars().collect();
     for digit in digits.iter_mut().rev() {

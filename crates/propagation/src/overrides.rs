@@ -1,4 +1,4 @@
-//! What override policies make of a copy (specification/propagation.md 10).
+//! Override policies applied to a copy (specification/propagation.md 10).
 
 mod containers;
 mod document;
@@ -26,35 +26,35 @@ use crate::{
     template::Identity,
 };
 
-/// A copy after its overrides.
+/// Copy with its overrides applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overridden {
     /// The copy.
     pub manifest: Value,
-    /// What to record of ClusterOverridePolicies (10.6), if any applied.
+    /// Record of the applied ClusterOverridePolicies (specification/propagation.md 10.6), if any.
     pub applied_cluster: Option<String>,
-    /// What to record of OverridePolicies, if any applied.
+    /// Record of the applied OverridePolicies, if any.
     pub applied: Option<String>,
-    /// Overriders that had nothing to do, for people (row 42 of 31).
+    /// Overriders that had no effect (specification/propagation.md 31 row 42).
     pub warnings: Vec<String>,
 }
 
-/// An override can't be applied, so the copy must not be written.
+/// Override that cannot be applied. The copy must not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{policy}: {overrider}: {message}")]
 pub struct OverrideError {
     /// Kind and name of the policy.
     pub policy: String,
-    /// Which of its overriders, as the field is called.
+    /// Field name of the overrider.
     pub overrider: &'static str,
-    /// What is wrong, with the path.
+    /// The error, with the path.
     pub message: String,
 }
 
 /// Applies first all ClusterOverridePolicies, then, to namespaced objects, the OverridePolicies of their namespace.
 ///
 /// # Errors
-/// If any overrider of a rule that applies fails.
+/// If any overrider of a matching rule fails.
 pub fn apply(
     manifest: Value,
     cluster: &Cluster,
@@ -79,7 +79,8 @@ pub fn apply(
     Ok(all)
 }
 
-/// Whether an override policy may take this template, whatever its labels are. One without selectors takes all.
+/// Returns true if an override policy may apply to this template, whatever its labels are. One without selectors
+/// applies to all.
 #[must_use]
 pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
     let kind = (&*template.api_version, &*template.kind);
@@ -87,7 +88,7 @@ pub fn may_take(spec: &OverrideSpec, template: &ObjectReference) -> bool {
         || spec.resource_selectors.iter().any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
-/// An override policy of either kind.
+/// Override policy of either kind.
 #[derive(Clone, Copy)]
 struct Override<'a> {
     kind: &'static str,
@@ -95,18 +96,18 @@ struct Override<'a> {
     spec: &'a OverrideSpec,
 }
 
-/// The order among the policies of one level: later ones win where two write the same field.
+/// Order among the policies of one level: where two write the same field, the later one wins.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a> {
-    /// The one that the distributed autoscaler writes comes last of all.
+    /// The policy that the distributed autoscaler writes is the last.
     of_autoscaler: bool,
-    /// The more specific selector later.
+    /// More specific selectors later.
     implicit: Implicit,
     /// Then by name.
     name: &'a str,
 }
 
-/// One level; what matches is computed once, before the first patch. Returns what to record.
+/// Applies one level. Matches are computed before the first patch. Returns the record.
 fn apply_level(
     manifest: &mut Value,
     cluster: &Cluster,
@@ -146,7 +147,7 @@ fn apply_level(
     Ok((!record.is_empty()).then(|| Value::from(record).to_string()))
 }
 
-/// The rules of a policy that apply to the cluster, in order; the deprecated pair counts only without rules.
+/// The rules of a policy that apply to the cluster, in order; the deprecated fields count only without rules.
 fn rules<'a>(spec: &'a OverrideSpec, cluster: &Cluster) -> Vec<&'a Overriders> {
     let chosen = |affinity: Option<&ironclad_api::policy::ClusterAffinity>| {
         affinity.is_none_or(|affinity| affinity::chooses(affinity, cluster))
@@ -163,7 +164,7 @@ fn rules<'a>(spec: &'a OverrideSpec, cluster: &Cluster) -> Vec<&'a Overriders> {
         .collect()
 }
 
-/// One rule being applied.
+/// Application of one rule.
 struct Step<'a> {
     policy: &'a Override<'a>,
     warnings: &'a mut Vec<String>,
@@ -188,7 +189,7 @@ impl Step<'_> {
         self.warnings.push(format!("{}: {overrider}: {what}", self.name()));
     }
 
-    /// In the fixed order of 10.4.
+    /// Applies the overriders in the order of specification/propagation.md 10.4.
     fn apply(&mut self, manifest: &mut Value, overriders: &Overriders) -> Result<(), OverrideError> {
         for overrider in &overriders.image_overrider {
             if !image::apply(manifest, overrider).map_err(self.error("imageOverrider"))? {
@@ -220,7 +221,7 @@ impl Step<'_> {
     }
 }
 
-/// Labels or annotations: add creates and overwrites, replace and remove touch what is there.
+/// Changes labels or annotations: add creates and overwrites, replace and remove change existing keys.
 fn change_map(manifest: &mut Value, map: &str, overrider: &LabelAnnotationOverrider) -> Result<(), String> {
     let wrong = || format!("/metadata/{map} is not a map");
     let metadata = manifest.get_mut("metadata").and_then(Value::as_object_mut).ok_or_else(wrong)?;
@@ -243,13 +244,13 @@ fn change_map(manifest: &mut Value, map: &str, overrider: &LabelAnnotationOverri
     Ok(())
 }
 
-/// All items as one RFC 6902 patch of the whole object.
+/// Applies all items as one JSON Patch (RFC 6902) of the whole object.
 fn plaintext(manifest: &mut Value, overriders: &[PlaintextOverrider]) -> Result<(), String> {
     let operations = overriders.iter().map(|o| (o.path.as_str(), o.operator, o.value.as_ref()));
     json_patch(manifest, operations)
 }
 
-/// Applies operations as one JSON patch: all or none.
+/// Applies operations as one JSON Patch: all or none.
 fn json_patch<'a>(
     target: &mut Value,
     operations: impl Iterator<Item = (&'a str, OverriderOperator, Option<&'a Value>)>,

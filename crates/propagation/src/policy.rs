@@ -1,7 +1,8 @@
-//! What follows from a policy for the templates it selects or has claimed (specification/propagation.md 6; rows 10, 21 of 31).
+//! Decision of the policy controller: effects of a policy on the templates it selects or has claimed
+//! (specification/propagation.md 6; specification/propagation.md 31 rows 10 and 21).
 //!
-//! The decision for one template is `claim`; here it is only said which templates to look at again, which claims end, and
-//! which are taken over.
+//! Module `detector` decides for one template. This module only decides which templates to reconcile, which claims to
+//! release, and which templates to preempt.
 
 #[cfg(test)]
 mod tests;
@@ -24,43 +25,44 @@ use crate::{
     template::{self, Identity},
 };
 
-/// The reason of the event that says that a policy waits for its first template.
+/// Reason of the event that a policy selects no template yet.
 const NO_TEMPLATE_MATCHED: &str = "NoTemplateMatched";
-/// A policy younger than this may have templates that nobody has looked at yet.
+/// Age below which a policy may have templates that the detector has not reconciled yet.
 const IDLE_AFTER: SignedDuration = SignedDuration::from_secs(5);
-/// When a young policy without templates is looked at again.
+/// Delay before a young policy without templates is reconciled again.
 const LOOK_AGAIN: Duration = Duration::from_secs(6);
 
-/// A binding that carries the policy's id, and the template that it is for.
+/// Binding with the policy's id, and its template.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed<'a> {
     /// The binding.
     pub binding: Binding<'a>,
-    /// `spec.resource` as it is now, if it is there.
+    /// The template of `spec.resource`, if it exists.
     pub template: Option<&'a Value>,
 }
 
-/// What is seen of one policy.
+/// Snapshot of one policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The policy.
     pub policy: Policy<'a>,
-    /// The bindings with the policy's id: of its namespace, for a cluster policy of all, ClusterResourceBindings too.
+    /// The bindings with the policy's id: of its namespace, for a ClusterPropagationPolicy of all,
+    /// ClusterResourceBindings included.
     pub claimed: &'a [Claimed<'a>],
     /// The templates with the policy's id, each with its binding.
     pub templates: &'a [Template<'a>],
-    /// Waiting templates that it may select, or all waiting ones.
+    /// Waiting templates that it may select, or all waiting templates.
     pub waiting: &'a [&'a Value],
-    /// Names of the override policies that exist where this policy looks for its `dependentOverrides`.
+    /// Names of the override policies in the scope of its `dependentOverrides`.
     pub overrides: &'a BTreeSet<String>,
-    /// Candidates for preemption: the templates that its selectors name, with the policy that holds each now. Only looked
-    /// at while the gate `PropagationPolicyPreemption` is on.
+    /// Candidates for preemption: the templates that its selectors name, each with its present policy. `None` if the
+    /// gate `PropagationPolicyPreemption` is off.
     pub preemption: Option<&'a [Held<'a>]>,
-    /// The wall clock.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// A template that carries the policy's id.
+/// Template with the policy's id.
 #[derive(Debug, Clone, Copy)]
 pub struct Template<'a> {
     /// The template.
@@ -69,51 +71,51 @@ pub struct Template<'a> {
     pub binding: Option<Binding<'a>>,
 }
 
-/// A template and who holds it.
+/// Template and its claiming policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Held<'a> {
     /// The template.
     pub template: &'a Value,
-    /// The policy that its claim names, if that exists.
+    /// The policy that its claim names, if it exists.
     pub holder: Option<Policy<'a>>,
 }
 
-/// One write, or a template to look at.
+/// Write, requeue or event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Merge patch of the policy: permanent id and finalizer, or the end of the finalizer.
+    /// Patch the policy: set permanent id and finalizer, or remove the finalizer.
     PatchPolicy {
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Merge patch of a template.
+    /// Patch a template.
     PatchTemplate {
-        /// Which one.
+        /// Its key.
         key: ObjectKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Merge patch of a binding.
+    /// Patch a binding.
     PatchBinding {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Decide on this template again, at low priority (-100).
+    /// Reconcile this template at low priority (-100).
     Enqueue {
-        /// Which one.
+        /// The template.
         template: ObjectKey,
     },
-    /// Look again after this long.
+    /// Reconcile the policy again after this time.
     RequeueAfter(Duration),
-    /// Come again with back-off.
+    /// Reconcile again with back-off.
     Retry,
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// What follows from the policy as it is now. Applied, it leaves nothing but templates to look at.
+/// Decides the effects of the present policy. Once they are applied, only enqueues remain.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     if seen.policy.is_deleting() {
@@ -130,7 +132,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan
 }
 
-/// Frees what the selectors left, and brings what they still select back to the detector (6.1.1, 6.1.2).
+/// Releases templates that the selectors no longer match, and enqueues those that they do
+/// (specification/propagation.md 6.1, steps 1 and 2).
 fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     for claimed in seen.claimed {
         let Some(template) = claimed.template else { continue };
@@ -139,7 +142,7 @@ fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
             plan.effects.push(Effect::Enqueue { template: identity.key() });
             continue;
         }
-        // The template goes first: freed, it is decided on again by its own change.
+        // Patch the template first: its own change reconciles it after the release.
         if let Some(patch) = claim.removal_from_template(template) {
             plan.effects.push(Effect::PatchTemplate { key: identity.key(), patch });
         }
@@ -148,13 +151,14 @@ fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
         }
         plan.note(Reason::SelectorsLeft { policy: seen.policy.key() }.into());
     }
-    // Claimed and without binding: a crash between the two, or a lazy policy that waits.
+    // Claimed without binding: a crash between both writes, or a lazy policy that waits.
     for held in seen.templates.iter().filter(|held| held.binding.is_none()) {
         plan.effects.push(Effect::Enqueue { template: Identity::of(held.template).key() });
     }
 }
 
-/// Waiting templates that the policy selects come back to the detector, once its overrides exist (6.1.3).
+/// Enqueues waiting templates that the policy selects, once its override policies exist (specification/propagation.md
+/// 6.1, step 3).
 fn take_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let matching: Vec<ObjectKey> = seen
         .waiting
@@ -174,13 +178,13 @@ fn take_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     }
 }
 
-/// The override policies that have to exist before the policy is applied, and don't (4.5).
+/// The missing override policies of `dependentOverrides` (specification/propagation.md 4.5).
 fn missing_overrides(seen: &Seen<'_>) -> Vec<String> {
     seen.policy.spec().dependent_overrides.iter().filter(|name| !seen.overrides.contains(*name)).cloned().collect()
 }
 
-/// Takes templates over that others hold (6.3). Level-triggered: the holder's priority of now counts, so no chance is
-/// lost when it drops.
+/// Preempts templates that other policies claimed (specification/propagation.md 6.3). Level-triggered: the present
+/// priority of the other policy counts, so that no preemption is missed when it drops.
 fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     let policy = seen.policy;
     let Some(candidates) = seen.preemption.filter(|_| policy.spec().preemption == Some(PolicyPreemption::Always))
@@ -210,8 +214,9 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
     }
 }
 
-/// What is told on a template whose claim this policy could not take over (6.3), by the class of the failed write; `None` if nobody
-/// else holds it, so that the write was no preemption, or if it met a newer template or none, so that it is decided again.
+/// Event on a template that this policy could not preempt (specification/propagation.md 6.3), by the class of the
+/// failed write. `None` if no other policy claimed it, or if the template changed or was deleted: then the decision is
+/// made again.
 #[must_use]
 pub fn not_preempted(policy: Policy<'_>, template: &Value, class: &str, error: &str) -> Option<Event> {
     if matches!(class, "Conflict" | "NotFound") {
@@ -226,7 +231,7 @@ pub fn not_preempted(policy: Policy<'_>, template: &Value, class: &str, error: &
     (from != policy.key()).then(event)
 }
 
-/// The table of 6.3. A holder that is gone holds nothing.
+/// The table of specification/propagation.md 6.3. A policy that does not exist defends no claim.
 fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Policy<'_>>) -> bool {
     let stronger = holder.is_none_or(|holder| priority > holder.spec().priority());
     match (scope, current.scope) {
@@ -236,7 +241,7 @@ fn may_take(scope: ClaimScope, priority: i32, current: &Claim, holder: Option<Po
     }
 }
 
-/// Whether the policy may select this template, whatever its labels are.
+/// Returns true if the policy may select this template, whatever its labels are.
 #[must_use]
 pub fn may_select(policy: Policy<'_>, template: &ObjectKey) -> bool {
     let own = policy.key().namespace;
@@ -249,7 +254,8 @@ pub fn may_select(policy: Policy<'_>, template: &ObjectKey) -> bool {
             .any(|s| selector::may_take(s, kind, &template.namespace, &template.name))
 }
 
-/// The templates that a preempting policy may want: those that its selectors name. None for one that does not preempt.
+/// The templates that a preempting policy may claim: those that its selectors name. Empty for a policy that does not
+/// preempt.
 #[must_use]
 pub fn candidates(policy: Policy<'_>) -> Vec<ObjectKey> {
     if policy.spec().preemption != Some(PolicyPreemption::Always) || policy.is_deleting() {
@@ -266,8 +272,8 @@ pub fn candidates(policy: Policy<'_>) -> Vec<ObjectKey> {
         .collect()
 }
 
-/// Whether this policy should be decided on again because another one's priority dropped from `old` to `new` (6.3). One that
-/// was its equal gains, too.
+/// Returns true if this policy should be reconciled because another one's priority dropped from `old` to `new`
+/// (specification/propagation.md 6.3). A policy of equal priority gains as well.
 #[must_use]
 pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> bool {
     let same_scope = policy.key().namespace == other.namespace;
@@ -279,7 +285,7 @@ pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> 
         && priority <= old
 }
 
-/// The policies that should be decided on again since this one changed, the strongest first.
+/// The policies to reconcile because this one changed, by descending priority.
 #[must_use]
 pub fn who_gains(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<PolicyKey> {
     let (key, before, after) = (new.key(), old.spec().priority(), new.spec().priority());
@@ -289,7 +295,7 @@ pub fn who_gains(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<Po
     gaining.into_iter().map(Policy::key).collect()
 }
 
-/// A policy that has nothing and finds nothing says so: most often its selectors are misspelt.
+/// Reports a policy that selects no template: most often its selectors are misspelt.
 fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let idle = seen.claimed.is_empty()
         && seen.templates.is_empty()
@@ -300,14 +306,14 @@ fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     if !idle {
         return;
     }
-    // Templates that were created together with it may not have been looked at yet.
+    // The detector may not have reconciled templates that were created together with the policy.
     let created = seen.policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
     if created.is_some_and(|created| seen.now.duration_since(created) < IDLE_AFTER) {
         plan.effects.push(Effect::RequeueAfter(LOOK_AGAIN));
         return;
     }
     if !missing_overrides(seen).is_empty() {
-        // Its templates are told what they wait for.
+        // Its templates report the missing override policies.
         return;
     }
     let selectors: Vec<String> = seen.policy.spec().resource_selectors.iter().map(selector_text).collect();
@@ -345,7 +351,8 @@ fn selector_text(selector: &ResourceSelector) -> String {
     text
 }
 
-/// Ends all claims, then the finalizer (6.2). Bindings, Works and copies stay.
+/// Releases all claims, then removes the finalizer (specification/propagation.md 6.2). Bindings, Works and copies
+/// remain.
 fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let finalizer = match seen.policy {
         Policy::Namespaced(_) => finalizers::PROPAGATION_POLICY_CONTROLLER,
@@ -364,7 +371,7 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
                 bindings.push((binding.key(), patch));
             }
         }
-        // Bindings first: the template is the index by which a second try finds them.
+        // Patch bindings first: the template is the index by which a retry finds them.
         plan.effects.extend(bindings.into_iter().map(|(key, patch)| Effect::PatchBinding { key, patch }));
         for held in seen.templates {
             if let Some(patch) = claim.removal_from_template(held.template) {

@@ -1,4 +1,4 @@
-//! Which policy gets a template (specification/propagation.md 4.2-4.4).
+//! Match of a template to a policy (specification/propagation.md 4.2-specification/propagation.md 4.4).
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     template::Identity,
 };
 
-/// A policy of either kind.
+/// Policy of either kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Policy<'a> {
     /// A PropagationPolicy.
@@ -64,26 +64,27 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// Its permanent id, if it has been given one.
+    /// Its permanent id, if set.
     #[must_use]
     pub fn permanent_id(self) -> Option<&'a str> {
         let id = self.metadata().labels.as_ref()?.get(self.id_label())?;
         (!id.is_empty()).then_some(id)
     }
 
-    /// Whether it is being deleted.
+    /// Returns true if it is being deleted.
     #[must_use]
     pub fn is_deleting(self) -> bool {
         self.metadata().deletion_timestamp.is_some()
     }
 
-    /// Whether it waits for edits of its templates (6.5).
+    /// Returns true if it waits for edits of its templates (specification/propagation.md 6.5).
     #[must_use]
     pub fn is_lazy(self) -> bool {
         self.spec().activation_preference == Some(ActivationPreference::Lazy)
     }
 
-    /// How it matches the template; `None` if it does not. A policy in a namespace takes templates there only.
+    /// The most specific match of its selectors; `None` if it does not match. A PropagationPolicy matches templates of
+    /// its own namespace only.
     #[must_use]
     pub fn matches(self, template: &Identity<'_>) -> Option<Implicit> {
         if let Self::Namespaced(policy) = self
@@ -95,31 +96,31 @@ impl<'a> Policy<'a> {
     }
 }
 
-/// The order among policies that match: the greatest wins.
+/// Order among matching policies: the greatest is chosen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a> {
-    /// Any PropagationPolicy beats any ClusterPropagationPolicy.
+    /// A PropagationPolicy precedes every ClusterPropagationPolicy.
     namespaced: bool,
-    /// Then the priority that the user wrote.
+    /// Then the higher explicit priority.
     priority: i32,
     /// Then the more specific selector.
     implicit: Implicit,
-    /// Then the name that comes first.
+    /// Then the name that is first in the alphabet.
     name: Reverse<&'a str>,
 }
 
-/// The winner and those that match too.
+/// The chosen policy, and the others that match.
 #[derive(Debug, Clone)]
 pub struct Choice<'a> {
-    /// The policy that gets the template.
+    /// The chosen policy.
     pub policy: Policy<'a>,
     /// How it matches.
     pub by: Implicit,
-    /// The others that match, best first, each with why it lost.
+    /// The others that match, best first, each with the reason why it was not chosen.
     pub losers: Vec<(Policy<'a>, &'static str)>,
 }
 
-/// Chooses among candidates; those being deleted don't count.
+/// Chooses among candidates. Policies that are being deleted do not match.
 #[must_use]
 pub fn choose<'a>(candidates: impl Iterator<Item = Policy<'a>>, template: &Identity<'_>) -> Option<Choice<'a>> {
     let mut ranked: Vec<(Rank<'a>, Policy<'a>)> = candidates
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example() {
+    fn policy_order_of_the_specification() {
         let zeta = pp("zeta", 0, json!({"name": "web"}));
         let beta = pp("beta", 0, json!({"labelSelector": {"matchLabels": {"app": "web"}}}));
         let alpha = pp("alpha", 5, json!({}));
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_win() {
+    fn deleted_and_foreign_policies_are_not_chosen() {
         let mut deleting = pp("a", 9, json!({}));
         deleting.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         let b = pp("b", 0, json!({}));
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn losers_are_told_why() {
+    fn policies_not_chosen_have_reasons() {
         let (a, b, c) = (pp("a", 1, json!({"name": "web"})), pp("b", 1, json!({"name": "web"})), pp("c", 1, json!({})));
         let (d, e) = (pp("d", 0, json!({"name": "web"})), cpp("e", 9, json!({})));
         let web = web();

@@ -1,6 +1,6 @@
-//! The scheduling priority that a policy asks for, resolved to numbers (specification/scheduling.md 14.3).
+//! Scheduling priority of a policy, resolved to numbers (specification/scheduling.md 14.3).
 //!
-//! A class that is missing never keeps a binding from being made: the default holds, and people are told.
+//! A missing class does not prevent a binding: the default applies, with a warning.
 
 use std::cmp::Reverse;
 
@@ -12,33 +12,33 @@ use serde_json::Value;
 
 use crate::template;
 
-/// What is read of a PriorityClass.
+/// The relevant fields of a PriorityClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// The bigger, the earlier.
+    /// Higher values are scheduled first.
     pub value: i32,
     /// `globalDefault`.
     pub is_default: bool,
-    /// `preemptionPolicy`; absent means PreemptLowerPriority, as in Kubernetes.
+    /// `preemptionPolicy`; `None` means PreemptLowerPriority, as in Kubernetes.
     pub preemption_policy: Option<String>,
 }
 
-/// The numbers, and what was not found.
+/// Resolved priority, with a warning if a class is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// What the binding says.
+    /// The priority for the binding.
     pub priority: ResolvedPriority,
-    /// For people: the class that is missing and what holds instead.
+    /// Warning that names the missing class and the value used instead.
     pub warning: Option<String>,
 }
 
-/// Where a workload's pod template says its class.
+/// Paths of the priority class in a workload's pod template.
 const POD_SPECS: [&str; 3] = ["/spec/priorityClassName", "/spec/template/spec/priorityClassName", CRON];
 const CRON: &str = "/spec/jobTemplate/spec/template/spec/priorityClassName";
 
-/// What the policy's wish comes to for this template.
+/// Resolves the policy's priority for this template.
 #[must_use]
 pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -> Resolved {
     let named: Vec<&str> = match wanted.priority_class_source {
@@ -53,14 +53,15 @@ pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -
     let named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
     let missing: Vec<&str> =
         named.iter().copied().filter(|name| !classes.iter().any(|class| class.name == *name)).collect();
-    // Of several pod templates the most important one counts.
+    // With several pod templates, the highest priority counts.
     let found = classes.iter().filter(|class| named.contains(&class.name.as_str())).max_by_key(|class| class.value);
     let priority = found.map_or_else(|| default(classes), of_class);
     let warning = missing.first().map(|name| told(&format!("there is no PriorityClass {name:?}"), &priority));
     Resolved { priority, warning }
 }
 
-/// The class with `globalDefault`: of several the one with the smallest value, then the first by name; else nothing.
+/// The class with `globalDefault`: of several the one with the smallest value, then the first by name; otherwise
+/// priority 0.
 fn default(classes: &[Class]) -> ResolvedPriority {
     let least = classes.iter().filter(|class| class.is_default).max_by_key(|class| Reverse((class.value, &class.name)));
     least.map_or_else(|| ResolvedPriority { priority: 0, preemption_policy: Some(PreemptionPolicy::Never) }, of_class)
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_table() {
+    fn priority_resolution_table() {
         let high = || class("high", 100, false, None);
         let gentle = || class("gentle", 50, false, Some("Never"));
         let base = || class("base", 7, true, Some("Never"));

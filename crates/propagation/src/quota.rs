@@ -1,4 +1,5 @@
-//! FederatedResourceQuota: a ResourceQuota in each assigned cluster, and what is used of them (specification/propagation.md 25).
+//! Decision of the quota controller: a ResourceQuota in each assigned cluster, and the usage of a
+//! FederatedResourceQuota (specification/propagation.md 25).
 
 pub mod usage;
 
@@ -21,58 +22,58 @@ use crate::{
     },
 };
 
-/// For how long a count has to differ from what was booked before it is believed: admission books before the binding is written,
-/// and a cache may lag behind both.
+/// Time for which a count has to differ from the booked usage before it replaces it: admission books before the
+/// binding is written, and a cache may lag behind both.
 pub const COUNT_SETTLES: Duration = Duration::from_secs(2);
 
-/// Who works out `overallUsed`.
+/// Source of `overallUsed`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Overall<'a> {
-    /// The sum of what the clusters report.
+    /// Sum of the clusters' reports.
     Summed,
-    /// Admission books it (gate `FederatedQuotaEnforcement`), and nobody counts.
+    /// Booked by admission (gate `FederatedQuotaEnforcement`), without a recount.
     Booked,
-    /// Admission books it, and it is counted here: what a deleted binding took is given back, and what was booked for a write
-    /// that was refused in the end.
+    /// Booked by admission, and recounted here. The recount frees the usage of deleted bindings, and of writes that
+    /// were booked but refused in the end.
     Counted {
-        /// What the bindings of the namespace take.
+        /// Usage of the bindings of the namespace.
         taken: &'a ResourceList,
-        /// For how long this and what is booked have been as they are.
+        /// Time since which this and the booked usage are unchanged.
         steady: Duration,
     },
 }
 
-/// What is seen of one quota.
+/// Snapshot of one quota.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// The quota; `None` once it is gone.
+    /// The quota; `None` if it was deleted.
     pub quota: Option<&'a FederatedResourceQuota>,
-    /// All Works with its labels, with their status as it will stand.
+    /// All Works with its labels, with status parts that wait to be written.
     pub works: &'a [Arc<Work>],
-    /// The clusters that have an execution space.
+    /// The clusters with an execution space.
     pub clusters: &'a BTreeSet<ClusterName>,
-    /// Whose `overallUsed` is.
+    /// Source of `overallUsed`.
     pub overall: Overall<'a>,
 }
 
-/// One write.
+/// Write, requeue or event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Of a Work.
+    /// Write of a Work.
     Work(Write),
-    /// A part for the quota's status writer.
+    /// Set a part of the quota's status.
     Status(StatusPart),
-    /// Count again after this long.
+    /// Recount after this time.
     CountAgain(Duration),
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// The value under which a quota's Works are found.
+/// Index value under which a quota's Works are found.
 #[must_use]
 pub fn of_work(work: &Work) -> Vec<String> {
     let label = |key: &str| work.metadata.labels.as_ref().and_then(|map| map.get(key)).filter(|v| !v.is_empty());
@@ -80,7 +81,7 @@ pub fn of_work(work: &Work) -> Vec<String> {
     both.map(|(namespace, name)| format!("{namespace}/{name}")).into_iter().collect()
 }
 
-/// Gives each assigned cluster its share and takes it from the others; then adds up what they report.
+/// Creates each assigned cluster's ResourceQuota, deletes those of other clusters, and aggregates their reports.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let quota = seen.quota.filter(|quota| quota.metadata.deletion_timestamp.is_none());
@@ -141,7 +142,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan
 }
 
-/// What admission booked.
+/// The usage that admission booked.
 #[must_use]
 pub fn booked(quota: &FederatedResourceQuota) -> ResourceList {
     quota.status.as_ref().map(|status| status.overall_used.clone()).unwrap_or_default()
@@ -158,7 +159,8 @@ fn reference(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> ObjectReference
     }
 }
 
-/// What the clusters report, sorted by their names; `None` if the status says so already. Beside it what of that can't be added up.
+/// The aggregated status, sorted by cluster name; `None` if it is stored already. Also returns quantities that cannot
+/// be added.
 fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> (Option<StatusPart>, Vec<String>) {
     let mut reports: Vec<ClusterQuotaStatus> = seen.works.iter().filter_map(|work| report(work)).collect();
     reports.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
@@ -184,7 +186,7 @@ fn status(seen: &Seen<'_>, quota: &FederatedResourceQuota) -> (Option<StatusPart
     };
     fields.insert("overall".to_owned(), json!(quota.spec.overall));
     fields.extend(used.map(|used| ("overallUsed".to_owned(), json!(used))));
-    // What would be empty is not stored.
+    // Empty fields are not stored.
     fields.retain(|field, value| !is_empty(value) || stored(quota, field));
     let part = StatusPart { fields, ..StatusPart::default() };
     (StatusPart::patch(&json!(quota.status), &[&part]).is_some().then_some(part), unread)
@@ -198,7 +200,7 @@ fn stored(quota: &FederatedResourceQuota, field: &str) -> bool {
     json!(quota.status).get(field).is_some()
 }
 
-/// What an applied Work tells of its ResourceQuota.
+/// The report of an applied Work about its ResourceQuota.
 fn report(work: &Work) -> Option<ClusterQuotaStatus> {
     let status = work.status.as_ref()?;
     let applied = conditions::get(&status.conditions, conditions::work::APPLIED)?;
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_assigned_cluster_gets_its_share() {
+    fn assigned_clusters_get_their_quota() {
         let both = quota(&[("m1", "5"), ("m2", "7")]);
         let effects = run(Some(&both), &[]);
         let works = made(&effects);
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_believed_once_it_has_stood() {
+    fn recount_applies_once_it_is_stable() {
         let count = |cpu: &str| ResourceList::from([("cpu".to_owned(), ironclad_api::Quantity(cpu.to_owned()))]);
         let booked = |cpu: &str| {
             patched(&quota(&[]), &json!({"status": {"overall": {"cpu": "20"}, "overallUsed": {"cpu": cpu}}}))
@@ -313,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_not_there_is_told() {
+    fn missing_cluster_is_reported() {
         let effects = run(Some(&quota(&[("m9", "5")])), &[]);
         let [Effect::Event(event), Effect::Status(_)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(event.message, "there is no cluster m9: its share is given as soon as it joins");
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_is_told_and_spares_the_others() {
+    fn invalid_quantity_is_reported_and_ignored() {
         let one = quota(&[("m1", "5")]);
         let works = made(&run(Some(&one), &[]));
         let told = Arc::new(patched(
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clusters_use_adds_up() {
+    fn cluster_usage_is_summed() {
         let both = quota(&[("m1", "5"), ("m2", "7")]);
         let works = made(&run(Some(&both), &[]));
         let reports = |work: &Arc<Work>, applied: &str, used: &str| {

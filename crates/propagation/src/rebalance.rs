@@ -1,4 +1,5 @@
-//! Fresh placements, asked for by a WorkloadRebalancer (specification/propagation.md 26; row 14 of 31).
+//! Decision of the rebalancer controller: reschedules bindings for a WorkloadRebalancer (specification/propagation.md
+//! 26; specification/propagation.md 31 row 14).
 
 use ironclad_api::{
     Time,
@@ -11,41 +12,41 @@ use serde_json::{Map, Value, json};
 
 use crate::detector::binding::Binding;
 
-/// What is seen of one rebalancer.
+/// Snapshot of one rebalancer.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The rebalancer.
     pub rebalancer: &'a WorkloadRebalancer,
-    /// For each of `spec.workloads`, in their order, the binding found by `spec.resource`.
+    /// The binding of each entry of `spec.workloads`, in order, found by `spec.resource`.
     pub bindings: &'a [Option<Binding<'a>>],
-    /// The wall clock.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// One write.
+/// Write or requeue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Merge patch of a binding.
+    /// Patch a binding.
     PatchBinding {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// A part for the rebalancer's status writer; only once the bindings are written.
+    /// Set a part of the rebalancer's status, after the bindings are written.
     Status(StatusPart),
-    /// Delete the rebalancer, if it still is as it was seen.
+    /// Delete the rebalancer, if it is unchanged.
     Delete {
         /// Its uid.
         uid: String,
         /// Its resourceVersion.
         resource_version: String,
     },
-    /// Look again at this time.
+    /// Reconcile again at this time.
     RequeueAt(Timestamp),
 }
 
-/// Tells the bindings of new entries, keeps the record, and ends a rebalancer whose time is over.
+/// Triggers the bindings of new entries, updates the status, and deletes a rebalancer after its TTL.
 pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let mut plan = Plan::default();
     let rebalancer = seen.rebalancer;
@@ -56,7 +57,8 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let old = rebalancer.status.clone().unwrap_or_default();
     let is_final = |observed: &&ObservedWorkload| !observed.result.is_empty();
     let created = rebalancer.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
-    // An entry of a later edit counts from the edit: its workload may have been placed since the rebalancer was made.
+    // An entry of a later edit counts from the edit: its workload may have been scheduled since the rebalancer was
+    // created.
     let asked_at = if old.observed_generation == 0 { created } else { now };
 
     let mut observed: Vec<ObservedWorkload> = old
@@ -123,7 +125,7 @@ fn tell(plan: &mut Plan<Effect>, binding: Binding<'_>, at: Timestamp) {
     }
 }
 
-/// As on the wire: two writes of one time must be equal.
+/// Resolution of the wire format: two writes of one time must be equal.
 fn whole_second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).expect("the second of a timestamp is a timestamp")
 }
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told() {
+    fn new_entries_trigger_bindings() {
         for (name, triggered, want) in [
             ("never told", json!(null), Some(CREATED)),
             ("told before", json!("2026-01-01T00:00:09Z"), Some(CREATED)),
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record() {
+    fn status_lists_every_workload() {
         let binding = binding(&[]);
         let fresh = rebalancer(&["web", "gone"], json!({}));
         let bindings = [Some(Binding::from(&binding)), None];
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end() {
+    fn finished_rebalancer_is_deleted_after_its_ttl() {
         let binding = binding(&[]);
         let bindings = [Some(Binding::from(&binding))];
         let fresh = rebalancer(&["web"], json!({"spec": {"ttlSecondsAfterFinished": 60}}));

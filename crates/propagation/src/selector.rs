@@ -1,22 +1,22 @@
-//! Whether a selector takes a template, and how specifically (specification/propagation.md 4.1).
+//! Match of a resource selector and its specificity (specification/propagation.md 4.1).
 
 use ironclad_api::{policy::ResourceSelector, selector};
 
 use crate::template::Identity;
 
-/// How a selector matches; a later one is more specific and wins.
+/// Specificity of a match; a later variant is more specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Implicit {
-    /// All of the kind: 1.
+    /// Matches every object of the kind: 1.
     All,
-    /// By its label selector: 2.
+    /// Matches by label selector: 2.
     Label,
-    /// By name: 3.
+    /// Matches by name: 3.
     Name,
 }
 
 impl Implicit {
-    /// For people.
+    /// Text for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Implicit {
     }
 }
 
-/// Whether the selector may take an object of this kind and name, whatever its labels are.
+/// Returns true if the selector may match an object of this kind and name, whatever its labels are.
 #[must_use]
 pub fn may_take(selector: &ResourceSelector, (api_version, kind): (&str, &str), namespace: &str, name: &str) -> bool {
     (&*selector.api_version, &*selector.kind) == (api_version, kind)
@@ -35,7 +35,7 @@ pub fn may_take(selector: &ResourceSelector, (api_version, kind): (&str, &str), 
         && (selector.name.is_empty() || selector.name == name)
 }
 
-/// How this selector matches the template; `None` if it does not.
+/// Specificity of the match; `None` if the selector does not match.
 #[must_use]
 pub fn matches(selector: &ResourceSelector, template: &Identity<'_>) -> Option<Implicit> {
     if !may_take(selector, (template.api_version, template.kind), template.namespace, template.name) {
@@ -50,8 +50,8 @@ pub fn matches(selector: &ResourceSelector, template: &Identity<'_>) -> Option<I
     }
 }
 
-/// Under what a cache finds a policy with these selectors ([`found_under`]). `scope` is the policy's namespace, empty for a
-/// cluster-wide one.
+/// Index values of a policy with these selectors, which [`found_under`] looks up. `scope` is the policy's namespace,
+/// empty for a cluster-scoped policy.
 #[must_use]
 pub fn index(scope: &str, selectors: &[ResourceSelector]) -> Vec<String> {
     if selectors.is_empty() {
@@ -60,8 +60,8 @@ pub fn index(scope: &str, selectors: &[ResourceSelector]) -> Vec<String> {
     selectors.iter().map(|s| indexed(scope, &s.api_version, &s.kind, &s.name)).collect()
 }
 
-/// Under what the policies of a scope stand that may take the template: those that name it, those that name its kind, and those
-/// that name nothing. Together they are all that match, and some that don't.
+/// Index values of the policies of a scope that may match the template: those that name it, those that name its kind,
+/// and those without a name. They include all policies that match, and some that do not.
 #[must_use]
 pub fn found_under(scope: &str, template: &Identity<'_>) -> [String; 3] {
     let of = |name: &str| indexed(scope, template.api_version, template.kind, name);
@@ -72,7 +72,7 @@ fn indexed(scope: &str, api_version: &str, kind: &str, name: &str) -> String {
     format!("{scope} {api_version} {kind} {name}")
 }
 
-/// The best match among selectors; `None` if none matches.
+/// The most specific match among selectors; `None` if none matches.
 #[must_use]
 pub fn best(selectors: &[ResourceSelector], template: &Identity<'_>) -> Option<Implicit> {
     selectors.iter().filter_map(|selector| matches(selector, template)).max()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_selector() {
+    fn selector_specificity() {
         let template = template();
         for (name, selector, want) in [
             ("name set and equal", json!({"name": "web"}), Some(Implicit::Name)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_match_is_found() {
+    fn index_finds_all_that_may_match() {
         let template = template();
         let identity = Identity::of(&template);
         let of = |rest: Value| -> ResourceSelector {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_selector_counts() {
+    fn most_specific_selector_counts() {
         let template = template();
         let of = |rest: Value| -> ResourceSelector {
             let mut full = json!({"apiVersion": "apps/v1", "kind": "Deployment"});

@@ -1,4 +1,5 @@
-//! Which objects are templates at all, and which of their events count (specification/propagation.md 2, row 18 of 31).
+//! Resources that are never templates, and changes of templates that matter (specification/propagation.md 2;
+//! specification/propagation.md 31 row 18).
 
 use ironclad_api::{ObjectMeta, namespaces};
 use ironclad_fleet::Gvk;
@@ -26,7 +27,7 @@ const ALWAYS_SKIPPED: [&str; 3] = ["kube-system", "kube-public", "kube-node-leas
 /// Longest value of either flag.
 const FLAG_BYTES_MAX: usize = 16 * 1024;
 
-/// A flag's value can't be read.
+/// Invalid value of a flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkipError {
     /// A token of `--skipped-propagating-apis`.
@@ -34,21 +35,21 @@ pub enum SkipError {
         "--skipped-propagating-apis: {token:?} is none of group, group/version, v1/Kind,Kind or group/version/Kind,Kind"
     )]
     Api {
-        /// What was written.
+        /// The invalid token.
         token: String,
     },
     /// An expression of `--skipped-propagating-namespaces`.
     #[error("--skipped-propagating-namespaces: {token:?} is not a regular expression")]
     Namespace {
-        /// What was written.
+        /// The invalid expression.
         token: String,
     },
-    /// Too long to be meant.
+    /// The value is too long.
     #[error("the flag's value is longer than {FLAG_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// What is not propagated. The default is that of the flags.
+/// Resources that are not propagated. The default is that of the flags.
 #[derive(Debug, Clone)]
 pub struct Skipped {
     apis: Vec<SkippedApi>,
@@ -69,10 +70,10 @@ impl Default for Skipped {
 }
 
 impl Skipped {
-    /// From `--skipped-propagating-apis` and `--skipped-propagating-namespaces`.
+    /// Parses `--skipped-propagating-apis` and `--skipped-propagating-namespaces`.
     ///
     /// # Errors
-    /// If either can't be read: a start-up error that names the token.
+    /// If either is invalid: a start-up error that names the token.
     pub fn parse(apis: &str, namespaces: &str) -> Result<Self, SkipError> {
         if apis.len().max(namespaces.len()) > FLAG_BYTES_MAX {
             return Err(SkipError::TooLong);
@@ -84,7 +85,7 @@ impl Skipped {
         Ok(Self { apis: apis.collect::<Result<_, _>>()?, namespaces: namespaces.collect::<Result<_, _>>()? })
     }
 
-    /// Whether no object of this kind is a template.
+    /// Returns true if objects of this kind are not templates.
     #[must_use]
     pub fn skips_kind(&self, gvk: &Gvk) -> bool {
         SKIPPED_GROUPS.contains(&&*gvk.group)
@@ -96,7 +97,7 @@ impl Skipped {
             })
     }
 
-    /// Whether this object is no template, because of where it is.
+    /// Returns true if this object is not a template because of its namespace or name.
     #[must_use]
     pub fn skips_object(&self, gvk: &Gvk, namespace: &str, name: &str) -> bool {
         (!namespace.is_empty() && self.skips_namespace(namespace))
@@ -106,7 +107,7 @@ impl Skipped {
                 && name == "extension-apiserver-authentication")
     }
 
-    /// Whether nothing in this namespace is propagated.
+    /// Returns true if objects in this namespace are not propagated.
     #[must_use]
     pub fn skips_namespace(&self, namespace: &str) -> bool {
         namespaces::is_reserved(namespace)
@@ -137,9 +138,10 @@ fn skipped_api(token: &str) -> Result<SkippedApi, SkipError> {
     }
 }
 
-/// Whether an update of a template counts: anything but status, managedFields and resourceVersion differs.
+/// Returns true if an update of a template matters: anything but status, managedFields and resourceVersion differs.
 ///
-/// Takes metadata and the rest apart, as caches hold them; the rest may carry `apiVersion`, `kind` and `metadata`.
+/// Takes metadata and the rest separately, as caches hold them; the rest may contain `apiVersion`, `kind` and
+/// `metadata`.
 #[must_use]
 pub fn template_changed(old: (&ObjectMeta, &Value), new: (&ObjectMeta, &Value)) -> bool {
     let relevant =
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_are_no_templates() {
+    fn skipped_kinds() {
         let default = Skipped::default();
         for (kind, want) in [
             ("apps/v1/Deployment", false),
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_cannot_be_read() {
+    fn invalid_flags_are_refused() {
         assert_eq!(
             Skipped::parse("a/b/c/d", "").unwrap_err().to_string(),
             "--skipped-propagating-apis: \"a/b/c/d\" is none of group, group/version, v1/Kind,Kind or group/version/Kind,Kind"
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_hold_no_templates() {
+    fn skipped_objects_and_namespaces() {
         let config = gvk("v1/ConfigMap");
         for (flag, namespace, name, want) in [
             ("kube-.*", "default", "c", false),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_count() {
+    fn template_changes_that_count() {
         let metadata = |text: Value| -> ObjectMeta { serde_json::from_value(text).unwrap() };
         let base =
             (metadata(json!({"name": "a", "resourceVersion": "1"})), json!({"spec": {"n": 1}, "status": {"n": 1}}));

@@ -1,4 +1,4 @@
-//! What the decisions read of a template (or any object given as JSON).
+//! Reads fields of templates, or of any object given as JSON.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use ironclad_api::work::{Named, ObjectReference};
 use ironclad_fleet::{Gvk, ObjectKey};
 use serde_json::Value;
 
-/// The identity of an object, read once.
+/// Identity of an object.
 #[derive(Debug, Clone)]
 pub struct Identity<'a> {
     /// `apiVersion` as written.
@@ -24,7 +24,7 @@ pub struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// Reads it from an object.
+    /// Reads the identity of an object.
     #[must_use]
     pub fn of(object: &'a Value) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<'a> Identity<'a> {
         group(self.api_version)
     }
 
-    /// Whether a manifest of this name is about the object, in whichever version of its kind.
+    /// Returns true if a manifest with these names is for the object, in any version of its kind.
     #[must_use]
     pub fn is_named(&self, manifest: &Named) -> bool {
         let Named { api_version, kind, metadata } = manifest;
@@ -83,19 +83,19 @@ pub fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The string at a JSON pointer, empty if there is none.
+/// The string at a JSON pointer, empty if absent.
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The value of a label, empty if there is none.
+/// The value of a label, empty if absent.
 #[must_use]
 pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     entry(object, "labels", key)
 }
 
-/// The value of an annotation, empty if there is none.
+/// The value of an annotation, empty if absent.
 #[must_use]
 pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     entry(object, "annotations", key)
@@ -105,7 +105,7 @@ fn entry<'a>(object: &'a Value, map: &str, key: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get(map)).and_then(|m| m.get(key)).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The map of strings at a JSON pointer; what is no string is left out.
+/// The map of strings at a JSON pointer; other values are omitted.
 #[must_use]
 pub fn map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     object
@@ -115,13 +115,13 @@ pub fn map(object: &Value, pointer: &str) -> BTreeMap<String, String> {
         .unwrap_or_default()
 }
 
-/// `metadata.generation`, 0 if there is none.
+/// `metadata.generation`, 0 if absent.
 #[must_use]
 pub fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Whether the object has a deletion timestamp.
+/// Returns true if the object has a deletion timestamp.
 #[must_use]
 pub fn is_deleting(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()

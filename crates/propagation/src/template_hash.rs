@@ -1,31 +1,33 @@
-//! Whether a template changed, across restarts and without remembering events (specification/propagation.md 6.5, 7.2; row 9 of 31).
+//! Hashes that show across restarts whether a template changed (specification/propagation.md 6.5,
+//! specification/propagation.md 7.2; specification/propagation.md 31 row 9).
 
 use serde_json::{Map, Value};
 
 /// Annotation on a binding (ours): the [`Content`] of the template that it was last built from.
 ///
-/// With it a pass can tell an edit from a mere status write (which must not cost a binding write, 7.2), and a lazy
-/// policy stays lazy over a restart.
+/// It distinguishes an edit from a status write, which must not cost a binding write (specification/propagation.md
+/// 7.2), and keeps a lazy policy lazy across a restart.
 pub const APPLIED_TEMPLATE: &str = "policy.ironclad.io/applied-template";
 
-/// Annotation on a template (ours): what its user had written ([`Content::users`]) when a lazy policy claimed it. As long as it is
-/// still that, the template waits for an edit and has no binding; no restart ends the wait (6.5).
+/// Annotation on a template (ours): the hash of its user's fields ([`Content::users`]) when a lazy policy claimed it.
+/// While it is equal, the template waits for an edit and has no binding; a restart does not end the wait
+/// (specification/propagation.md 6.5).
 pub const AWAITS_EDIT: &str = "policy.ironclad.io/awaits-edit";
 
-/// The one label of ours that counts as the user's (6.5).
+/// The one label of our domains that counts as the user's (specification/propagation.md 6.5).
 const USERS_OWN: &str = ironclad_api::labels::SKIP_AUTO_PROPAGATION;
 
-/// Two fingerprints of a template.
+/// Two hashes of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// Of all but status, managedFields, resourceVersion and generation.
+    /// Hash of everything but status, managedFields, resourceVersion and generation.
     pub whole: u64,
-    /// Of the same without the labels and annotations that the control plane puts on: what the user wrote.
+    /// The same without labels and annotations that the control plane sets: the fields of the user.
     pub users: u64,
 }
 
 impl Content {
-    /// Of a template.
+    /// Hashes a template.
     #[must_use]
     pub fn of(template: &Value) -> Self {
         let mut rest = Map::new();
@@ -54,19 +56,19 @@ impl Content {
         Self { whole, users: fingerprint(&rest) }
     }
 
-    /// As it stands in the annotation.
+    /// Text for the annotation.
     #[must_use]
     pub fn to_text(self) -> String {
         format!("{:016x}.{:016x}", self.whole, self.users)
     }
 
-    /// The second of both as text.
+    /// The hash of the user's fields as text.
     #[must_use]
     pub fn users_text(self) -> String {
         format!("{:016x}", self.users)
     }
 
-    /// From the annotation.
+    /// Parses the annotation.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, users) = text.split_once('.')?;
@@ -79,7 +81,7 @@ fn is_control_planes(key: &str) -> bool {
     (key.contains(".karmada.io") && key != USERS_OWN) || key == AWAITS_EDIT
 }
 
-/// 64-bit FNV-1a over the JSON text; its keys are sorted, so equal values have equal texts.
+/// 64-bit FNV-1a over the JSON text. Keys are sorted, so equal values have equal hashes.
 #[must_use]
 pub fn fingerprint(value: &Value) -> u64 {
     struct Fnv(u64);
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_as_a_change() {
+    fn hashes_ignore_status_and_bookkeeping() {
         let base = json!({"kind": "X", "metadata": {"name": "a", "uid": "u", "resourceVersion": "1", "generation": 1, "labels": {"app": "a"}}, "spec": {"n": 1}});
         let (whole, users) = (Content::of(&base).whole, Content::of(&base).users);
         for (name, pointer, value, changes_whole, changes_users) in [
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_reads_back() {
+    fn annotation_text_round_trips() {
         let content = Content::of(&json!({"a": 1}));
         assert_eq!(Content::parse(&content.to_text()), Some(content));
         for bad in ["", "1", "x.y", "1.g"] {

@@ -1,4 +1,4 @@
-//! Makers for tests; each takes only what matters to a row.
+//! Constructors for tests; each takes only the fields that matter to a row.
 
 use ironclad_api::{
     cluster::Cluster,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::new_ids::NewIds;
 
-/// RFC 7396, as a server applies it.
+/// Applies an RFC 7396 merge patch, as a server does.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *target = patch.clone();
@@ -28,14 +28,14 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// A typed object after a merge patch, through the wire form.
+/// A typed object after a merge patch.
 pub(crate) fn patched<T: serde::Serialize + serde::de::DeserializeOwned>(object: &T, patch: &Value) -> T {
     let mut json = json!(object);
     merge(&mut json, patch);
     serde_json::from_value(json).unwrap()
 }
 
-/// `shop/web`, claimed by nobody.
+/// `shop/web`, unclaimed.
 pub(crate) fn deployment() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -91,7 +91,7 @@ pub(crate) fn cluster(name: &str, ready: &str) -> Cluster {
     .unwrap()
 }
 
-/// A Work as JSON makes it.
+/// A Work from JSON.
 pub(crate) fn work(json: Value) -> Work {
     serde_json::from_value(json).unwrap()
 }

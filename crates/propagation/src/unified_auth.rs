@@ -1,5 +1,5 @@
-//! Who may act in members through the proxy: the control plane's RBAC, mirrored as rights to impersonate (specification/propagation.md 23,
-//! specification/operations.md 4.3).
+//! Decision of the unified auth controller: mirrors the control plane's RBAC for the cluster proxy as impersonation
+//! rights in members (specification/propagation.md 23, specification/operations.md 4.3).
 
 use std::{collections::BTreeMap, collections::BTreeSet, sync::Arc};
 
@@ -20,48 +20,48 @@ use crate::{
     },
 };
 
-/// The name of both objects in a member, and of the account that acts there.
+/// Name of both objects in a member, and of the service account used there.
 pub const NAME: &str = "karmada-impersonator";
 
-/// A rule of a ClusterRole.
+/// Rule of a ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     /// `apiGroups`.
     pub groups: Vec<String>,
     /// `resources`.
     pub resources: Vec<String>,
-    /// `resourceNames`; none means all.
+    /// `resourceNames`; empty means all.
     pub names: Vec<String>,
 }
 
-/// Who a ClusterRoleBinding speaks of.
+/// Subject of a ClusterRoleBinding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     /// `User`, `Group` or `ServiceAccount`.
     pub kind: String,
-    /// Of a ServiceAccount.
+    /// Namespace of a ServiceAccount.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-/// The RBAC of the control plane.
+/// RBAC of the control plane.
 #[derive(Debug, Clone, Default)]
 pub struct Rbac {
     /// Rules by ClusterRole.
     pub roles: BTreeMap<String, Vec<Rule>>,
-    /// Subjects of ClusterRoleBindings, with the ClusterRole that each refers to.
+    /// Subjects of ClusterRoleBindings, each with the name of its ClusterRole.
     pub bindings: Vec<(String, Vec<Subject>)>,
 }
 
-/// What is seen of one cluster.
+/// Snapshot of one cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// The RBAC of the control plane.
     pub rbac: &'a Rbac,
-    /// The Works that stand under [`keys`].
+    /// The Works under [`keys`].
     pub works: &'a [Arc<Work>],
 }
 
@@ -71,7 +71,7 @@ pub fn keys(cluster: &ClusterName) -> [WorkKey; 2] {
     ["ClusterRole", "ClusterRoleBinding"].map(|kind| owned::key(cluster, kind, "", NAME))
 }
 
-/// The clusters that a rule lets its subjects into: `None` all, or those named.
+/// The clusters that a rule grants access to: `Some(None)` all, or those named.
 fn reach(rule: &Rule) -> Option<Option<BTreeSet<&str>>> {
     let has = |list: &[String], one: &str| list.iter().any(|item| item == one || item == "*");
     let proxy = has(&rule.groups, "cluster.karmada.io") && has(&rule.resources, "clusters/proxy");
@@ -82,13 +82,13 @@ fn reach(rule: &Rule) -> Option<Option<BTreeSet<&str>>> {
     proxy.then(|| Some(rule.names.iter().map(String::as_str).collect()))
 }
 
-/// Whether a change between these rules of a ClusterRole can matter to anybody.
+/// Returns true if these rules of a ClusterRole grant access to any cluster.
 #[must_use]
 pub fn concerns(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| reach(rule).is_some())
 }
 
-/// Who may act in the cluster.
+/// The subjects that may access the cluster.
 #[must_use]
 pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
     let lets_in = |rules: &Vec<Rule>| {
@@ -99,7 +99,7 @@ pub fn subjects(cluster: &str, rbac: &Rbac) -> BTreeSet<Subject> {
     rbac.bindings.iter().filter(|(role, _)| roles.contains(role)).flat_map(|(_, subjects)| subjects.clone()).collect()
 }
 
-/// The two objects that a member gets. Quiet when they stand; nothing for a cluster without impersonation.
+/// The two objects of a member. No effects if they are up to date, or for a cluster without impersonation.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     let mut plan = Plan::default();
     let cluster = seen.cluster;
@@ -126,7 +126,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
             manifest,
             labels: StringMap::new(),
             owner: Some(owner.clone()),
-            // The name is the control plane's own: whatever stands there is from another life of it.
+            // The name is reserved for the control plane: an existing object is its own, from before a reinstallation.
             conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,
         };
         if let Some(write) = owned::write(wanted, standing, &mut ids) {
@@ -136,7 +136,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     plan
 }
 
-/// What is told of a pass over a cluster (1.1: a success only if it ends a failure that was told).
+/// Event after a reconcile of a cluster (specification/propagation.md 1.1: a success only if it ends a reported
+/// failure).
 #[must_use]
 pub fn told(cluster: &Cluster, failure: Option<&str>, told_before: Option<&str>) -> Option<Event> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -169,7 +170,7 @@ fn role(subjects: &BTreeSet<Subject>) -> Value {
             "Group" => drop(groups.insert(subject.name.clone())),
             "ServiceAccount" => {
                 accounts.insert(subject.name.clone());
-                // Kubernetes knows it by this name only: with it the right one is meant, and not its namesakes.
+                // Kubernetes identifies a service account by this name, which includes its namespace.
                 users.insert(format!("system:serviceaccount:{}:{}", subject.namespace, subject.name));
             }
             _ => {}
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_in() {
+    fn subjects_with_cluster_access() {
         let ada = [subject("User", "ada")];
         for (name, rule, want) in [
             ("all clusters", rule("cluster.karmada.io", "clusters/proxy", &[]), true),
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told() {
+    fn events_are_written_on_change() {
         let m1 = cluster("m1", "True");
         for (name, failure, before, want) in [
             ("well, as before", None, None, None),
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_gets() {
+    fn impersonation_objects_of_a_member() {
         let joined = patched(
             &cluster("m1", "True"),
             &json!({"metadata": {"uid": "u"}, "spec": {"impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"}}}),

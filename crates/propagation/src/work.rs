@@ -1,4 +1,4 @@
-//! Works: their keys, their manifests, and Works without a binding.
+//! Works: keys, manifests, and Works without a binding.
 
 pub mod manifest;
 pub mod owned;

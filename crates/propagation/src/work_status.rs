@@ -1,4 +1,5 @@
-//! What a member object's status makes of its Work's (specification/propagation.md 15.2).
+//! Decision of the work status controller: reflects a member object's status into its Work
+//! (specification/propagation.md 15.2).
 
 use ironclad_api::{
     JsonText, annotations, events,
@@ -10,27 +11,27 @@ use serde_json::{Map, Value, json};
 
 use crate::template::{Identity, annotation};
 
-/// What is seen of one applied object.
+/// Snapshot of one applied object.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The Work that its annotations name.
     pub work: &'a Work,
     /// The object in the member.
     pub object: &'a Value,
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
 }
 
-/// What is written.
+/// Write or event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A part of the Work's status.
+    /// Set a part of the Work's status.
     Status(StatusPart),
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// The namespace and name of the Work that an object in a member was applied for, if its annotations say so.
+/// The namespace and name of the Work that an object in a member belongs to, according to its annotations.
 #[must_use]
 pub fn work_of(object: &Value) -> Option<(&str, &str)> {
     let (namespace, name) =
@@ -38,7 +39,7 @@ pub fn work_of(object: &Value) -> Option<(&str, &str)> {
     (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name))
 }
 
-/// Reflects status and health of the object into the Work. Quiet when they stand there already.
+/// Reflects status and health of the object into the Work. No effects if they are up to date.
 pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     let mut plan = Plan::default();
     let (work, object) = (seen.work, seen.object);
@@ -47,7 +48,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
     }
     let identity = Identity::of(object);
     let manifests = &work.spec.workload.manifests;
-    // The member may serve the object in another version than the manifest's.
+    // The member may serve the object in another version than that of the manifest.
     let Some(ordinal) = manifests.iter().position(|manifest| identity.is_named(&manifest.named())) else {
         let message = format!("the Work has no manifest of {}", identity.key());
         plan.push(
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_is_told_and_not_written() {
+    fn foreign_object_is_reported_and_not_reflected() {
         let mut other = object(2);
         other["metadata"]["name"] = json!("other");
         let plan = decided(&work(), &other);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_is_named_by_both_annotations() {
+    fn work_is_named_by_both_annotations() {
         assert_eq!(work_of(&object(1)), Some(("karmada-es-m1", "web-x")));
         assert_eq!(work_of(&json!({"metadata": {"annotations": {"work.karmada.io/name": "x"}}})), None);
         assert_eq!(work_of(&json!({})), None);

@@ -1,7 +1,7 @@
-//! Whose turn it is after an edit: where replicas changed, the scheduler's first (specification/propagation.md 1.1).
+//! Wait for the scheduler after an edit that changed replicas (specification/propagation.md 1.1).
 //!
-//! Without it an edit of replicas and template would cost two writes of each Work: one with the new template and the old
-//! shares, and one with the new shares.
+//! Without it an edit of replicas and template would write each Work twice: with the new template and the old schedule
+//! result, and with the new result.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
 
 use crate::detector::binding::Binding;
 
-/// So long the Works wait for the scheduler. What it can't place must not keep an edit of the template from the members.
+/// Longest wait for the scheduler. A workload that cannot be scheduled must not keep edits of the template from the
+/// members.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether the scheduler is about to change the shares of this binding (specification/scheduling.md 2.4).
+/// Returns true if the scheduler is about to change the schedule result (specification/scheduling.md 2.4).
 pub(super) fn is_schedulers(binding: Binding<'_>) -> bool {
     let spec = binding.spec();
     let observed = binding.status().is_some_and(|status| {

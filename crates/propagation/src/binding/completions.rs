@@ -1,4 +1,4 @@
-//! How a Job's completions are divided over its copies (specification/propagation.md 9.3).
+//! Division of a Job's completions over its copies (specification/propagation.md 9.3).
 
 use ironclad_api::{policy::ReplicaSchedulingType, work::ResourceBindingSpec};
 use ironclad_fleet::{
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::template;
 
-/// The completions of each target, in their order; `None` if there is nothing to divide.
+/// The completions of each target, in order; `None` if there is nothing to divide.
 #[must_use]
 pub(super) fn divide(spec: &ResourceBindingSpec, job: &Value, targets: &[Target]) -> Option<Vec<i64>> {
     let is_job =
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn worked_examples() {
+    fn completions_of_the_specification() {
         for (name, completions, uid, of, want) in [
             ("in proportion to the replicas", 8, "", [("m1", 3), ("m2", 2)], vec![5, 3]),
             ("a tie goes to the smaller name", 3, "", [("m1", 1), ("m2", 1)], vec![2, 1]),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn when_there_is_nothing_to_divide() {
+    fn jobs_that_are_not_divided() {
         let of = targets(&[("m1", 1)]);
         assert_eq!(divide(&spec("Divided"), &job(Value::Null, ""), &of), None, "a work-queue Job");
         assert_eq!(divide(&spec("Duplicated"), &job(json!(5), ""), &of), None, "each copy does all of it");
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(completions in 0..1000_i64, of in prop::collection::vec(0..20_i32, 1..6), uid in "[a-z]{0,3}") {
+        fn completions_are_conserved(completions in 0..1000_i64, of in prop::collection::vec(0..20_i32, 1..6), uid in "[a-z]{0,3}") {
             let of: Vec<Target> = of.iter().enumerate().map(|(i, n)| Target { cluster: ClusterName::from(format!("m{i}").as_str()), replicas: *n }).collect();
             let shares = divide(&spec("Divided"), &job(json!(completions), &uid), &of).unwrap();
             let sum: i64 = shares.iter().sum();

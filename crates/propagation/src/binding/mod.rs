@@ -1,4 +1,4 @@
-//! One Work per target cluster of a binding (specification/propagation.md 9).
+//! Decision of the binding controller: one Work per target cluster of a binding (specification/propagation.md 9).
 
 mod await_scheduler;
 mod completions;
@@ -34,26 +34,26 @@ use crate::{
     },
 };
 
-/// How soon a binding looks again for an old copy that must be gone first, if its delete event was missed.
+/// Interval at which a binding checks for an old copy that must be deleted first, in case its delete event was missed.
 const OLD_COPY_RECHECK: Duration = Duration::from_secs(5);
 
-/// Gates.
+/// Feature gates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Gate `StatefulFailoverInjection`.
     pub state_injection: bool,
 }
 
-/// What is seen of one binding.
+/// Snapshot of one binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The binding.
     pub binding: Binding<'a>,
-    /// Its template, as it is.
+    /// Its template.
     pub template: Option<&'a Value>,
-    /// All Works that carry the binding's permanent id.
+    /// All Works with the binding's permanent id.
     pub works: &'a [Arc<Work>],
-    /// The Works that stand under [`first_names`], whoever they belong to.
+    /// The Works under [`first_names`], of any owner.
     pub named: &'a [Arc<Work>],
     /// All clusters, or at least those that the binding names.
     pub clusters: &'a BTreeMap<ClusterName, Arc<Cluster>>,
@@ -61,57 +61,57 @@ pub struct Seen<'a> {
     pub cluster_overrides: &'a [Arc<ClusterOverridePolicy>],
     /// The OverridePolicies of the template's namespace.
     pub overrides: &'a [Arc<OverridePolicy>],
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
-    /// Gates.
+    /// Feature gates.
     pub options: &'a Options,
-    /// For how long the Works have waited for the scheduler ([`Effect::Hold`]).
+    /// Time for which the Works have waited for the scheduler ([`Effect::Hold`]).
     pub held: Duration,
 }
 
-/// One write.
+/// Write of a binding or Work, or a requeue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Merge patch of the binding: its permanent id and finalizer, or the end of its finalizer.
+    /// Patch the binding: set permanent id and finalizer, or remove the finalizer.
     PatchBinding {
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// A new Work.
+    /// Create a Work.
     Create(Box<Work>),
-    /// Merge patch of a Work.
+    /// Patch a Work.
     Patch {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Delete a Work, if it still is this one.
+    /// Delete a Work, if it still has this uid.
     Delete {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
         /// Its uid.
         uid: String,
     },
-    /// The same, once one of the creates before it was answered: as long as none was, this is the only copy.
+    /// Delete a Work once one of the creates of this plan succeeded: until then it is the only copy.
     DeleteOnceReplaced {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
         /// Its uid.
         uid: String,
     },
-    /// The scheduler's turn comes first: remember since when, and look again after this long.
+    /// Wait for the scheduler: remember the start of the wait, and reconcile again after this time.
     Hold(Duration),
-    /// Look again after this long, if nothing brings the binding back earlier.
+    /// Reconcile again after this time, unless an event does so earlier.
     RequeueAfter(Duration),
-    /// Come again with back-off.
+    /// Reconcile again with back-off.
     Retry,
-    /// Tell people.
+    /// Record an event.
     Event(Event),
 }
 
-/// What is told on the binding when a Work that nobody wants any more could not be deleted (9.1 step 2), by the class of the failure.
-/// `None` for a conflict, which is no failure: it is decided again.
+/// Event on the binding if an orphaned Work could not be deleted (specification/propagation.md 9.1 step 2), by the
+/// class of the failure. `None` for a conflict: the decision is made again.
 #[must_use]
 pub fn not_cleaned_up(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
     let message = || {
@@ -120,7 +120,7 @@ pub fn not_cleaned_up(binding: Binding<'_>, work: &WorkKey, class: &str, error: 
     (class != "Conflict").then(|| Event::warning(binding.reference(), events::CLEANUP_WORK_FAILED, message()))
 }
 
-/// The names under which the binding's Works would stand if nobody else had them: what [`Seen::named`] looks up.
+/// Default names of the binding's Works, by which [`Seen::named`] is looked up.
 #[must_use]
 pub fn first_names(spec: &ResourceBindingSpec) -> Vec<WorkKey> {
     let resource = &spec.resource;
@@ -128,7 +128,7 @@ pub fn first_names(spec: &ResourceBindingSpec) -> Vec<WorkKey> {
     targets(spec).into_iter().map(|target| WorkKey { cluster: target.cluster, name: name.clone() }).collect()
 }
 
-/// Makes the Works of a binding what binding, template and overrides say. Quiet when they are.
+/// Makes the Works match binding, template and overrides. No effects if they do.
 pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     let mut plan = Plan::default();
     let binding = seen.binding;
@@ -137,7 +137,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         return plan;
     }
     if let Some(patch) = stamp(binding, &mut ids) {
-        // The Works carry the id, so it has to stand first; the echo brings the next pass.
+        // The Works carry the id, so set it first. The watch event of this write reconciles again.
         plan.effects.push(Effect::PatchBinding { patch });
         return plan;
     }
@@ -171,24 +171,26 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         plan.note(Because::Gone { object: ironclad_fleet::ObjectKey { gvk, namespace, name } });
         return plan;
     };
-    // Who moves a placement wants no time without a copy: the new ones are written before the old ones go (decision 13).
+    // Create the new copies before deleting the old ones, so that a change of placement leaves no time without a copy
+    // (docs/decisions/0013).
     let successor = sync(&mut plan, seen, template, &mut ids);
     remove(&mut plan, moved, successor);
     plan
 }
 
-/// What takes the place of a copy that is not wanted any more.
+/// Availability of a replacement for an orphaned copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Successor {
-    /// A target has its Work, or there is no target.
+    /// A target has a Work, or there is no target.
     Stands,
-    /// This plan makes the first one.
+    /// This plan creates the first Work.
     InMaking,
-    /// No target can have its Work now.
+    /// No target can have a Work now.
     Impossible,
 }
 
-/// The Works go; the finalizer goes with the request, not with their end (9.1.1).
+/// Deletes the Works of a deleted binding. The finalizer is removed once their deletion is requested, without waiting
+/// for their end (specification/propagation.md 9.1 step 1).
 fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let binding = seen.binding;
     let because = Because::from(Reason::BindingDeleted { binding: binding.key() });
@@ -220,14 +222,14 @@ fn stamp(binding: Binding<'_>, ids: &mut NewIds) -> Option<Value> {
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
 }
 
-/// The Works in clusters where none is wanted.
+/// The Works in clusters that are not expected to have one.
 fn orphans<'a>(seen: &Seen<'a>) -> Vec<(WorkKey, &'a Work)> {
     let expected = expected_clusters(seen.binding.spec());
     let mut kept = BTreeSet::new();
     let mut orphans = Vec::new();
     for work in seen.works {
         let Some(key) = key_of(work) else { continue };
-        // Two Works of one binding in one cluster would be two writers of one member object: the first one stays.
+        // Two Works of one binding in one cluster would both write one member object: keep the first.
         let wanted = expected.contains(&key.cluster) && kept.insert(key.cluster.clone());
         if !wanted && work.metadata.deletion_timestamp.is_none() {
             orphans.push((key, &**work));
@@ -249,8 +251,8 @@ fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, successor: Su
     }
 }
 
-/// The cluster that has to be empty before anything new starts, if one is not (9.1.3, specification/failover.md 4.4). One that is a
-/// target again may keep its copy.
+/// The cluster that must delete its copy before new ones are created, if any (specification/propagation.md 9.1 step 3,
+/// specification/failover.md 4.4). A cluster that is a target again may keep its copy.
 fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     let spec = seen.binding.spec();
     let directly = spec.graceful_eviction_tasks.iter().filter(|task| task.purge_mode == Some(PurgeMode::Directly));
@@ -306,14 +308,14 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
     successor
 }
 
-/// Whether a target's Work stood before.
+/// Whether a target's Work existed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
     Anew,
     Standing,
 }
 
-/// One copy in the making.
+/// Work under construction for one target.
 struct Copy<'a> {
     seen: &'a Seen<'a>,
     template: &'a Value,
@@ -356,7 +358,7 @@ impl Copy<'_> {
         Ok(Written::Standing)
     }
 
-    /// The template with this copy's replicas and completions (9.2 steps 1, 2).
+    /// The template with the replicas and completions of this copy (specification/propagation.md 9.2 steps 1 and 2).
     fn revised(&self) -> Result<Value, InterpretError> {
         let spec = self.seen.binding.spec();
         let gvk = Identity::of(self.template).gvk();
@@ -372,7 +374,7 @@ impl Copy<'_> {
         Ok(manifest)
     }
 
-    /// The Work of this binding in the cluster, by its id; else one under the first name that is for the same object.
+    /// The Work of this binding in the cluster by its id; otherwise one under the default name for the same object.
     fn existing(&self) -> Option<&Work> {
         let here = |work: &&Arc<Work>| key_of(work).is_some_and(|key| key.cluster == self.target.cluster);
         let own = self.seen.works.iter().filter(here).min_by_key(|work| work.metadata.name.clone());
@@ -454,7 +456,8 @@ impl Copy<'_> {
         work
     }
 
-    /// The first name, or another where an object of another group or kind has it (row 1 of 31).
+    /// The default name, or another if an object of another group or kind uses it (specification/propagation.md 31.1
+    /// row 1).
     fn new_name(&self, plan: &mut Plan<Effect>) -> String {
         let template = Identity::of(self.template);
         let name = names::work_name(template.kind, template.namespace, template.name);
@@ -486,7 +489,7 @@ impl Copy<'_> {
         })
     }
 
-    /// Labels that carry the state of the copy that was left (9.2 step 8).
+    /// Labels with the preserved state of the evicted copy (specification/propagation.md 9.2 step 8).
     fn preserved_state(&self) -> StringMap {
         let last = self.seen.binding.spec().graceful_eviction_tasks.last();
         last.filter(|task| {
@@ -499,7 +502,7 @@ impl Copy<'_> {
     }
 }
 
-/// What we write of a Work.
+/// The fields of a Work that we write.
 fn written(work: &Work) -> Value {
     json!({
         "metadata": {
@@ -524,7 +527,8 @@ fn binding_annotations(binding: Binding<'_>) -> StringMap {
     }
 }
 
-/// The template's own wish if it is a valid one, else the policy's (9.2 step 6).
+/// The template's conflict resolution if it is valid, otherwise the policy's (specification/propagation.md 9.2 step
+/// 6).
 fn conflict_resolution(template: &Value, of_policy: Option<ConflictResolution>) -> &'static str {
     match template::annotation(template, annotations::CONFLICT_RESOLUTION) {
         annotations::CONFLICT_RESOLUTION_OVERWRITE => annotations::CONFLICT_RESOLUTION_OVERWRITE,

@@ -7,7 +7,7 @@ use crate::testkit::{self, cluster, deployment, ids, merge, patched, work};
 mod purge;
 mod waits;
 
-/// The part of a fleet that concerns one binding; effects are applied to it as the reconciler would.
+/// A binding with its template and Works. Applies effects as the reconciler does.
 struct Road {
     binding: ResourceBinding,
     template: Option<Value>,
@@ -56,7 +56,7 @@ impl Road {
                 overrides: &self.overrides,
                 interpreter: &Interpreter::default(),
                 options: &self.options,
-                // Makers of bindings don't care for shares that add up: the scheduler had its turn.
+                // The wait for the scheduler is over, so that schedule results of tests need not add up.
                 held: await_scheduler::PATIENCE,
             },
             ids("new"),
@@ -88,7 +88,7 @@ impl Road {
         let _applied = self.pass();
     }
 
-    /// What the execution controller does for Works being deleted.
+    /// Removes the finalizers of Works being deleted, as the execution controller does.
     fn finish_deletions(&mut self) {
         self.works.retain(|work| work.metadata.deletion_timestamp.is_none());
     }
@@ -165,7 +165,7 @@ fn one_work_per_target_with_its_replicas() {
 }
 
 #[test]
-fn a_change_of_template_or_binding_follows() {
+fn changes_of_template_and_binding_update_the_works() {
     for (name, change, pointer, want) in [
         (
             "the image",
@@ -231,7 +231,7 @@ fn a_change_of_template_or_binding_follows() {
 }
 
 #[test]
-fn nothing_is_written_for_a_status() {
+fn status_change_writes_nothing() {
     let mut road = Road::new(&[("m1", 2)]);
     road.go();
     merge(road.template.as_mut().unwrap(), &json!({"status": {"replicas": 2}, "metadata": {"resourceVersion": "99"}}));
@@ -239,7 +239,7 @@ fn nothing_is_written_for_a_status() {
 }
 
 #[test]
-fn the_templates_wish_on_conflicts_goes_first() {
+fn template_conflict_resolution_takes_precedence() {
     for (wish, policy, want) in [
         ("overwrite", ConflictResolution::Abort, "overwrite"),
         ("abort", ConflictResolution::Overwrite, "abort"),
@@ -255,7 +255,7 @@ fn the_templates_wish_on_conflicts_goes_first() {
 }
 
 #[test]
-fn who_is_a_target_and_who_is_expected() {
+fn targets_and_expected_clusters() {
     let spec = patched(
         &testkit::binding(&[("m2", 1), ("m1", 2)]),
         &json!({"spec": {
@@ -274,7 +274,7 @@ fn who_is_a_target_and_who_is_expected() {
 }
 
 #[test]
-fn orphans_go_and_clusters_being_left_keep_their_work_untouched() {
+fn orphans_are_deleted_and_evicted_clusters_keep_their_work() {
     let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
     road.go();
     road.binding = patched(
@@ -290,7 +290,7 @@ fn orphans_go_and_clusters_being_left_keep_their_work_untouched() {
 }
 
 #[test]
-fn who_moves_is_never_without_a_copy() {
+fn moved_workload_always_has_a_copy() {
     let fails = json!({"overrideRules": [{"overriders": {"plaintext": [{"path": "/spec/no/such", "operator": "replace", "value": 1}]}}]});
     let failing: OverridePolicy =
         serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": fails})).unwrap();
@@ -325,7 +325,7 @@ fn who_moves_is_never_without_a_copy() {
 }
 
 #[test]
-fn a_copy_left_directly_must_be_gone_first() {
+fn directly_purged_copy_is_deleted_before_replacement_is_created() {
     let directly = |extra: Value| {
         let mut patch = json!({"spec": {"clusters": [{"name": "m2", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Directly", "reason": "R", "producer": "P"}]}});
         merge(&mut patch, &extra);
@@ -359,7 +359,7 @@ fn a_copy_left_directly_must_be_gone_first() {
 }
 
 #[test]
-fn a_deleted_binding_takes_its_works_along() {
+fn deleted_binding_deletes_its_works() {
     let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
     road.go();
     road.binding = patched(&road.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
@@ -370,7 +370,7 @@ fn a_deleted_binding_takes_its_works_along() {
 }
 
 #[test]
-fn a_binding_of_somebody_else_gets_id_and_finalizer_first() {
+fn foreign_binding_gets_id_and_finalizer_first() {
     let mut road = Road::new(&[("m1", 1)]);
     (road.binding.metadata.labels, road.binding.metadata.finalizers) = (None, None);
     assert_eq!(kinds(&road.pass()), ["binding"]);
@@ -379,7 +379,7 @@ fn a_binding_of_somebody_else_gets_id_and_finalizer_first() {
 }
 
 #[test]
-fn without_its_template_nothing_is_made() {
+fn missing_template_creates_no_works() {
     let mut road = Road::new(&[("m1", 1)]);
     road.template = None;
     assert!(road.pass().is_quiet());
@@ -390,7 +390,7 @@ fn without_its_template_nothing_is_made() {
 }
 
 #[test]
-fn one_bad_cluster_does_not_stop_the_others() {
+fn failure_in_one_cluster_does_not_stop_the_others() {
     let mut road = Road::new(&[("nowhere", 1), ("m1", 1)]);
     let plan = road.pass();
     assert_eq!(kinds(&plan), ["create", "event", "event", "retry"]);
@@ -400,7 +400,7 @@ fn one_bad_cluster_does_not_stop_the_others() {
 }
 
 #[test]
-fn overrides_come_after_replicas_and_a_failing_one_keeps_the_last_good_work() {
+fn failing_override_keeps_the_last_good_work() {
     let mut road = Road::new(&[("m1", 2)]);
     let op = |overriders: Value| -> Vec<Arc<OverridePolicy>> {
         vec![Arc::new(serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": {"overrideRules": [{"overriders": overriders}]}})).unwrap())]
@@ -426,7 +426,7 @@ fn overrides_come_after_replicas_and_a_failing_one_keeps_the_last_good_work() {
 }
 
 #[test]
-fn names_that_are_taken() {
+fn used_work_name_gets_a_suffix() {
     let name = names::work_name("Deployment", "shop", "web");
     let stranger = |manifest: Value| {
         Arc::new(work(
@@ -451,7 +451,7 @@ fn names_that_are_taken() {
 }
 
 #[test]
-fn a_work_being_deleted_is_made_anew_afterwards() {
+fn work_is_created_again_after_its_deletion() {
     let mut road = Road::new(&[("m1", 1)]);
     road.go();
     road.works[0] =
@@ -462,7 +462,7 @@ fn a_work_being_deleted_is_made_anew_afterwards() {
 }
 
 #[test]
-fn state_goes_along_to_the_only_new_place() {
+fn preserved_state_goes_to_the_only_new_target() {
     let task = |before: &[&str], purge: &str| json!({"spec": {"gracefulEvictionTasks": [{"fromCluster": "m2", "purgeMode": purge, "reason": "R", "producer": "P", "clustersBeforeFailover": before, "preservedLabelState": {"job-id": "7"}}]}});
     for (name, targets, patch, gate, want) in [
         ("into the new copy", vec![("m1", 1)], task(&["m2"], "Directly"), true, "7"),
@@ -480,7 +480,7 @@ fn state_goes_along_to_the_only_new_place() {
 }
 
 #[test]
-fn jobs_share_their_completions() {
+fn job_completions_are_divided() {
     let mut road = Road::new(&[("m1", 3), ("m2", 2)]);
     road.binding = patched(
         &road.binding,
@@ -501,7 +501,7 @@ fn jobs_share_their_completions() {
 }
 
 #[test]
-fn what_is_no_workload_is_copied_as_it_is() {
+fn non_workload_is_copied_unchanged() {
     let mut road = Road::new(&[("m1", 0)]);
     road.binding.spec.replicas = 0;
     road.go();
@@ -509,7 +509,7 @@ fn what_is_no_workload_is_copied_as_it_is() {
 }
 
 #[test]
-fn cluster_scoped_bindings_have_labels_of_their_own() {
+fn cluster_scoped_bindings_use_their_own_labels() {
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r", "uid": "u"}});
     let binding: ClusterResourceBinding = serde_json::from_value(json!({
         "metadata": {"name": "r-clusterrole", "labels": {"clusterresourcebinding.karmada.io/permanent-id": "c"}, "finalizers": ["karmada.io/cluster-resource-binding-controller"]},
@@ -546,7 +546,7 @@ fn cluster_scoped_bindings_have_labels_of_their_own() {
 
 proptest! {
     #[test]
-    fn works_follow_the_targets_and_then_all_is_quiet(first in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4), second in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4)) {
+    fn works_converge_to_the_targets(first in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4), second in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4)) {
         let mut road = Road::new(&first.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>());
         road.go();
         prop_assert!(road.pass().is_quiet());
@@ -562,7 +562,7 @@ proptest! {
 }
 
 #[test]
-fn a_work_that_does_not_go_is_told_on_the_binding() {
+fn failed_cleanup_is_reported_on_the_binding() {
     let binding = testkit::binding(&[("m1", 1)]);
     let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
     let told = |class| not_cleaned_up(Binding::from(&binding), &work, class, "forbidden");

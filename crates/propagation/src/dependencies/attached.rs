@@ -1,4 +1,5 @@
-//! The binding of a dependency: where its referrers are, and what they agree on (specification/propagation.md 8.4, 8.5).
+//! Binding of a dependency: the clusters of its referrers, and their common settings (specification/propagation.md
+//! 8.4, specification/propagation.md 8.5).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use crate::{
     template_hash::{APPLIED_TEMPLATE, Content},
 };
 
-/// An attached binding in the making, and what it was before.
+/// Attached binding under construction, and its stored version.
 pub(super) struct Attached<'a> {
     old: Option<&'a ResourceBinding>,
     new: ResourceBinding,
@@ -36,7 +37,7 @@ impl<'a> Attached<'a> {
         Self { old: None, new, referrers: seen.referrers }
     }
 
-    /// Makes it, needed by `by`.
+    /// Creates it, required by `by`.
     pub(super) fn create(mut self, plan: &mut Plan<Effect>, by: Binding<'_>, object: &Value, ids: &mut NewIds) {
         let identity = Identity::of(object);
         self.new
@@ -61,7 +62,7 @@ impl<'a> Attached<'a> {
         plan.push(Effect::Create(Box::new(self.new)), because);
     }
 
-    /// Needed by `by`, among others.
+    /// Adds `by` to the bindings that require it.
     pub(super) fn attach(mut self, plan: &mut Plan<Effect>, by: Binding<'_>, object: &Value) {
         if self.new.spec.placement.is_none() {
             self.refresh_resource(object);
@@ -71,7 +72,7 @@ impl<'a> Attached<'a> {
         self.write(plan, by, conflict);
     }
 
-    /// Not needed by `by` any more. One that nobody needs and no policy made goes.
+    /// Removes `by` from the bindings that require it. A binding that none requires and no policy created is deleted.
     pub(super) fn release(mut self, plan: &mut Plan<Effect>, by: Binding<'_>) {
         let (label, _) = edge(by);
         if let Some(map) = &mut self.new.metadata.labels {
@@ -110,7 +111,8 @@ impl<'a> Attached<'a> {
         plan.effects.push(Effect::Event(Event::warning(about, events::DEPENDENCY_POLICY_CONFLICT, message)));
     }
 
-    /// As the binding of a template does: a status write of the object costs no write (7.2).
+    /// Updates the reference to the object as for a template: a status write of the object costs no write
+    /// (specification/propagation.md 7.2).
     fn refresh_resource(&mut self, object: &Value) {
         let content = Content::of(object).to_text();
         let map = self.new.metadata.annotations.get_or_insert_default();
@@ -141,7 +143,7 @@ impl<'a> Attached<'a> {
         }
     }
 
-    /// What the referrers agree on, and who of them is gone. Returns what they disagree on.
+    /// Computes the common settings of the referrers, and drops deleted referrers. Returns the settings that conflict.
     fn resolve(&mut self, by: Binding<'_>) -> Option<String> {
         let current = by.key();
         let mut there: Vec<Binding<'_>> = Vec::new();
@@ -196,7 +198,7 @@ fn is(snapshot: &BindingSnapshot, key: &ironclad_fleet::BindingKey) -> bool {
     *snapshot.namespace == *key.namespace && *snapshot.name == *key.name
 }
 
-/// A cluster is suspended if all that need it are suspended there.
+/// A cluster is suspended if all referrers in it are suspended there.
 fn suspension(required_by: &[BindingSnapshot], referrers: &[Binding<'_>]) -> Option<BindingSuspension> {
     let mut needed: BTreeMap<&str, bool> = BTreeMap::new();
     for (snapshot, referrer) in required_by.iter().zip(referrers) {

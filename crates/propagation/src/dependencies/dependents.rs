@@ -1,4 +1,5 @@
-//! Which bindings a change concerns (specification/propagation.md 8.1): found by what they recorded, never by a walk over all.
+//! Index of bindings by the objects they depend on (specification/propagation.md 8.1), so that a change of an object
+//! needs no scan of all bindings.
 
 use ironclad_api::{ObjectMeta, annotations, finalizers, labels};
 use ironclad_fleet::Gvk;
@@ -9,10 +10,10 @@ use crate::{
     template::{self, Identity},
 };
 
-/// Stands for the name where a label selector says which objects.
+/// Replaces the name where a label selector selects the objects.
 const ANY: &str = "*";
 
-/// The values under which the binding is found by its recorded dependencies.
+/// Index values of a binding: its recorded dependencies.
 #[must_use]
 pub fn recorded(metadata: &ObjectMeta) -> Vec<String> {
     let text = metadata.annotations.as_ref().and_then(|map| map.get(annotations::DEPENDENCIES));
@@ -24,7 +25,7 @@ pub fn recorded(metadata: &ObjectMeta) -> Vec<String> {
     list.into_iter().map(value).collect()
 }
 
-/// The values under which [`recorded`] has the bindings that may depend on this object.
+/// Index values under which [`recorded`] has the bindings that may depend on this object.
 #[must_use]
 pub fn of_object(gvk: &Gvk, metadata: &ObjectMeta) -> [String; 2] {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -36,14 +37,14 @@ fn value(group: &str, kind: &str, namespace: &str, name: &str) -> String {
     format!("{group}/{kind}/{namespace}/{name}")
 }
 
-/// The labels by which an attached binding names those that need it.
+/// The labels by which an attached binding refers to its referrers.
 #[must_use]
 pub fn edges(metadata: &ObjectMeta) -> Vec<String> {
     let keys = metadata.labels.iter().flatten().map(|(key, _)| key);
     keys.filter(|key| key.starts_with(labels::DEPENDED_BY_PREFIX)).cloned().collect()
 }
 
-/// Whether this change of a binding may change what is attached to it.
+/// Returns true if this change of a binding may change its attached bindings.
 #[must_use]
 pub fn binding_counts(old: Option<Binding<'_>>, new: Binding<'_>) -> bool {
     let concerned = |binding: Binding<'_>| {
@@ -56,7 +57,7 @@ pub fn binding_counts(old: Option<Binding<'_>>, new: Binding<'_>) -> bool {
     moved && (concerned(new) || old.is_some_and(concerned))
 }
 
-/// The namespace of the binding for a dependency: its own, or for a cluster-scoped one that of whoever needs it.
+/// Namespace of the binding for a dependency: its own namespace, or for a cluster-scoped object the referrer's.
 #[must_use]
 pub fn namespace_of(by: Binding<'_>, object: &Identity<'_>) -> String {
     if object.namespace.is_empty() { by.key().namespace.to_string() } else { object.namespace.to_owned() }
@@ -70,7 +71,7 @@ mod tests {
     use crate::testkit::{binding, patched};
 
     #[test]
-    fn objects_find_who_recorded_them() {
+    fn objects_find_their_dependents() {
         let record = json!([
             {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf"},
             {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "namespace": "shop", "labelSelector": {"matchLabels": {"a": "b"}}},
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_bindings_that_count() {
+    fn binding_changes_that_count() {
         let with = |generation: i64, deps: bool, finalizer: bool| {
             let list = if finalizer { vec![finalizers::BINDING_DEPENDENCIES_DISTRIBUTOR] } else { vec![] };
             patched(
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_are_labels_of_one_prefix() {
+    fn depended_by_labels_share_a_prefix() {
         let label = ironclad_api::names::depended_by_label("shop", "web-deployment");
         let binding = patched(&binding(&[]), &json!({"metadata": {"labels": {(label.clone()): "id"}}}));
         assert_eq!(edges(&binding.metadata), [label]);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testkit::{deployment, ids, merge, patched};
 
-/// Bindings of one namespace and the objects that workloads refer to; effects are applied as the reconciler would.
+/// Bindings of one namespace with their templates and dependencies. Applies effects as the reconciler does.
 #[derive(Default)]
 struct Road {
     objects: Vec<Value>,
@@ -76,7 +76,7 @@ fn events(plan: &Plan<Effect>) -> Vec<String> {
 }
 
 #[test]
-fn a_config_map_follows_its_workload() {
+fn config_map_is_propagated_with_its_workload() {
     let mut road = Road::default();
     road.workload("web", &["m1", "m2"], &["conf"], json!({}));
     road.config("conf");
@@ -111,7 +111,7 @@ fn a_config_map_follows_its_workload() {
 }
 
 #[test]
-fn the_worked_example_of_two_referrers() {
+fn two_referrers_share_an_attached_binding() {
     let mut road = Road::default();
     road.workload("a", &["m1", "m2"], &["c"], json!({"conflictResolution": "Overwrite"}));
     road.workload("b", &["m3"], &["c"], json!({}));
@@ -142,7 +142,7 @@ fn the_worked_example_of_two_referrers() {
 }
 
 #[test]
-fn preservation_is_resolved_alike() {
+fn preservation_conflicts_are_reported() {
     let mut road = Road::default();
     road.workload("a", &["m1"], &["c"], json!({"preserveResourcesOnDeletion": true}));
     road.workload("b", &["m1"], &["c"], json!({}));
@@ -156,7 +156,7 @@ fn preservation_is_resolved_alike() {
 }
 
 #[test]
-fn what_is_not_referred_to_any_more_goes() {
+fn unreferenced_attached_binding_is_deleted() {
     for (name, change) in [
         (
             "another reference",
@@ -192,7 +192,7 @@ fn what_is_not_referred_to_any_more_goes() {
 }
 
 #[test]
-fn one_that_a_policy_made_stays_and_goes_to_both() {
+fn binding_of_a_policy_is_kept_and_shared() {
     let mut road = Road::default();
     road.workload("web", &["m1"], &["conf"], json!({"conflictResolution": "Overwrite"}));
     road.config("conf");
@@ -211,7 +211,7 @@ fn one_that_a_policy_made_stays_and_goes_to_both() {
 }
 
 #[test]
-fn what_is_missing_is_skipped_and_attached_when_it_comes() {
+fn missing_dependency_is_attached_once_it_exists() {
     let mut road = Road::default();
     road.workload("web", &["m1"], &["late"], json!({}));
     let plan = road.pass("web");
@@ -232,7 +232,7 @@ fn what_is_missing_is_skipped_and_attached_when_it_comes() {
 }
 
 #[test]
-fn nothing_follows_before_there_is_a_place() {
+fn unscheduled_workload_attaches_nothing() {
     let mut road = Road::default();
     road.workload("web", &[], &["conf"], json!({}));
     road.config("conf");
@@ -246,7 +246,7 @@ fn nothing_follows_before_there_is_a_place() {
 }
 
 #[test]
-fn a_referrer_that_is_gone_does_not_block() {
+fn deleted_referrer_is_ignored() {
     let mut road = Road::default();
     road.workload("a", &["m1"], &["c"], json!({}));
     road.workload("b", &["m2"], &["c"], json!({}));
@@ -259,7 +259,7 @@ fn a_referrer_that_is_gone_does_not_block() {
 }
 
 #[test]
-fn suspended_only_where_all_are() {
+fn suspended_only_where_all_referrers_are() {
     let mut road = Road::default();
     road.workload("a", &["m1", "m2"], &["c"], json!({"suspension": {"dispatching": true}}));
     road.workload(
@@ -277,7 +277,7 @@ fn suspended_only_where_all_are() {
 }
 
 #[test]
-fn an_object_made_anew_waits_for_its_old_binding_to_go() {
+fn recreated_object_waits_for_its_old_binding() {
     let mut road = Road::default();
     road.workload("web", &["m1"], &["conf"], json!({}));
     road.config("conf");
@@ -288,7 +288,7 @@ fn an_object_made_anew_waits_for_its_old_binding_to_go() {
 }
 
 #[test]
-fn a_status_write_of_the_object_costs_nothing() {
+fn object_status_write_costs_no_write() {
     let mut road = Road::default();
     road.workload("web", &["m1"], &["conf"], json!({}));
     road.config("conf");
@@ -300,7 +300,7 @@ fn a_status_write_of_the_object_costs_nothing() {
 }
 
 #[test]
-fn selection() {
+fn dependency_selects_objects() {
     let dependency = |json: Value| -> Dependency { serde_json::from_value(json).unwrap() };
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"namespace": "shop", "name": "s", "labels": {"a": "b"}}});
     let slice = Identity::of(&slice);
@@ -320,7 +320,7 @@ fn selection() {
 }
 
 #[test]
-fn a_template_that_cannot_be_read_is_told() {
+fn uninterpretable_template_is_reported() {
     let mut road = Road::default();
     road.workload("web", &["m1"], &[], json!({}));
     road.independent[0].1["spec"]["template"]["spec"]["volumes"] = json!("x");

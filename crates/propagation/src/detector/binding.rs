@@ -1,4 +1,5 @@
-//! The binding that a claimed template should have, and how it is merged into the one that stands (specification/propagation.md 7, 5.3).
+//! Binding of a claimed template, and its merge into the existing one (specification/propagation.md 7,
+//! specification/propagation.md 5.3).
 
 #[cfg(test)]
 mod tests;
@@ -27,23 +28,23 @@ use crate::{
     template_hash::{APPLIED_TEMPLATE, Content},
 };
 
-/// Annotation of a binding: since when it asks for application failover, if it did not from its beginning. What its workload
-/// suffered before does not count (docs/decisions/0016).
+/// Annotation of a binding: time since which it requests application failover, if not since its creation. Failures
+/// before that time do not count (docs/decisions/0016).
 pub const APPLICATION_FAILOVER_SINCE: &str = "failover.ironclad.io/application-failover-since";
 
-/// What [`APPLICATION_FAILOVER_SINCE`] says; `None` if it is not there, or is no time: then the binding counts as asking from its
-/// beginning.
+/// Value of [`APPLICATION_FAILOVER_SINCE`]; `None` if absent or invalid: then the binding requests failover since its
+/// creation.
 #[must_use]
 pub fn application_failover_since(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(APPLICATION_FAILOVER_SINCE)?.parse().ok()
 }
 
-/// A binding of either kind.
+/// Binding of either kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Binding<'a> {
-    /// Of a namespaced template.
+    /// Binding of a namespaced template.
     Namespaced(&'a ResourceBinding),
-    /// Of a cluster-scoped one.
+    /// Binding of a cluster-scoped template.
     Cluster(&'a ClusterResourceBinding),
 }
 
@@ -94,7 +95,7 @@ impl<'a> Binding<'a> {
         BindingKey { namespace: of(&self.metadata().namespace), name: of(&self.metadata().name) }
     }
 
-    /// The label that carries the permanent id of this kind of binding.
+    /// The label with the permanent id for this kind of binding.
     #[must_use]
     pub fn id_label(self) -> &'static str {
         match self {
@@ -103,7 +104,7 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// The finalizer of this kind of binding.
+    /// The finalizer for this kind of binding.
     #[must_use]
     pub fn finalizer(self) -> &'static str {
         match self {
@@ -112,14 +113,14 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// Its permanent id, if it has been given one.
+    /// Its permanent id, if set.
     #[must_use]
     pub fn permanent_id(self) -> Option<&'a str> {
         let id = self.metadata().labels.as_ref()?.get(self.id_label())?;
         (!id.is_empty()).then_some(id)
     }
 
-    /// Whether it is being deleted.
+    /// Returns true if it is being deleted.
     #[must_use]
     pub fn is_deleting(self) -> bool {
         self.metadata().deletion_timestamp.is_some()
@@ -142,7 +143,8 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// Whether it is the binding of this template: group, kind, namespace and name of `spec.resource` (31.1 row 1).
+    /// Returns true if it binds this template: group, kind, namespace and name of `spec.resource` are equal
+    /// (specification/propagation.md 31.1 row 1).
     #[must_use]
     pub fn binds(self, template: &Identity<'_>) -> bool {
         let resource = &self.spec().resource;
@@ -153,7 +155,7 @@ impl<'a> Binding<'a> {
     }
 }
 
-/// Gates and values that the binding depends on beside policy and template.
+/// Feature gates that affect the binding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Gate `WorkloadAffinity`.
@@ -164,7 +166,8 @@ pub struct Options {
     pub multiple_pod_templates: bool,
 }
 
-/// What the interpreter is asked of a workload's size (7.4): its components, if it has any and the gate is on, or its replicas.
+/// Operation by which the interpreter sizes the workload (specification/propagation.md 7.4): components if the kind
+/// has any and the gate is on, otherwise replicas.
 #[must_use]
 pub fn asked(seen: &Seen<'_>) -> Operation {
     let gvk = Identity::of(seen.template).gvk();
@@ -175,51 +178,51 @@ pub fn asked(seen: &Seen<'_>) -> Operation {
     }
 }
 
-/// What the binding is made of.
+/// Input of the binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The template, claimed by `policy`.
+    /// The template, which `policy` claimed.
     pub template: &'a Value,
     /// The policy that claimed it.
     pub policy: Policy<'a>,
-    /// The policy's permanent id, which may be fresher than the policy.
+    /// The claim with the policy's permanent id, which may be newer than `policy`.
     pub claim: &'a Claim,
-    /// The template's binding, found by `spec.resource`, whatever its name.
+    /// The template's binding, found by `spec.resource` under any name.
     pub binding: Option<Binding<'a>>,
-    /// What stands under the binding's first name; may be the same object.
+    /// The object under the binding's default name; may be the same object.
     pub named: Option<Binding<'a>>,
-    /// The resolved `schedulePriority` of the policy (specification/scheduling.md 14.3), if it has one and the gate is on.
+    /// The resolved `schedulePriority` of the policy (specification/scheduling.md 14.3), if set and the gate is on.
     pub schedule_priority: Option<&'a ResolvedPriority>,
-    /// Answers about kinds.
+    /// Resource interpreter.
     pub interpreter: &'a Interpreter,
-    /// Gates.
+    /// Feature gates.
     pub options: &'a Options,
-    /// The time of day.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// A write of the binding.
+/// Write of the binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A new binding of a namespaced template.
+    /// Create the binding of a namespaced template.
     Create(Box<ResourceBinding>),
-    /// A new binding of a cluster-scoped template.
+    /// Create the binding of a cluster-scoped template.
     CreateCluster(Box<ClusterResourceBinding>),
-    /// A merge patch of the one that stands.
+    /// Patch the existing binding.
     Patch {
-        /// Which one.
+        /// Its key.
         key: BindingKey,
-        /// Without resourceVersion.
+        /// Merge patch without resourceVersion.
         patch: Value,
     },
-    /// Nothing can be done until something else has happened: try again later.
+    /// Reconcile again later: something else has to happen first.
     Retry,
 }
 
-/// Creates or updates the binding, so that it says what policy and template say. Quiet when it does.
+/// Creates or updates the binding from policy and template. No effects if it is up to date.
 ///
 /// # Errors
-/// If the interpreter can't read the template: the binding is left as it is.
+/// If the interpreter cannot read the template. The binding is unchanged then.
 pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, InterpretError> {
     let mut plan = Plan::default();
     let identity = Identity::of(seen.template);
@@ -232,7 +235,7 @@ pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, Interpr
         return Ok(plan);
     }
     if let Some(existing) = existing.filter(|existing| existing.is_deleting()) {
-        // Its finalizer runs; the template lives on and gets a new one afterwards.
+        // Its finalizer runs. The template still exists and gets a new binding afterwards.
         plan.push(Effect::Retry, Reason::BindingDeleted { binding: existing.key() }.into());
         return Ok(plan);
     }
@@ -267,7 +270,7 @@ pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, Interpr
     Ok(plan)
 }
 
-/// The parts of metadata that we write.
+/// The metadata that we write.
 fn metadata_json(metadata: &ObjectMeta) -> Value {
     json!({
         "labels": metadata.labels,
@@ -277,7 +280,7 @@ fn metadata_json(metadata: &ObjectMeta) -> Value {
     })
 }
 
-/// A binding in the making.
+/// Binding under construction.
 struct Draft {
     namespaced: bool,
     metadata: ObjectMeta,
@@ -378,8 +381,9 @@ impl Draft {
         }]);
     }
 
-    /// The reference to the template. Its resourceVersion is refreshed by every write of the template but a status
-    /// write, which would otherwise cost a binding write, a generation and a pass of everybody (7.2).
+    /// Updates the reference to the template. Its resourceVersion follows every write of the template except a status
+    /// write, which would otherwise cost a binding write, a new generation and a reconcile of every controller
+    /// (specification/propagation.md 7.2).
     fn write_resource(&mut self, identity: &Identity<'_>, template: &Value, unchanged: bool) {
         let mut resource = identity.reference();
         resource.resource_version = if unchanged && !self.spec.resource.resource_version.is_empty() {
@@ -390,7 +394,7 @@ impl Draft {
         self.spec.resource = resource;
     }
 
-    /// Whether the binding begins to ask for application failover with this write, or ceases to.
+    /// Records when the binding starts or stops requesting application failover.
     fn write_asked(&mut self, policy: &PropagationSpec, now: Timestamp) {
         let asks = |behavior: Option<&FailoverBehavior>| behavior.is_some_and(|b| b.application.is_some());
         let created = self.metadata.creation_timestamp.is_none();
@@ -419,7 +423,8 @@ impl Draft {
         });
     }
 
-    /// Components, or replicas and needs, or neither: then it is no workload (7.4).
+    /// Sets components, or replicas and requirements, or neither if it is not a workload (specification/propagation.md
+    /// 7.4).
     fn write_replicas(&mut self, seen: &Seen<'_>, identity: &Identity<'_>) -> Result<(), InterpretError> {
         let gvk = identity.gvk();
         (self.spec.replicas, self.spec.replica_requirements, self.spec.components) = (0, None, Vec::new());
@@ -447,7 +452,8 @@ impl Draft {
     }
 }
 
-/// The priority class of a template's pods, where they stand as in a Pod or a workload of Kubernetes (7.5).
+/// The priority class of a template's pods, at the paths of a Pod or of a Kubernetes workload
+/// (specification/propagation.md 7.5).
 fn priority_class(template: &Value) -> &str {
     ["/spec/template/spec/priorityClassName", "/spec/priorityClassName"]
         .iter()
@@ -455,7 +461,7 @@ fn priority_class(template: &Value) -> &str {
         .unwrap_or("")
 }
 
-/// Policy's part replaced, the scheduling part kept (7.3).
+/// Replaces the policy's fields and keeps the scheduling field (specification/propagation.md 7.3).
 fn merged_suspension(old: Option<BindingSuspension>, policy: Option<Suspension>) -> Option<BindingSuspension> {
     let scheduling = old.and_then(|old| old.scheduling);
     match policy {

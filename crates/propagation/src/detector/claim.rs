@@ -1,4 +1,5 @@
-//! The labels and annotations by which a template and its binding belong to a policy (specification/propagation.md 5.1).
+//! Claims: the labels and annotations by which a template and its binding belong to a policy
+//! (specification/propagation.md 5.1).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{new_ids::NewIds, policy_match::Policy, template, template_hash::AWAITS_EDIT};
 
-/// Which kind of policy holds a claim.
+/// Kind of the claiming policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimScope {
     /// A PropagationPolicy.
@@ -17,20 +18,20 @@ pub enum ClaimScope {
     Cluster,
 }
 
-/// One policy's claim.
+/// Claim of one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// By which kind of policy.
+    /// Kind of the policy.
     pub scope: ClaimScope,
-    /// Its namespace, empty for a ClusterPropagationPolicy.
+    /// Namespace of the policy, empty for a ClusterPropagationPolicy.
     pub namespace: String,
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
-    /// Its permanent id.
+    /// Permanent id of the policy.
     pub id: String,
 }
 
-/// Keys of one kind of claim.
+/// Label and annotation keys for one kind of policy.
 struct Keys {
     label: &'static str,
     namespace: Option<&'static str>,
@@ -58,7 +59,7 @@ impl ClaimScope {
 }
 
 impl Claim {
-    /// The claim of a policy with this permanent id.
+    /// Claim of a policy with this permanent id.
     #[must_use]
     pub fn new(policy: Policy<'_>, id: String) -> Self {
         let key = policy.key();
@@ -69,13 +70,13 @@ impl Claim {
         Self { scope, namespace: key.namespace.to_string(), name: key.name.to_string(), id }
     }
 
-    /// The claim on a template; one by a namespaced policy counts first. Incomplete metadata is no claim.
+    /// Claim on a template. A PropagationPolicy's takes precedence. Incomplete metadata is not a claim.
     #[must_use]
     pub fn of_template(object: &Value) -> Option<Self> {
         Self::read(|label| template::label(object, label), |annotation| template::annotation(object, annotation))
     }
 
-    /// The claim on a typed object, such as a binding.
+    /// Claim on a typed object, such as a binding.
     #[must_use]
     pub fn of_metadata(metadata: &ObjectMeta) -> Option<Self> {
         let value = |map: &'_ Option<BTreeMap<String, String>>, key: &str| {
@@ -98,13 +99,13 @@ impl Claim {
         })
     }
 
-    /// The policy that holds it.
+    /// Key of the claiming policy.
     #[must_use]
     pub fn policy(&self) -> PolicyKey {
         PolicyKey { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
     }
 
-    /// Puts it on, and takes the other kind of claim off if this is a namespaced policy's.
+    /// Sets the claim. A PropagationPolicy's claim removes that of a ClusterPropagationPolicy.
     pub fn put_on(&self, labels: &mut BTreeMap<String, String>, annotations: &mut BTreeMap<String, String>) {
         if self.scope == ClaimScope::Namespaced {
             labels.remove(CLUSTER.label);
@@ -118,7 +119,7 @@ impl Claim {
         }
     }
 
-    /// The merge patch that claims a template; `None` if it is claimed so already.
+    /// The merge patch that claims a template; `None` if it already is.
     #[must_use]
     pub fn patch_of_template(&self, object: &Value) -> Option<Value> {
         let old_labels = template::map(object, "/metadata/labels");
@@ -128,13 +129,13 @@ impl Claim {
         patch((&old_labels, &new_labels), (&old_annotations, &new_annotations))
     }
 
-    /// The merge patch that takes this claim off a template; `None` if its id is not on it.
+    /// The merge patch that removes this claim from a template; `None` if the template has another id or none.
     #[must_use]
     pub fn removal_from_template(&self, object: &Value) -> Option<Value> {
         self.removal_of(&template::map(object, "/metadata/labels"), &template::map(object, "/metadata/annotations"))
     }
 
-    /// The merge patch that takes this claim off a binding; `None` if its id is not on it.
+    /// The merge patch that removes this claim from a binding; `None` if the binding has another id or none.
     #[must_use]
     pub fn removal(&self, metadata: &ObjectMeta) -> Option<Value> {
         let none = BTreeMap::new();
@@ -157,7 +158,7 @@ impl Claim {
     }
 }
 
-/// From the old to the new labels and annotations.
+/// Patch from the old to the new labels and annotations.
 fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)) -> Option<Value> {
     let mut metadata = Map::new();
     for (name, (old, new)) in [("labels", labels), ("annotations", annotations)] {
@@ -168,7 +169,7 @@ fn patch(labels: (&StringMap, &StringMap), annotations: (&StringMap, &StringMap)
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
 }
 
-/// The permanent id of a policy, and the merge patch that gives it one and its finalizer where they are missing.
+/// The permanent id of a policy, and the merge patch that sets id and finalizer if they are missing.
 #[must_use]
 pub fn stamp(policy: Policy<'_>, ids: &mut NewIds) -> (String, Option<Value>) {
     let finalizer = match policy {

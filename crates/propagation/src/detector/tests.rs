@@ -5,7 +5,7 @@ use ironclad_fleet::EventType;
 use super::{claim::ClaimScope, *};
 use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
 
-/// The part of a fleet that concerns one template; effects are applied to it as the reconciler would.
+/// A template with its policies and binding. Applies effects as the reconciler does.
 struct Road {
     template: Value,
     policies: Vec<PropagationPolicy>,
@@ -82,14 +82,14 @@ impl Road {
         }
     }
 
-    /// A write of the template by anybody.
+    /// A write of the template by a user.
     fn edit(&mut self, patch: Value) {
         merge(&mut self.template, &patch);
         self.version += 1;
         self.template["metadata"]["resourceVersion"] = json!(self.version.to_string());
     }
 
-    /// Passes until one has nothing to do.
+    /// Reconciles until there are no effects, and returns the number of cycles.
     fn settle(&mut self) -> usize {
         for n in 0..6 {
             if self.pass().is_quiet() {
@@ -121,7 +121,7 @@ fn place(policy: &mut PropagationPolicy, cluster: &str) {
 }
 
 #[test]
-fn a_template_is_claimed_then_bound_then_left_alone() {
+fn template_is_claimed_then_bound_then_unchanged() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     let first = road.pass();
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_template_is_claimed_then_bound_then_left_alone() {
 }
 
 #[test]
-fn a_policy_without_id_and_finalizer_gets_them_first() {
+fn policy_gets_id_and_finalizer_before_the_claim() {
     let mut bare = policy("p", json!({}));
     bare.metadata.labels = None;
     bare.metadata.finalizers = None;
@@ -157,7 +157,7 @@ fn a_policy_without_id_and_finalizer_gets_them_first() {
 }
 
 #[test]
-fn an_object_of_another_controller_is_left_alone() {
+fn template_claimed_by_another_system_is_ignored() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.template["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"] = json!("MultiClusterService");
     road.waiting = Some(Waiting::ForPolicy);
@@ -166,14 +166,14 @@ fn an_object_of_another_controller_is_left_alone() {
 }
 
 #[test]
-fn a_template_being_deleted_is_not_bound_again() {
+fn template_being_deleted_is_not_bound() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.template["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert!(road.pass().is_quiet());
 }
 
 #[test]
-fn no_policy_waits_and_tries_once_more() {
+fn template_without_policy_waits_and_retries_once() {
     let mut road = Road::new(vec![policy("p", json!({"name": "other"}))]);
     assert_eq!(road.pass().effects, [Effect::Wait(Waiting::ForPolicy), Effect::Retry]);
     assert!(road.pass().is_quiet(), "silently from then on");
@@ -183,7 +183,7 @@ fn no_policy_waits_and_tries_once_more() {
 }
 
 #[test]
-fn a_claimed_template_is_sticky() {
+fn claim_is_sticky() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.settle();
     let mut better = policy("a", json!({"name": "web"}));
@@ -194,7 +194,7 @@ fn a_claimed_template_is_sticky() {
 }
 
 #[test]
-fn what_becomes_of_a_claim() {
+fn claims_are_released_or_kept() {
     for (name, change, want_claim, want_effects) in [
         (
             "the policy is gone: the claim goes, binding first",
@@ -237,7 +237,7 @@ fn what_becomes_of_a_claim() {
 }
 
 #[test]
-fn a_policy_that_waits_for_its_overrides_says_so_on_the_template() {
+fn missing_override_policies_are_reported_on_the_template() {
     for settled in [false, true] {
         let mut road = Road::new(vec![policy("p", json!({}))]);
         if settled {
@@ -254,7 +254,7 @@ fn a_policy_that_waits_for_its_overrides_says_so_on_the_template() {
 }
 
 #[test]
-fn a_template_whose_replicas_cannot_be_read_is_told_of_and_not_bound() {
+fn uninterpretable_template_is_reported_and_not_bound() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.template["spec"]["replicas"] = json!("many");
     let mut told = Vec::new();
@@ -271,7 +271,7 @@ fn a_template_whose_replicas_cannot_be_read_is_told_of_and_not_bound() {
 }
 
 #[test]
-fn a_policy_made_anew_under_the_same_name_renews_the_claim() {
+fn recreated_policy_renews_the_claim() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.settle();
     road.policies[0]
@@ -286,7 +286,7 @@ fn a_policy_made_anew_under_the_same_name_renews_the_claim() {
 }
 
 #[test]
-fn a_namespaced_claim_replaces_a_clusters() {
+fn namespaced_claim_replaces_a_cluster_claim() {
     let mut road = Road::new(vec![]);
     road.cluster_policies.push(cluster_policy("c", json!({})));
     road.settle();
@@ -303,7 +303,7 @@ fn a_namespaced_claim_replaces_a_clusters() {
 }
 
 #[test]
-fn an_incomplete_claim_is_none() {
+fn incomplete_claim_is_ignored() {
     let keys = [
         ("labels", "propagationpolicy.karmada.io/permanent-id"),
         ("annotations", "propagationpolicy.karmada.io/namespace"),
@@ -324,7 +324,7 @@ fn an_incomplete_claim_is_none() {
 }
 
 #[test]
-fn losers_are_told_in_one_event() {
+fn policies_not_chosen_are_listed_in_one_event() {
     let mut road = Road::new(vec![policy("b", json!({})), policy("a", json!({}))]);
     let plan = road.pass();
     let Effect::Event(event) = &plan.effects[0] else { panic!("{plan:?}") };
@@ -337,8 +337,8 @@ fn losers_are_told_in_one_event() {
 }
 
 #[test]
-fn a_lazy_policy() {
-    // The template was there first: claimed at once, bound at the next edit.
+fn lazy_policy_waits_for_an_edit() {
+    // The template is older than its policy: claimed at once, bound at the next edit.
     let mut road = Road::new(vec![]);
     road.settle();
     road.policies.push(lazy("p"));
@@ -353,7 +353,7 @@ fn a_lazy_policy() {
     assert_eq!((road.placed(), road.waiting), (vec!["m1".to_owned()], None), "the user's edit binds");
     assert_eq!(template::annotation(&road.template, AWAITS_EDIT), "", "and nothing is left of the wait");
 
-    // A new placement waits for the next edit, over a restart too: what is remembered stands on the binding.
+    // A new placement waits for the next edit, across a restart as well: the binding records the template's hash.
     place(&mut road.policies[0], "m2");
     assert!(road.pass().is_quiet());
     assert_eq!(road.placed(), ["m1"]);
@@ -363,7 +363,7 @@ fn a_lazy_policy() {
     road.settle();
     assert_eq!(road.placed(), ["m2"], "the user's label is one");
 
-    // Not lazy any more: at once.
+    // No longer lazy: the placement applies at once.
     place(&mut road.policies[0], "m3");
     road.policies[0].spec.activation_preference = None;
     road.settle();
@@ -371,7 +371,7 @@ fn a_lazy_policy() {
 }
 
 #[test]
-fn a_template_that_is_older_than_its_lazy_policy_waits_though_nobody_watched_it() {
+fn template_older_than_its_lazy_policy_waits() {
     for (name, template, want) in [
         ("older", "2026-01-01T00:00:00Z", vec![]),
         ("of the same second", "2026-01-01T00:00:05Z", vec!["m1".to_owned()]),
@@ -387,7 +387,7 @@ fn a_template_that_is_older_than_its_lazy_policy_waits_though_nobody_watched_it(
 }
 
 #[test]
-fn a_binding_that_is_refused_is_told_on_the_template() {
+fn refused_binding_is_reported_on_the_template() {
     for (class, told) in
         [("Invalid", true), ("Denied", true), ("Conflict", false), ("AlreadyExists", false), ("Unknown", false)]
     {
@@ -401,7 +401,7 @@ fn a_binding_that_is_refused_is_told_on_the_template() {
 }
 
 #[test]
-fn the_wait_for_an_edit_ends_with_the_policy_that_is_lazy() {
+fn wait_for_an_edit_ends_with_its_lazy_policy() {
     let waiting = || {
         let mut road = Road::new(vec![]);
         road.settle();
@@ -421,7 +421,7 @@ fn the_wait_for_an_edit_ends_with_the_policy_that_is_lazy() {
 }
 
 #[test]
-fn a_template_created_after_its_lazy_policy_is_bound_at_once() {
+fn template_younger_than_its_lazy_policy_is_bound_at_once() {
     let mut road = Road::new(vec![lazy("p")]);
     road.settle();
     assert_eq!(road.placed(), ["m1"]);
@@ -430,7 +430,7 @@ fn a_template_created_after_its_lazy_policy_is_bound_at_once() {
 }
 
 #[test]
-fn preempted_by_a_lazy_policy_the_old_placement_stays() {
+fn lazy_preemption_keeps_the_old_placement() {
     let mut road = Road::new(vec![policy("p", json!({}))]);
     road.settle();
     let mut other = lazy("q");

@@ -1,4 +1,5 @@
-//! The object in the member is created or replaced (specification/propagation.md 13.1, 13.2; rows 7, 8, 15, 17, 19, 24, 27 of 31).
+//! Creates or updates the object in the member (specification/propagation.md 13.1, specification/propagation.md 13.2;
+//! specification/propagation.md 31 rows 7, 8, 15, 17, 19, 24, 27).
 
 use ironclad_api::{annotations, cluster::ApiEnablement, labels, reasons::work as reasons, work::Manifest};
 use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
@@ -57,10 +58,10 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     let manifest = finished(seen.work, raw);
     match seen.object {
         Observed::Unknown => look(plan, key),
-        // What the last create met stands there still, as far as is known.
+        // As far as is known, the object that refused the last create still exists.
         Observed::Uncached if report::met_another(road) => look(plan, key),
         Observed::Uncached | Observed::Absent => match awaited::wait(road) {
-            // A create would be refused, and people told of a failure that is none.
+            // A create would be refused, and users would see a failure that is none.
             Some(wait) => {
                 let namespace = identity.namespace.to_owned();
                 plan.push(
@@ -92,7 +93,7 @@ fn look(plan: &mut Plan<Effect>, key: ObjectKey) {
     plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
 }
 
-/// The object stays as it is if it was found to be what the manifest says; else it has to be read as a whole.
+/// Keeps the object if its content is known to match the manifest; otherwise reads the whole object.
 fn keep(
     plan: &mut Plan<Effect>,
     road: &Road<'_>,
@@ -115,7 +116,7 @@ fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {
     report::success(plan, road, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
 }
 
-/// Whether the object is ours, or becomes ours, and lives; if not, the plan says what becomes of it.
+/// Returns true if the object is ours or becomes ours, and is not being deleted. Otherwise adds effects to the plan.
 fn is_for_an_update(
     plan: &mut Plan<Effect>,
     road: &Road<'_>,
@@ -161,13 +162,14 @@ fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest:
             return;
         }
     };
-    // A field that left the manifest stands in the member still, and no comparison of what the manifest has can see it:
-    // a Work that changed since it was last applied is sent unless the member has nothing more than it.
+    // A field that was removed from the manifest still exists in the member, and a comparison with the manifest's
+    // fields cannot find it. So a Work that changed since it was last applied is sent, unless the member's object has
+    // no other fields.
     let at = compare::difference(&desired, observed)
         .or_else(|| if report::was_sent(road) { None } else { compare::surplus(&desired, observed) });
     match at {
         Some(at) => {
-            // Where status is no subresource, a PUT without it would wipe what the member's controllers wrote.
+            // If status is not a subresource, a PUT without it would remove what the member's controllers wrote.
             if let (Some(status), Some(desired)) = (observed.get("status"), desired.as_object_mut()) {
                 desired.insert("status".into(), status.clone());
             }
@@ -178,7 +180,7 @@ fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest:
     applied(plan, road);
 }
 
-/// Whether an object that nobody manages may be replaced as a whole; if not, the plan says what becomes of it.
+/// Returns true if an unmanaged object may be replaced. Otherwise adds effects to the plan.
 fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest: &Value, observed: &Value) -> bool {
     let overwrite = strategy(manifest) == annotations::CONFLICT_RESOLUTION_OVERWRITE;
     let is_namespace = object.gvk.group.is_empty() && &*object.gvk.kind == "Namespace";
@@ -211,7 +213,8 @@ fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest:
     false
 }
 
-/// The leading words are those that clients of Karmada look for (row 19 of 31).
+/// Refusal of an existing object. Clients of Karmada match on its first words (specification/propagation.md 31 row
+/// 19).
 fn exists(road: &Road<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&str>) -> String {
     let name = if object.namespace.is_empty() {
         object.name.to_string()
@@ -237,7 +240,7 @@ fn strategy(manifest: &Value) -> &str {
     template::annotation(manifest, annotations::CONFLICT_RESOLUTION)
 }
 
-/// Whether the end of the object brings the Work back: it is in the cache and names the Work.
+/// Returns true if the deletion of the object reconciles the Work: the cache has the object, and it names the Work.
 fn is_watched_for(observed: &Value, manifest: &Value) -> bool {
     let same = |key| template::annotation(observed, key) == template::annotation(manifest, key);
     template::label(observed, labels::MANAGED) == labels::TRUE

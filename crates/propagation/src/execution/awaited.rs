@@ -1,4 +1,5 @@
-//! What goes into a namespace waits for it, if somebody brings it (specification/propagation.md 22; 13.2).
+//! Objects wait for their namespace while it is being propagated (specification/propagation.md 22,
+//! specification/propagation.md 13.2).
 
 use std::time::Duration;
 
@@ -12,25 +13,26 @@ use serde_json::Value;
 use super::Road;
 use crate::{namespace::is_synced, skipped_resources::Skipped, template};
 
-/// How long an object waits at most for its namespace, from the moment in which the last of both could set out. After that it is
-/// tried: what the member says of it is told.
+/// Longest wait of an object for its namespace, from the creation of the later of both. Then the object is sent, and
+/// the member's answer is reported.
 pub const NAMESPACE_WAIT_MAX: SignedDuration = SignedDuration::from_secs(120);
 
-/// What is known of how the object's namespace comes to the member. Nothing, for objects without one.
+/// Propagation of the object's namespace to the member. Empty for cluster-scoped objects.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Space<'a> {
-    /// The Work that brings the namespace to this member: of namespace sync, or of a binding.
+    /// The Work with the namespace for this member: of namespace sync, or of a binding.
     pub work: Option<&'a Work>,
-    /// The Namespace in the control plane. It need not be looked up where there is a Work.
+    /// The Namespace in the control plane. Not needed if there is a Work.
     pub namespace: Option<&'a Value>,
-    /// What namespace sync does not send; `None` if it does not run.
+    /// Resources that namespace sync skips; `None` if it does not run.
     pub synced: Option<&'a Skipped>,
-    /// The member's cache has the namespace, and it is not about to end. One that is not managed is in no cache: its Work tells.
+    /// True if the member's cache has the namespace, and it is not being deleted. An unmanaged namespace is in no
+    /// cache; its Work's status tells.
     pub stands: bool,
 }
 
-/// How long the object waits for its namespace still: it was sent for, or is about to be, and nothing came of it yet, good or
-/// bad. `None` if nobody waits.
+/// Remaining wait of the object for its namespace, which is being propagated and has neither succeeded nor failed yet.
+/// `None` if there is no reason to wait.
 pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
     let Space { work, namespace, synced, stands } = road.seen.namespace;
     if stands {
@@ -39,7 +41,7 @@ pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
     let cluster = road.seen.cluster;
     let sets_out = match (work, namespace, synced) {
         (Some(work), _, _) => is_on_its_way(work).then(|| created(&work.metadata)),
-        // Namespace sync is slower than the road: its Work follows.
+        // Namespace sync is slower than the propagation of an object: its Work follows.
         (None, Some(namespace), Some(skipped)) => {
             let stays = cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
             let since = || template::text(namespace, "/metadata/creationTimestamp").parse().ok();
@@ -55,15 +57,15 @@ pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
     });
     let since = [sets_out, own, came_back].into_iter().flatten().max()?;
     let left = NAMESPACE_WAIT_MAX - road.now.duration_since(since);
-    // Clocks differ: what was made a little after now does not wait for longer.
+    // Clocks differ: an object that seems to be created in the future does not wait longer.
     left.is_positive().then(|| left.min(NAMESPACE_WAIT_MAX).unsigned_abs())
 }
 
-/// The namespace of which a Work's event says what came of it: the Work brings it, was on its way, and is not any more. Whatever
-/// waits for the namespace has to look.
+/// The namespace whose propagation ended with this change of its Work. Objects that wait for the namespace have to be
+/// reconciled.
 #[must_use]
 pub fn settles_namespace(old: Option<&Work>, new: Option<&Work>) -> Option<String> {
-    // Before there was a Work, it was about to be made.
+    // Before there was a Work, it was about to be created.
     let settles = old.is_none_or(is_on_its_way) && !new.is_some_and(is_on_its_way);
     if settles { namespace_of(new.or(old)?) } else { None }
 }

@@ -1,18 +1,19 @@
-//! Whether a member object is what the manifest says, seen through the defaults that the member put in (row 27 of 31).
+//! Comparison of a member object with its manifest that ignores defaults set by the member
+//! (specification/propagation.md 31 row 27).
 
 use ironclad_api::quantity::Amount;
 use serde_json::{Map, Value};
 
 use crate::template;
 
-/// Fields of metadata that are compared; the others are the member's.
+/// Fields of metadata that are compared; the member owns the others.
 const METADATA: [&str; 2] = ["labels", "annotations"];
-/// Maps of quantities in built-in kinds: `1000m` and `1` are the same there, and servers write the shorter one.
+/// Maps of quantities in built-in kinds: `1000m` equals `1`, and servers store the shorter form.
 const AMOUNT_MAPS: [&str; 10] =
     ["allocatable", "capacity", "default", "defaultRequest", "hard", "limits", "max", "min", "overhead", "requests"];
 /// Single quantities in built-in kinds.
 const AMOUNTS: [&str; 4] = ["averageValue", "divisor", "sizeLimit", "targetAverageValue"];
-/// Maps that servers drop when they are empty. Another empty object may say much: `emptyDir: {}`, `podSelector: {}`.
+/// Maps that servers drop if empty. Other empty objects have a meaning: `emptyDir: {}`, `podSelector: {}`.
 const MAPS: [&str; 12] = [
     "annotations",
     "binaryData",
@@ -28,11 +29,10 @@ const MAPS: [&str; 12] = [
     "stringData",
 ];
 
-/// Where the member object first says something else than `desired`, as a JSON pointer; what `desired` does not mention
-/// does not count.
+/// JSON pointer of the first field whose value differs from `desired`. Fields that `desired` lacks are ignored.
 ///
-/// `desired` is the manifest after retention, so its labels and annotations are complete and compared as a whole. Lists
-/// are compared element by element and have to be equally long. Status, and metadata otherwise, are the member's.
+/// `desired` is the manifest after retention, so its labels and annotations are complete and compared as a whole.
+/// Lists must have equal lengths and are compared by element. The member owns status and other metadata.
 #[must_use]
 pub fn difference(desired: &Value, observed: &Value) -> Option<String> {
     metadata_difference(desired, observed).or_else(|| content_difference(desired, observed))
@@ -58,8 +58,8 @@ pub(super) fn content_difference(desired: &Value, observed: &Value) -> Option<St
     })
 }
 
-/// Where the member object first has something, outside of metadata and status, that `desired` does not mention: a
-/// default of the member, or what the manifest once had.
+/// JSON pointer of the first field outside of metadata and status that `desired` lacks: a default of the member, or a
+/// field that the manifest once had.
 #[must_use]
 pub fn surplus(desired: &Value, observed: &Value) -> Option<String> {
     let none = Map::new();
@@ -80,7 +80,7 @@ fn pointer(key: &str, rest: &str) -> String {
     format!("/{}{rest}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Where in the object a value stands. Elements of a list stand where the list does.
+/// Path of a value in the object. Elements of a list have the path of the list.
 #[derive(Clone, Copy)]
 struct Under<'a> {
     parent: &'a str,
@@ -112,7 +112,7 @@ fn differs(desired: &Value, observed: Option<&Value>, under: Under<'_>) -> Optio
                 differs(desired, Some(observed), under).map(|at| format!("/{i}{at}"))
             })
         }
-        // What a default put in the place of a null or an empty text.
+        // A default replaced a null or an empty text.
         (Value::Null, _) => None,
         (desired, observed) => {
             if is_same(desired, observed, under) {
@@ -139,9 +139,9 @@ fn amount(value: &Value) -> Option<Amount> {
     }
 }
 
-/// Whether leaving the field out says the same. False and 0 are no such values, as many fields default to something
-/// else; nor are empty texts, which may be a label's value. Who takes too little for nothing sends a PUT that changes
-/// nothing; who takes too much for it misses a change.
+/// Returns true if omitting the field means the same. False and 0 do not count, since many fields have other defaults;
+/// nor do empty texts, which may be a label's value. If this accepts too little, a PUT changes nothing; if it accepts
+/// too much, a change is missed.
 fn is_nothing(value: &Value, under: Under<'_>) -> bool {
     match value {
         Value::Null => true,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs() {
+    fn values_that_differ() {
         for (name, desired, observed, want) in [
             ("equal", json!({"spec": {"a": 1}}), json!({"spec": {"a": 1}}), None),
             ("a default of the member", json!({"spec": {"a": 1}}), json!({"spec": {"a": 1, "b": 2}}), None),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_member_has_besides() {
+    fn surplus_fields_of_the_member() {
         for (name, desired, observed, want) in [
             (
                 "nothing",

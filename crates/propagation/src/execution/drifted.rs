@@ -1,4 +1,4 @@
-//! Where an object in a member says something else than its Work: what the next pass of the Work would correct.
+//! Differences between an object in a member and its Work, which the next reconcile of the Work would correct.
 
 use ironclad_api::work::Work;
 use ironclad_interpreter::Interpreter;
@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::{compare, finished, object_key, owner, owner::Owner, retention};
 use crate::template::{self, Identity};
 
-/// Where the whole object of a member differs from what its Work says, as a JSON pointer, its labels and annotations included; what
-/// the member owns does not count (specification/propagation.md 13.2, 14). `None` if nothing differs, if the object is not the Work's or is being
-/// deleted, and where nobody can say what the member keeps.
+/// JSON pointer of the first difference between the whole object of a member and its Work, including labels and
+/// annotations. Fields that the member owns are ignored (specification/propagation.md 13.2,
+/// specification/propagation.md 14). `None` if nothing differs, if the object is not the Work's or is being deleted,
+/// and if its retained fields are unknown.
 #[must_use]
 pub fn drifted(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<String> {
     let [raw] = work.spec.workload.manifests.as_slice() else { return None };

@@ -1,8 +1,8 @@
-//! What is remembered of the content of a member object once it was seen as a whole, so that the whole need not be kept
-//! (specification/propagation.md 13.2, 13.6; row 29 of 31).
+//! Result of a comparison of a member object with its manifest, kept so that the cache need not hold the whole object
+//! (specification/propagation.md 13.2, specification/propagation.md 13.6; specification/propagation.md 31 row 29).
 //!
-//! While the object passes by it is compared with the manifest of its Work, and the answer stays. It holds as long as the
-//! manifest stays: what the cache has is replaced when the object changes.
+//! The object is compared with the manifest of its Work when its event arrives, and the result is cached with it. The
+//! result is valid for this manifest only; the cache replaces it when the object changes.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -13,35 +13,35 @@ use serde_json::{Map, Value};
 use super::{compare, finished, object_key};
 use crate::template::Identity;
 
-/// What the content of a member object was found to be, against one manifest.
+/// Result of comparing the content of a member object with one manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Stands for the manifest.
+    /// Hash of the manifest.
     manifest: u64,
-    /// It says what the manifest says.
+    /// The object has all values of the manifest.
     same: bool,
-    /// It says nothing besides.
+    /// The object has no other fields.
     no_more: bool,
 }
 
 impl Found {
-    /// Whether it was found against this manifest of a Work, as it stands there.
+    /// Returns true if the comparison was with this manifest.
     #[must_use]
     pub fn is_of(&self, manifest: &Manifest) -> bool {
         self.manifest == hash(manifest)
     }
 
-    /// Whether nothing has to be sent: a manifest that was sent before may leave fields to the member, another one might
-    /// have had them.
+    /// Returns true if nothing has to be sent. If this manifest was sent before, the object may have more fields: the
+    /// member set them. Otherwise an older manifest may have.
     pub(super) fn settles(&self, manifest: &Manifest, was_sent: bool) -> bool {
         self.same && (self.no_more || was_sent) && self.is_of(manifest)
     }
 }
 
-/// Compares the content of an object with the manifest of its Work; metadata does not count.
+/// Compares the content of an object with the manifest of its Work, without metadata.
 ///
-/// `None` if the Work is not about this object, or the kind's interpreter can't say what the member keeps. Not for kinds
-/// whose `Retain` needs a webhook: their objects are kept whole.
+/// `None` if the Work is not for this object, or the interpreter cannot compute the retained fields. Not for kinds
+/// whose `Retain` needs a webhook: their objects are cached whole.
 #[must_use]
 pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<Found> {
     let [raw] = work.spec.workload.manifests.as_slice() else { return None };
@@ -58,9 +58,9 @@ pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<F
     })
 }
 
-/// Stands for the content of an object: whatever is neither metadata nor status, whichever way its maps are ordered.
+/// Hash of the content of an object: everything but metadata and status, independent of the order of map keys.
 ///
-/// For two objects of one process; it means nothing elsewhere.
+/// Only comparable within one process.
 #[must_use]
 pub fn content_hash(object: &Map<String, Value>) -> u64 {
     let mut state = DefaultHasher::new();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_of_an_object() {
+    fn comparison_results() {
         let with = |patch: Value| {
             let mut object = deployment();
             merge(&mut object, &patch);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_for_one_manifest_and_spares_the_member_a_write_only_then() {
+    fn comparison_is_valid_for_one_manifest() {
         let find = |same, no_more| Found { manifest: hash(&deployment().into()), same, no_more };
         let mut other = deployment();
         merge(&mut other, &json!({"spec": {"replicas": 9}}));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_content() {
+    fn content_excludes_metadata_and_status() {
         let hash = content_hash(&deployment());
         for (name, patch, differs) in [
             ("status", json!({"status": {"a": 1}}), false),
@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn content_that_moves_between_fields_is_other_content(a in "[a-c]{0,3}", b in "[a-c]{0,3}", c in "[a-c]{0,3}", d in "[a-c]{0,3}") {
+        fn moved_content_has_another_hash(a in "[a-c]{0,3}", b in "[a-c]{0,3}", c in "[a-c]{0,3}", d in "[a-c]{0,3}") {
             let (left, right) = (json!({"data": {a.clone(): b.clone()}}), json!({"data": {c.clone(): d.clone()}}));
             prop_assert_eq!(content_hash(&left) == content_hash(&right), (a, b) == (c, d));
         }

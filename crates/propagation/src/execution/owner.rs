@@ -1,14 +1,15 @@
-//! Whose a member object is, how it becomes ours and how it stops being ours (specification/propagation.md 13.2, 13.7; rows 2, 7, 17).
+//! Ownership of member objects: recognition, adoption and release (specification/propagation.md 13.2,
+//! specification/propagation.md 13.7; specification/propagation.md 31 rows 2, 7, 17).
 
 use ironclad_api::{annotations, labels};
 use serde_json::{Map, Value, json};
 
 use crate::template;
 
-/// Annotation on a member namespace (ours): it was there before us, so it is never deleted with its Work.
+/// Annotation on a member namespace (ours): it existed before its Work, so it is not deleted with it.
 const ADOPTED: &str = "work.ironclad.io/adopted";
 
-/// Labels that leave with us.
+/// Labels that release removes.
 const OUR_LABELS: [&str; 6] = [
     labels::RESOURCE_BINDING_PERMANENT_ID,
     labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID,
@@ -17,7 +18,7 @@ const OUR_LABELS: [&str; 6] = [
     labels::PROPAGATION_POLICY_PERMANENT_ID,
     labels::CLUSTER_PROPAGATION_POLICY_PERMANENT_ID,
 ];
-/// Annotations that leave with us.
+/// Annotations that release removes.
 const OUR_ANNOTATIONS: [&str; 14] = [
     annotations::MANAGED_ANNOTATIONS,
     annotations::MANAGED_LABELS,
@@ -35,21 +36,22 @@ const OUR_ANNOTATIONS: [&str; 14] = [
     ADOPTED,
 ];
 
-/// Whose a member object is.
+/// Owner of a member object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Of the Work of this manifest.
+    /// The Work of this manifest.
     Ours,
-    /// Of no control plane.
+    /// No control plane.
     Nobody,
-    /// Of another Work, by its name as far as it is known.
+    /// Another Work, by its name as far as it is known.
     Other(String),
 }
 
-/// By the permanent id of the Work; without one, by the managed label.
+/// Recognises the owner by the permanent id of the Work; without one, by the managed label.
 ///
-/// A Work that was made anew for the same template (a cluster that left and joined again, a Work deleted by force) has
-/// another id: then the Work's name together with the template's uid tells. Another control plane has other uids.
+/// A Work that was created again for the same template (the cluster was removed and joined again, or the Work was
+/// deleted by force) has another id: then the Work's name together with the template's uid counts. Another control
+/// plane has other uids.
 pub(super) fn of(observed: &Value, manifest: &Value) -> Owner {
     let theirs = template::label(observed, labels::WORK_PERMANENT_ID);
     let ours = template::label(manifest, labels::WORK_PERMANENT_ID);
@@ -78,7 +80,7 @@ pub(super) fn of(observed: &Value, manifest: &Value) -> Owner {
     })
 }
 
-/// Who seems to own an object that no control plane manages.
+/// The likely owner of an object that no control plane manages.
 pub(super) fn stranger(observed: &Value) -> Option<String> {
     let references = observed.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let owner = references.and_then(|list| {
@@ -91,12 +93,12 @@ pub(super) fn stranger(observed: &Value) -> Option<String> {
     }
 }
 
-/// Whether it was there before us.
+/// Returns true if the namespace existed before its Work.
 pub(super) fn is_adopted(observed: &Value) -> bool {
     template::annotation(observed, ADOPTED) == labels::TRUE
 }
 
-/// The merge patch that makes it ours without touching more than metadata.
+/// The merge patch that adopts the object and changes only metadata.
 pub(super) fn adoption(manifest: &Value, observed: &Value) -> Value {
     let mut marks = template::map(manifest, "/metadata/annotations");
     marks.insert(ADOPTED.into(), labels::TRUE.into());
@@ -107,7 +109,7 @@ pub(super) fn adoption(manifest: &Value, observed: &Value) -> Value {
     }})
 }
 
-/// The merge patch that takes our marks off; `None` if there are none.
+/// The merge patch that removes our labels and annotations; `None` if there are none.
 pub(super) fn release(observed: &Value) -> Option<Value> {
     let mut metadata = Map::new();
     for (map, ours) in [("labels", &OUR_LABELS[..]), ("annotations", &OUR_ANNOTATIONS[..])] {

@@ -1,4 +1,5 @@
-//! The Work goes: the object in the member goes with it, or stays without our marks (specification/propagation.md 13.7; rows 2, 3).
+//! Deletes the object in the member with its Work, or releases it (specification/propagation.md 13.7;
+//! specification/propagation.md 31 rows 2 and 3).
 
 use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason};
@@ -10,7 +11,7 @@ use crate::{
     unified_auth,
 };
 
-/// Suspension does not hold a deletion. The end of the member object is not waited for.
+/// Suspension does not delay a deletion. The Work does not wait for the end of the member object.
 pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     let work = road.seen.work;
     let list = work.metadata.finalizers.as_deref().unwrap_or_default();
@@ -19,7 +20,7 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     }
     let leaves = road.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
     if let Some(object) = object_key(work).filter(|_| road.seen.wanted_again && !leaves) {
-        // Nothing is asked of the member, so it need not be there.
+        // Nothing is sent to the member, so it need not be reachable.
         plan.note(Reason::WantedAgain { object }.into());
     } else if let Some(because) = road.unreachable() {
         if !leaves || road.is_ready() {
@@ -34,10 +35,10 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     plan.effects.push(Effect::ReleaseWork { patch: json!({"metadata": {"finalizers": rest}}) });
 }
 
-/// Whether the member has nothing of the Work once the plan's effects are done.
+/// Returns true if the member has no object of the Work once the plan's effects are applied.
 fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
     let seen = road.seen;
-    // A Work that names no object never applied one.
+    // A Work without an object never applied one.
     let ([manifest], Some(key)) = (seen.work.spec.workload.manifests.as_slice(), object_key(seen.work)) else {
         return true;
     };
@@ -45,7 +46,7 @@ fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
     let identity = Identity::of(&manifest);
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
-        // No API, no objects of it.
+        // Without the API there are no objects of the kind.
         plan.note(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() }.into());
         return true;
     }
@@ -74,7 +75,7 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
     let owner = owner::of(observed, &finished(road.seen.work, manifest));
     let managed = template::label(observed, labels::MANAGED) == labels::TRUE;
     if let (Owner::Other(_) | Owner::Nobody, _) | (_, false) = (&owner, managed) {
-        // Whoever took the managed label off wants to keep the object.
+        // A removed managed label means that the object is to be kept.
         let owner = if let Owner::Other(other) = owner { Some(other) } else { None };
         plan.note(Reason::NotOurs { object: key, owner }.into());
     } else if road.seen.work.spec.preserve_resources_on_deletion == Some(true)
@@ -92,11 +93,12 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
     }
 }
 
-/// Whether the member leaves the fleet and takes along what was propagated to it (specification/operations.md 2.4 `--keep-workloads`).
+/// Returns true if the member is removed and keeps the objects that were propagated to it (specification/operations.md
+/// 2.4 `--keep-workloads`).
 ///
-/// Asked here and not written into the Works before: whichever controller made a Work, and whenever it was made, its
-/// object has no moment in which it would be deleted. A Work that goes for its own reasons while the member stays is as
-/// ever. The rights to impersonate are ours, not the user's, and go.
+/// Checked here instead of being written into the Works: whichever controller created a Work, and whenever, its object
+/// is never deleted in between. A Work that is deleted for other reasons while the member remains is not affected. The
+/// impersonation rights are ours, not the user's, and are deleted.
 fn leaves_with_its_workloads(road: &Road<'_>, manifest: &Value) -> bool {
     let Some(metadata) = road.seen.cluster.map(|cluster| &cluster.metadata) else { return false };
     let kept = metadata.annotations.as_ref().and_then(|all| all.get(annotations::KEEP_WORKLOADS));

@@ -1,4 +1,5 @@
-//! How a Work says what became of its manifest (specification/propagation.md 13.1, 13.8; 1.1 for events).
+//! Conditions and events of a Work (specification/propagation.md 13.1, specification/propagation.md 13.8,
+//! specification/propagation.md 1.1 for events).
 
 use std::borrow::Cow;
 
@@ -15,24 +16,25 @@ use serde_json::json;
 use super::{Effect, Road, reference};
 use crate::template::{self, Identity};
 
-/// Longest error that is repeated: a member's answer is not ours to bound, a condition's message is (32768).
+/// Longest error that is repeated, in bytes: a member's answer has no limit, a condition's message has (32768).
 const ERROR_BYTES_MAX: usize = 4096;
 
-/// What a refusal of an object that is not ours says first: clients of Karmada look for it (row 19 of 31).
+/// First words of the refusal of an object that is not ours. Clients of Karmada match on them
+/// (specification/propagation.md 31 row 19).
 pub(super) const EXISTS: &str = "already exists in the cluster";
 
-/// The conditions as they stand.
+/// The present conditions.
 pub(super) fn standing<'a>(road: &'a Road<'_>) -> &'a [Condition] {
     road.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// Whether the manifest as it is was sent to the member as a whole before.
+/// Returns true if the present manifest was sent to the member as a whole before.
 pub(super) fn was_sent(road: &Road<'_>) -> bool {
     conditions::get(standing(road), types::APPLIED)
         .is_some_and(|applied| applied.status == conditions::TRUE && applied.observed_generation == generation(road))
 }
 
-/// Whether this very manifest was kept from the member by an object that is not ours.
+/// Returns true if an object that is not ours kept this manifest from the member.
 pub(super) fn met_another(road: &Road<'_>) -> bool {
     conditions::get(standing(road), types::APPLIED).is_some_and(|applied| {
         applied.status == conditions::FALSE
@@ -41,7 +43,7 @@ pub(super) fn met_another(road: &Road<'_>) -> bool {
     })
 }
 
-/// Dispatching is held.
+/// Dispatching is suspended.
 pub(super) fn suspended(plan: &mut Plan<Effect>, road: &Road<'_>, because: &Because) {
     let type_ = types::DISPATCHING;
     let message = because.to_string();
@@ -49,14 +51,14 @@ pub(super) fn suspended(plan: &mut Plan<Effect>, road: &Road<'_>, because: &Beca
     want(plan, road, vec![condition]);
 }
 
-/// Dispatching is not held any more, though it has to wait; only corrects what would be wrong otherwise.
+/// Dispatching is no longer suspended, but has to wait. Only corrects conditions that would be wrong.
 pub(super) fn waiting(plan: &mut Plan<Effect>, road: &Road<'_>) {
     if conditions::get(standing(road), types::DISPATCHING).is_some() {
         want(plan, road, vec![dispatching()]);
     }
 }
 
-/// The member has what it should. Its event is written only where it ends a failure that was told.
+/// The object is applied. Writes an event only if it ends a reported failure.
 pub(super) fn success(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, message: &str) {
     let condition = applied(road, conditions::TRUE, reason, message.to_owned());
     want(plan, road, vec![dispatching(), condition]);
@@ -68,21 +70,21 @@ pub(super) fn success(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, me
     }
 }
 
-/// The member has not what it should, and a later try may help.
+/// The object is not applied; a retry may help.
 pub(super) fn failure(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
     refused(plan, road, error);
     plan.effects.push(Effect::Retry);
 }
 
-/// The member has not what it should, and only another Work helps.
+/// The object is not applied; only a change of the Work helps.
 pub(super) fn refused(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
     let total = road.seen.work.spec.workload.manifests.len();
     let message = format!("Failed to apply all manifests (0/{total}): {}", bounded(error));
     blocked(plan, road, reasons::APPLIED_FAILED, &message);
 }
 
-/// The member has not what it should, for a reason that has a name. Told when it is new, but for an old object that
-/// takes its time to go: it has not failed.
+/// The object is not applied, for a known reason. Writes an event if the reason is new, except for an old object that
+/// is being deleted: that is not a failure.
 pub(super) fn blocked(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, message: &str) {
     let is_new = conditions::get(standing(road), types::APPLIED)
         .is_none_or(|before| before.status != conditions::FALSE || before.message != message);
@@ -94,7 +96,7 @@ pub(super) fn blocked(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, me
     }
 }
 
-/// The object could not be taken from the member; the Work stays until it is.
+/// The object could not be deleted; the Work remains until it is.
 pub(super) fn not_removed(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
     let text = format!("Failed to delete the object in cluster {}: {}", road.key.cluster, bounded(error));
     tell(plan, road, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
@@ -116,7 +118,8 @@ fn generation(road: &Road<'_>) -> Option<i64> {
     road.seen.work.metadata.generation
 }
 
-/// Wants the conditions, unless they stand already. That dispatching is held, or not any more, is told; that it begins is no news.
+/// Sets the conditions unless they are present. Writes an event if dispatching is suspended or resumed, but not for
+/// its first start.
 fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
     let before = conditions::get(standing(road), types::DISPATCHING).map(|condition| condition.status.as_str());
     let turned = conditions::get(&list, types::DISPATCHING)
@@ -127,17 +130,17 @@ fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
         condition.last_transition_time = Time(now);
     }
     let part = StatusPart { conditions: list, ..StatusPart::default() };
-    // What the members report is much larger than the conditions and does not count here.
+    // The reflected status of members is much larger than the conditions; do not compare it.
     if StatusPart::patch(&json!({"conditions": standing(road)}), &[&part]).is_some() {
         plan.effects.push(Effect::WorkStatus(part));
     }
-    // Not on the template: it has as many Works as members, and its policy says that it is held.
+    // Not on the template: it has as many Works as members, and its policy shows the suspension.
     if let Some(text) = turned {
         plan.effects.push(Effect::Event(Event::normal(reference(road.seen.work), events::WORK_DISPATCHING, text)));
     }
 }
 
-/// The same event on the Work and on the template that it came from.
+/// Records the same event on the Work and on its template.
 fn tell(plan: &mut Plan<Effect>, road: &Road<'_>, event: impl Fn(ironclad_api::work::ObjectReference) -> Event) {
     let work = road.seen.work;
     let template = work.spec.workload.manifests.first().and_then(|manifest| {

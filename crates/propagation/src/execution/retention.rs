@@ -1,4 +1,4 @@
-//! What of a member object's metadata stays when it is replaced (specification/propagation.md 13.3).
+//! Metadata of a member object that a replacement keeps (specification/propagation.md 13.3).
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::template;
 
-/// The manifest with the member's resourceVersion, finalizers and owners, and with labels and annotations that are not
-/// ours to remove.
+/// The manifest with the member's resourceVersion, finalizers and owners, and with the labels and annotations that are
+/// not ours.
 pub(super) fn retain_metadata(manifest: &Value, observed: &Value) -> Value {
     let mut desired = manifest.clone();
     if let Some(root) = desired.as_object_mut() {
@@ -17,7 +17,7 @@ pub(super) fn retain_metadata(manifest: &Value, observed: &Value) -> Value {
     desired
 }
 
-/// The same without anything but `metadata`.
+/// The same, with nothing but `metadata`.
 pub(super) fn retain_metadata_of(manifest: &Value, observed: &Value) -> Value {
     json!({ "metadata": retained(manifest, observed) })
 }
@@ -49,7 +49,7 @@ fn retained(manifest: &Value, observed: &Value) -> Value {
     Value::Object(metadata)
 }
 
-/// Ours win; theirs stay, except those that were ours and are no more.
+/// Merges ours over theirs; those that were ours and are no longer in the manifest are removed.
 fn merged(ours: BTreeMap<String, String>, theirs: BTreeMap<String, String>, managed: &str) -> BTreeMap<String, String> {
     let managed: Vec<&str> = managed.split(',').collect();
     let mut all: BTreeMap<String, String> =
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_of_both_sides() {
+    fn metadata_of_both_sides_is_merged() {
         let manifest = json!({"metadata": {"name": "w", "labels": {"a": "1"}, "annotations": {"x": "new"}, "finalizers": ["ours"], "ownerReferences": [1]}});
         let observed = json!({"metadata": {
             "name": "w", "resourceVersion": "7", "uid": "u", "finalizers": ["theirs"], "ownerReferences": [{"uid": "o"}],

@@ -21,7 +21,7 @@ fn now() -> Timestamp {
 }
 
 /// A Work of `karmada-es-m1` for this template, generation 1, id `w1`, with its finalizer, as our binding controller
-/// makes it.
+/// creates it.
 fn work(mut template: Value, strategy: &str) -> Work {
     let marks = manifest::Marks {
         work_namespace: "karmada-es-m1",
@@ -53,7 +53,7 @@ fn manifest_of(work: &Work) -> Value {
     work.spec.workload.manifests[0].object()
 }
 
-/// The object as the member has it after a create, with what its controllers and defaults add.
+/// The object in the member after a create, with fields that its controllers and defaults add.
 fn object(work: &Work) -> Value {
     let mut object = finished(work, &manifest_of(work)).into_owned();
     merge(
@@ -92,7 +92,7 @@ fn done(work: &Work) -> Work {
     applied(work, "True", "AppliedSuccessful", "Manifest has been successfully applied")
 }
 
-/// One row: everything that is seen, owned.
+/// One row: the whole snapshot, owned.
 #[derive(Clone)]
 struct Scene {
     work: Work,
@@ -121,7 +121,7 @@ impl Scene {
         Self { object: Some(Some(object)), ..self }
     }
 
-    /// The cache has it, or not, and nobody looked further.
+    /// The snapshot with a cache that dropped the object's content.
     fn held(self) -> Self {
         Self { held: true, ..self }
     }
@@ -164,7 +164,7 @@ impl Scene {
         decide(&self.seen(&Interpreter::default()), now())
     }
 
-    /// What a server and a status writer make of the plan.
+    /// Applies the plan as a server and a status writer do.
     fn after(&self, plan: &Plan<Effect>) -> Self {
         let mut next = self.clone();
         let stored = |object: &Value, uid: &str, version: u64| {
@@ -215,7 +215,7 @@ impl Scene {
     }
 }
 
-/// A plan in words, one for each effect.
+/// A plan as text, one word per effect.
 fn words(plan: &Plan<Effect>) -> Vec<String> {
     let mut words = Vec::new();
     for effect in &plan.effects {
@@ -240,7 +240,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     words
 }
 
-/// That dispatching is held, or not any more.
+/// The event that dispatching was suspended or resumed.
 const DISPATCHING: &str = "Normal WorkDispatching Work";
 const WELL: &str = "Dispatching=True/Dispatching Applied=True/AppliedSuccessful";
 const FAILED: &str = "Dispatching=True/Dispatching Applied=False/AppliedFailed";
@@ -250,7 +250,7 @@ fn refused() -> Vec<&'static str> {
     vec![FAILED, WARN[0], WARN[1], "retry"]
 }
 
-/// Anything that JSON can be, so also what no object is.
+/// Any JSON, including what no object is.
 fn odd() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -297,7 +297,7 @@ fn settled(mut scene: Scene) -> (Scene, Vec<String>) {
 
 proptest! {
     #[test]
-    fn what_was_done_is_not_done_again(
+    fn decide_is_idempotent(
         strategy in prop::sample::select(vec!["", "abort", "overwrite"]),
         theirs in prop::option::of((labels(), prop::option::of("[0-3]"), any::<bool>(), prop::option::of(prop::sample::select(vec!["w1", "w2"])))),
         suspended in any::<bool>(), deleted in any::<bool>(), preserved in any::<bool>(), terminating in any::<bool>(),
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn labels_and_annotations_of_others_stay_and_vanished_ones_of_ours_go(
+    fn foreign_labels_are_kept_and_removed_ones_of_ours_deleted(
         first in labels(), second in labels(), theirs in prop::collection::btree_map("[f-h]", "[0-2]", 0..3),
         map in prop::sample::select(vec!["labels", "annotations"]),
     ) {

@@ -1,11 +1,12 @@
-//! The containers that overriders know by name (specification/propagation.md 10.4): of six kinds, regular ones only.
+//! Containers of the six kinds that overriders support (specification/propagation.md 10.4); init containers are not
+//! included.
 
 use ironclad_api::policy::{CommandArgsOverrider, SequenceOperator};
 use serde_json::Value;
 
 use crate::template;
 
-/// The containers of the kinds that overriders know; `None` for other kinds.
+/// The containers of a supported kind; `None` for other kinds.
 pub(super) fn of(manifest: &mut Value) -> Option<&mut Vec<Value>> {
     let pointer = match template::text(manifest, "/kind") {
         "Pod" => "/spec/containers",
@@ -15,7 +16,7 @@ pub(super) fn of(manifest: &mut Value) -> Option<&mut Vec<Value>> {
     manifest.pointer_mut(pointer)?.as_array_mut()
 }
 
-/// Changes `command` or `args` of the container; false if there is none of that name.
+/// Changes `command` or `args` of the container; false if there is none with that name.
 pub(super) fn change_list(manifest: &mut Value, list: &str, overrider: &CommandArgsOverrider) -> Result<bool, String> {
     let mut found = false;
     for container in of(manifest).into_iter().flatten() {

@@ -1,12 +1,12 @@
-//! Changing a document that stands as text in one field (specification/propagation.md 10.4, fieldOverrider).
+//! Changes a JSON or YAML document stored as text in one field (specification/propagation.md 10.4, fieldOverrider).
 
 use ironclad_api::policy::{FieldOverrider, ValuePatch};
 use serde_json::Value;
 
-/// The largest text that is taken apart.
+/// Largest document that is parsed, in bytes.
 const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Parses the text, patches it, writes it back. YAML loses comments and the order of keys.
+/// Parses the text, patches it, and writes it back. YAML loses its comments and the order of its keys.
 pub(super) fn apply(manifest: &mut Value, overrider: &FieldOverrider) -> Result<(), String> {
     let path = &overrider.field_path;
     let field = manifest.pointer_mut(path).ok_or_else(|| format!("there is no field {path}"))?;

@@ -1,4 +1,4 @@
-//! Changing parts of image names (specification/propagation.md 10.4, imageOverrider).
+//! Changes parts of image names (specification/propagation.md 10.4, imageOverrider).
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static DIGEST: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a constant expression")
 });
 
-/// Changes the images; false if there was none to change.
+/// Changes the images; false if there is none to change.
 pub(super) fn apply(manifest: &mut Value, overrider: &ImageOverrider) -> Result<bool, String> {
     if let Some(predicate) = &overrider.predicate {
         let path = &predicate.path;
@@ -80,7 +80,7 @@ impl Image {
             Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => (first, rest),
             _ => ("", name),
         };
-        // With a tag the digest is dropped: it belongs to the old content.
+        // Drop the digest if there is a new tag: it belongs to the old content.
         let digest = if tag.is_empty() { digest } else { "" };
         Some(Self { registry: registry.into(), repository: repository.into(), tag: tag.into(), digest: digest.into() })
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_images() {
+    fn image_names_are_split() {
         use ImageComponent::{Registry, Repository, Tag};
         use OverriderOperator::{Add, Remove, Replace};
         let with_digest = format!("a/b@{DIGEST_TEXT}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_images() {
+    fn invalid_image_names() {
         for bad in ["", "a b", "a:", "a@x", ":1", "a:b c"] {
             assert!(Image::parse(bad).is_none(), "{bad:?}");
         }

@@ -144,8 +144,8 @@ fn every_overrider() {
 }
 
 #[test]
-fn the_order_inside_a_rule() {
-    // Labels come after images and before plaintext, whatever the order in which they were written.
+fn overriders_apply_in_fixed_order() {
+    // Labels are applied after images and before plaintext, in whatever order they were written.
     let overriders = json!({
         "plaintext": [{"path": "/metadata/labels/by", "operator": "replace", "value": "plaintext"}, {"path": "/metadata/annotations", "operator": "add", "value": {}}],
         "labelsOverrider": [{"operator": "add", "value": {"by": "label"}}],
@@ -157,7 +157,7 @@ fn the_order_inside_a_rule() {
 }
 
 #[test]
-fn failures_name_policy_and_field() {
+fn override_errors_name_policy_and_field() {
     for (overriders, want) in [
         (
             json!({"imageOverrider": [{"predicate": {"path": "/spec/nope"}, "component": "Tag", "operator": "remove"}]}),
@@ -185,7 +185,7 @@ fn failures_name_policy_and_field() {
 }
 
 #[test]
-fn nothing_to_change_is_a_warning() {
+fn override_without_effect_is_a_warning() {
     let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"namespace": "shop", "name": "c"}});
     let image = rule(json!({"imageOverrider": [{"component": "Tag", "operator": "remove"}]}));
     assert_eq!(
@@ -200,7 +200,7 @@ fn nothing_to_change_is_a_warning() {
 }
 
 #[test]
-fn who_wins() {
+fn later_policy_overrides_earlier() {
     let select = |selector: Value, by: &str| {
         let mut full = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
         merge(&mut full, &selector);
@@ -230,7 +230,7 @@ fn who_wins() {
 }
 
 #[test]
-fn what_matches_a_level_is_settled_before_it_begins() {
+fn matches_of_a_level_are_computed_first() {
     let relabel = rule(json!({"labelsOverrider": [{"operator": "add", "value": {"app": "changed"}}]}));
     let mut by_new_label = rule(annotate("late"));
     by_new_label["resourceSelectors"] =
@@ -242,7 +242,7 @@ fn what_matches_a_level_is_settled_before_it_begins() {
 }
 
 #[test]
-fn where_rules_apply() {
+fn rules_apply_to_matching_clusters() {
     let target = |affinity: Value| json!({"overrideRules": [{"targetCluster": affinity, "overriders": annotate("x")}]});
     for (name, spec, want) in [
         ("no target: everywhere", rule(annotate("x")), true),
@@ -277,7 +277,7 @@ fn where_rules_apply() {
 }
 
 #[test]
-fn what_is_recorded() {
+fn applied_overrides_are_recorded() {
     let two = json!({"overrideRules": [{"overriders": annotate("1")}, {"overriders": annotate("2")}]});
     let got =
         run(deployment(), &[cop("c", rule(annotate("0")))], &[op("b", rule(annotate("3"))), op("a", two)]).unwrap();
@@ -294,7 +294,7 @@ fn what_is_recorded() {
     assert_eq!((none.applied, none.applied_cluster), (None, None));
 }
 
-/// A workload of this kind with one container, where its kind has them.
+/// A workload of this kind with one container, if the kind has containers.
 fn workload(api_version: &str, kind: &str) -> Value {
     let pod = json!({"containers": [{"name": "c", "image": "web:1", "command": ["run"], "args": ["-v"]}]});
     let spec = match kind {
@@ -306,7 +306,7 @@ fn workload(api_version: &str, kind: &str) -> Value {
 }
 
 #[test]
-fn the_six_kinds_whose_containers_are_known() {
+fn containers_of_six_kinds_are_overridden() {
     let rule = rule(json!({
         "imageOverrider": [{"component": "Tag", "operator": "replace", "value": "2"}],
         "commandOverrider": [{"containerName": "c", "operator": "add", "value": ["it"]}],
@@ -319,7 +319,7 @@ fn the_six_kinds_whose_containers_are_known() {
         ("apps/v1", "DaemonSet", Some("/spec/template/spec/containers/0")),
         ("apps/v1", "StatefulSet", Some("/spec/template/spec/containers/0")),
         ("batch/v1", "Job", Some("/spec/template/spec/containers/0")),
-        // By the name of the kind alone, as upstream: a set of another project is changed alike.
+        // Matched by kind alone, as upstream: a StatefulSet of another project is changed as well.
         ("apps.kruise.io/v1beta1", "StatefulSet", Some("/spec/template/spec/containers/0")),
         ("batch/v1", "CronJob", None),
         ("apps.kruise.io/v1alpha1", "CloneSet", None),
@@ -347,7 +347,7 @@ fn the_six_kinds_whose_containers_are_known() {
 }
 
 #[test]
-fn the_worked_example_of_images() {
+fn image_overrides_of_the_specification() {
     let mut manifest = workload("v1", "Pod");
     manifest["spec"]["containers"][0]["image"] = json!("registry.k8s.io/pause:3.9");
     let steps = json!([
@@ -369,7 +369,7 @@ fn the_worked_example_of_images() {
 }
 
 #[test]
-fn labels_and_annotations_with_and_without_what_they_change() {
+fn label_and_annotation_overrides() {
     for (field, map) in [("labelsOverrider", "labels"), ("annotationsOverrider", "annotations")] {
         for (name, before, operator, want) in [
             ("add makes the map", json!(null), "add", json!({"k": "v"})),
@@ -400,7 +400,7 @@ fn labels_and_annotations_with_and_without_what_they_change() {
 }
 
 #[test]
-fn documents_in_fields() {
+fn document_overrides() {
     let conf = |data: Value| {
         let mut manifest = workload("v1", "ConfigMap");
         manifest["data"] = data;
@@ -518,7 +518,7 @@ fn rules_apply_in_order_and_deletion_excludes_no_policy() {
 }
 
 #[test]
-fn how_specific_a_policy_is_by_its_best_selector() {
+fn best_selector_decides_the_order_of_policies() {
     let select = |selectors: Value, by: &str| {
         let mut spec = rule(annotate(by));
         spec["resourceSelectors"] = selectors;

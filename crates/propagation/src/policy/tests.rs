@@ -55,7 +55,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_the_selectors_left_is_freed_and_what_they_select_is_looked_at() {
+fn unselected_templates_are_released_and_selected_ones_enqueued() {
     let none = BTreeSet::new();
     let p = policy("p", json!({"name": "web"}));
     let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
@@ -89,7 +89,7 @@ fn what_the_selectors_left_is_freed_and_what_they_select_is_looked_at() {
 }
 
 #[test]
-fn waiting_templates_are_looked_at_once_the_overrides_exist() {
+fn waiting_templates_are_enqueued_once_overrides_exist() {
     let (none, some) = (BTreeSet::new(), BTreeSet::from(["o".to_owned()]));
     let template = deployment();
     let mut p = policy("p", json!({}));
@@ -106,7 +106,7 @@ fn waiting_templates_are_looked_at_once_the_overrides_exist() {
 }
 
 #[test]
-fn a_new_policy_gets_its_id_and_finalizer() {
+fn new_policy_gets_id_and_finalizer() {
     let none = BTreeSet::new();
     let mut p = policy("p", json!({}));
     (p.metadata.labels, p.metadata.finalizers) = (None, None);
@@ -129,7 +129,7 @@ fn a_new_policy_gets_its_id_and_finalizer() {
 }
 
 #[test]
-fn a_policy_that_matches_nothing_says_so() {
+fn policy_without_templates_is_reported() {
     let none = BTreeSet::new();
     let p = policy("p", json!({"name": "wbe", "namespace": "shop"}));
     let plan = decide(&seen(Policy::Namespaced(&p), &[], &[], &[], &none), ids("x"));
@@ -146,7 +146,7 @@ fn a_policy_that_matches_nothing_says_so() {
 }
 
 #[test]
-fn a_deleted_policy_lets_go_and_everything_keeps_running() {
+fn deleted_policy_releases_claims_and_keeps_workloads() {
     let none = BTreeSet::new();
     let mut p = policy("p", json!({}));
     let (template, binding) = (claimed_template(Policy::Namespaced(&p)), claimed_binding(Policy::Namespaced(&p)));
@@ -159,7 +159,7 @@ fn a_deleted_policy_lets_go_and_everything_keeps_running() {
     let Effect::Event(event) = &plan.effects[2] else { panic!("{plan:?}") };
     assert_eq!(event.message, "policy removed, propagated copies are kept: PropagationPolicy shop/p");
 
-    // Claimed by another since: the id on the object is not the policy's any more.
+    // Claimed by another policy since: the object no longer has this policy's id.
     let other = claimed_template(Policy::Namespaced(&policy("q", json!({}))));
     let templates = [Template { template: &other, binding: None }];
     let plan = decide(&seen(Policy::Namespaced(&p), &[], &templates, &[], &none), ids("x"));
@@ -170,7 +170,7 @@ fn a_deleted_policy_lets_go_and_everything_keeps_running() {
 }
 
 #[test]
-fn preemption() {
+fn preemption_table() {
     let none = BTreeSet::new();
     let make = |name: &str, priority: i32| -> PropagationPolicy {
         patched(&policy(name, json!({"name": "web"})), &json!({"spec": {"priority": priority, "preemption": "Always"}}))
@@ -223,7 +223,7 @@ fn preemption() {
 }
 
 #[test]
-fn a_preemption_that_fails_is_told_on_the_template() {
+fn failed_preemption_is_reported_on_the_template() {
     let (low, high) = (policy("low", json!({"name": "web"})), policy("high", json!({"name": "web"})));
     let held = claimed_template(Policy::Namespaced(&low));
     let event = not_preempted(Policy::Namespaced(&high), &held, "Denied", "no").unwrap();
@@ -243,7 +243,7 @@ fn a_preemption_that_fails_is_told_on_the_template() {
 }
 
 #[test]
-fn who_gains_from_a_priority_that_drops() {
+fn priority_drop_enqueues_policies_that_gain() {
     let make = |name: &str, priority: i32, preemption: &str| -> PropagationPolicy {
         patched(
             &policy(name, json!({"name": "web"})),
@@ -268,7 +268,7 @@ fn who_gains_from_a_priority_that_drops() {
 }
 
 #[test]
-fn who_may_want_what() {
+fn preemption_candidates() {
     let always = |name: &str, priority: i32| -> PropagationPolicy {
         patched(&policy(name, json!({"name": "web"})), &json!({"spec": {"priority": priority, "preemption": "Always"}}))
     };
@@ -295,7 +295,7 @@ fn who_may_want_what() {
 }
 
 #[test]
-fn a_young_policy_is_given_time_to_find_something() {
+fn young_policy_is_not_reported_as_idle() {
     let none = BTreeSet::new();
     let made = |at: &str| -> PropagationPolicy {
         patched(&policy("p", json!({})), &json!({"metadata": {"creationTimestamp": at}}))

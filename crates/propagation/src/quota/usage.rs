@@ -1,5 +1,5 @@
-//! What bindings take of a namespace's quota (specification/propagation.md 25, specification/admission.md 3.3 c): booked when one is written, counted anew
-//! from time to time.
+//! Usage of a namespace's quota by bindings (specification/propagation.md 25, specification/admission.md 3.3 c):
+//! booked when a binding is written, recounted periodically.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use ironclad_api::{
 /// Amounts by resource.
 pub type Amounts = BTreeMap<String, Amount>;
 
-/// What a binding takes over all its clusters: requests of one replica times replicas, or of one set of components times clusters.
+/// Usage of a binding over all its clusters: requests of one replica times replicas, or of one set of components times
+/// clusters.
 ///
 /// # Errors
-/// If a quantity can't be read.
+/// If a quantity cannot be parsed.
 pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> {
     let mut total = Amounts::new();
     let mut add = |request: &ResourceList, times: i64| -> Result<(), QuantityError> {
@@ -42,14 +43,14 @@ pub fn of_binding(spec: &ResourceBindingSpec) -> Result<Amounts, QuantityError> 
     Ok(total)
 }
 
-/// The resource that a key of a quota limits: `requests.cpu` is `cpu`, what a binding carries are requests.
+/// The resource that a key of a quota limits: `requests.cpu` limits `cpu`, since bindings carry requests.
 #[must_use]
 pub fn limited(key: &str) -> &str {
     key.strip_prefix("requests.").unwrap_or(key)
 }
 
-/// What the bindings of a namespace take, under the keys of `overall` and all of those. A binding with a quantity that can't be
-/// read is left out: no other one suffers for it.
+/// Usage of the bindings of a namespace, for the keys of `overall`. A binding with an invalid quantity is ignored, so
+/// that it does not affect others.
 #[must_use]
 pub fn counted<'a>(
     overall: &ResourceList,
@@ -65,7 +66,7 @@ pub fn counted<'a>(
     overall.keys().map(|key| (key.clone(), of(key).into())).collect()
 }
 
-/// Whether two lists say the same, however it is written; what is missing is nothing.
+/// Returns true if two lists have equal amounts in any spelling; a missing amount is zero.
 #[must_use]
 pub fn same(a: &ResourceList, b: &ResourceList) -> bool {
     let of = |list: &ResourceList, key: &String| match list.get(key) {
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_binding_takes() {
+    fn usage_of_a_binding() {
         let resource = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
         let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]);
         for (name, value, want) in [
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_say_the_same() {
+    fn equal_lists_in_other_spellings() {
         for (a, b, want) in [
             (json!({"cpu": "1"}), json!({"cpu": "1000m"}), true),
             (json!({"cpu": "1"}), json!({"cpu": "1", "memory": "0"}), true),

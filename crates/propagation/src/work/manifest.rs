@@ -1,4 +1,5 @@
-//! What every manifest in a Work carries, the same from whichever writer (specification/propagation.md 9.4, specification/api.md 12.2).
+//! Labels and annotations of every manifest in a Work, the same for every writer (specification/propagation.md 9.4,
+//! specification/api.md 12.2).
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::template;
 
-/// The marks that a Work puts on its manifest.
+/// Values that a Work sets on its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks<'a> {
     /// Namespace of the Work.
@@ -20,8 +21,8 @@ pub struct Marks<'a> {
     pub conflict_resolution: &'a str,
 }
 
-/// Prunes the manifest and puts the marks on it. Doing it twice changes nothing, so that a webhook that does the same
-/// never fights with a controller.
+/// Prunes the manifest and sets labels and annotations. Idempotent, so that a webhook that does the same never
+/// conflicts with a controller.
 pub fn finish(manifest: &mut Value, marks: &Marks<'_>) {
     let uid = template::text(manifest, "/metadata/uid").to_owned();
     set_label(manifest, labels::MANAGED, labels::TRUE);
@@ -89,7 +90,7 @@ mod tests {
         Marks { work_namespace: "karmada-es-m1", work_name: "w", work_id: "wid", conflict_resolution: "abort" };
 
     #[test]
-    fn the_finished_manifest() {
+    fn finished_manifest_has_labels_and_annotations() {
         let mut manifest = deployment();
         manifest["metadata"]["annotations"] = json!({"b": "1", "deployment.kubernetes.io/revision": "3"});
         manifest["status"] = json!({});
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_work_without_id_or_resolution_leaves_no_mark_of_them() {
+    fn missing_id_and_resolution_are_not_labelled() {
         let mut manifest = deployment();
         finish(&mut manifest, &Marks { work_id: "", conflict_resolution: "", ..MARKS });
         assert!(manifest.pointer("/metadata/labels/work.karmada.io~1permanent-id").is_none());
@@ -120,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finishing_twice_changes_nothing(labels in prop::collection::btree_map("[a-c./]{1,4}", "[a-z]{0,3}", 0..4), annotations in prop::collection::btree_map("[a-c./]{1,4}", "[a-z]{0,3}", 0..4), uid in "[a-z]{0,3}", id in "[a-z]{0,3}", odd in any::<bool>()) {
+        fn finishing_is_idempotent(labels in prop::collection::btree_map("[a-c./]{1,4}", "[a-z]{0,3}", 0..4), annotations in prop::collection::btree_map("[a-c./]{1,4}", "[a-z]{0,3}", 0..4), uid in "[a-z]{0,3}", id in "[a-z]{0,3}", odd in any::<bool>()) {
             let mut manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": uid, "labels": labels, "annotations": annotations}});
             if odd { manifest["metadata"]["labels"] = Value::Null; }
             let marks = Marks { work_id: &id, ..MARKS };

@@ -1,4 +1,5 @@
-//! Works that the control plane makes for objects of its own, without a binding: impersonation (23), quotas (25).
+//! Works of objects that the control plane creates itself, without a binding: impersonation
+//! (specification/propagation.md 23) and quotas (specification/propagation.md 25).
 
 use std::sync::Arc;
 
@@ -15,36 +16,36 @@ use super::{
 };
 use crate::{new_ids::NewIds, template::Identity};
 
-/// What is to stand in one cluster.
+/// Object that one cluster should have.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
-    /// Where.
+    /// The cluster.
     pub cluster: &'a ClusterName,
-    /// The object, as it is to be in the member.
+    /// The object in the member.
     pub manifest: Value,
     /// Labels of the Work besides its id.
     pub labels: StringMap,
-    /// Whose garbage collection takes the Work along, if anybody's.
+    /// Owner of the Work, for garbage collection.
     pub owner: Option<OwnerReference>,
     /// `work.karmada.io/conflict-resolution` of the Work.
     pub conflict_resolution: &'static str,
 }
 
-/// What makes it so.
+/// Write of a Work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// A new Work.
+    /// Create a Work.
     Create(Box<Work>),
-    /// Merge patch of the one that stands, without resourceVersion.
+    /// Patch a Work, without resourceVersion.
     Patch {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
         /// The patch.
         patch: Value,
     },
-    /// Delete one that is not wanted any more.
+    /// Delete a Work that is no longer needed.
     Delete {
-        /// Which one.
+        /// Its key.
         key: WorkKey,
         /// Its uid.
         uid: String,
@@ -57,7 +58,8 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
     WorkKey { cluster: cluster.clone(), name: names::work_name(kind, namespace, name).into() }
 }
 
-/// Makes the Work what is wanted. `None` if it is, or while the one of before is being deleted: its end brings the next pass.
+/// Creates or updates the Work. `None` if it is up to date, or while its predecessor is being deleted: the end of that
+/// reconciles again.
 #[must_use]
 pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
     if standing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
@@ -100,7 +102,7 @@ pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, ids: &mut NewIds) -> O
     }
 }
 
-/// Deletes a Work, unless that was asked for already.
+/// Deletes a Work, unless it is being deleted already.
 #[must_use]
 pub fn delete(work: &Arc<Work>) -> Option<Write> {
     let uid = work.metadata.uid.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the purge modes do to Works: rows of specification/failover.md 4.3, 5.5 and 11.
+//! Purge modes: rows of specification/failover.md 4.3, 5.5 and 11.
 
 use ironclad_api::work::{GracefulEvictionTask, TargetCluster};
 
@@ -9,14 +9,14 @@ fn task(from: &str, mode: PurgeMode) -> GracefulEvictionTask {
     GracefulEvictionTask { from_cluster, purge_mode: Some(mode), reason, producer, ..GracefulEvictionTask::default() }
 }
 
-/// The write of an eviction.
+/// Writes an eviction.
 fn evict(road: &mut Road, from: &str, mode: PurgeMode) {
     let spec = &mut road.binding.spec;
     spec.clusters.retain(|target| target.name != from);
     spec.graceful_eviction_tasks.push(task(from, mode));
 }
 
-/// The scheduler's answer to it.
+/// Writes a schedule result.
 fn place(road: &mut Road, targets: &[(&str, i32)]) {
     let target = |(name, replicas): &(&str, i32)| TargetCluster {
         name: (*name).to_owned(),
@@ -35,7 +35,7 @@ fn settle(road: &mut Road) {
 }
 
 #[test]
-fn gracefully_both_copies_run_until_the_task_ends() {
+fn graceful_purge_keeps_both_copies_until_the_task_ends() {
     for mode in [PurgeMode::Gracefully, PurgeMode::Never] {
         let mut road = Road::new(&[("m1", 2)]);
         settle(&mut road);
@@ -52,7 +52,7 @@ fn gracefully_both_copies_run_until_the_task_ends() {
 }
 
 #[test]
-fn gracefully_and_back_again_the_old_copy_is_never_touched() {
+fn graceful_purge_undone_keeps_the_old_copy() {
     let mut road = Road::new(&[("m1", 2)]);
     settle(&mut road);
     let before = road.at("m1").clone();
@@ -66,7 +66,7 @@ fn gracefully_and_back_again_the_old_copy_is_never_touched() {
 }
 
 #[test]
-fn directly_the_old_copy_goes_first_or_is_left_behind() {
+fn direct_purge_deletes_first_unless_unreachable() {
     for (name, ready, both) in [("ready (B16, B21)", "True", false), ("lost (B17)", "Unknown", true)] {
         let mut road = Road::new(&[("m1", 2)]);
         settle(&mut road);
@@ -83,7 +83,7 @@ fn directly_the_old_copy_goes_first_or_is_left_behind() {
 }
 
 #[test]
-fn directly_and_back_again_the_copy_is_made_anew() {
+fn direct_purge_undone_creates_the_copy_again() {
     let mut road = Road::new(&[("m1", 2)]);
     settle(&mut road);
     evict(&mut road, "m1", PurgeMode::Directly);
@@ -96,9 +96,9 @@ fn directly_and_back_again_the_copy_is_made_anew() {
 }
 
 proptest! {
-    /// Invariant 18, and that every mode ends where the result says once its tasks have ended.
+    /// Invariant 18, and that every mode ends in the schedule result once its tasks ended.
     #[test]
-    fn directly_from_a_ready_cluster_there_are_never_two_copies(
+    fn direct_purge_of_a_ready_cluster_never_has_two_copies(
         modes in prop::collection::vec(prop::sample::select(vec![PurgeMode::Directly, PurgeMode::Gracefully, PurgeMode::Never]), 1..4),
         ready in any::<bool>(),
     ) {
@@ -111,7 +111,7 @@ proptest! {
             at = (at + 1) % names.len();
             road.clusters.insert(from.into(), Arc::new(cluster(from, if ready { "True" } else { "False" })));
             road.binding.spec.graceful_eviction_tasks.retain(|t| t.from_cluster != from);
-            // A reserve of an earlier move may be there still.
+            // A graceful copy of an earlier eviction may still exist.
             let new = !road.places().contains(&names[at].to_owned());
             evict(&mut road, from, mode);
             place(&mut road, &[(names[at], 1)]);

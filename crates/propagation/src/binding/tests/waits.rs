@@ -1,9 +1,9 @@
-//! Works wait for the scheduler's turn (9.1).
+//! Works wait for the scheduler (specification/propagation.md 9.1).
 
 use super::*;
 
 #[test]
-fn whose_turn_it_is() {
+fn scheduler_runs_first_when_replicas_differ() {
     let divided = json!({"placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}});
     let of = |targets: &[(&str, i32)], spec: Value, status: Value| {
         let base = testkit::binding(targets);
@@ -34,7 +34,7 @@ fn whose_turn_it_is() {
 }
 
 #[test]
-fn works_wait_for_the_scheduler_but_not_for_long() {
+fn works_wait_for_the_scheduler_for_a_limited_time() {
     let binding = patched(&testkit::binding(&[("m1", 2)]), &json!({"metadata": {"generation": 5}}));
     let template = deployment();
     let clusters = BTreeMap::from([("m1".into(), Arc::new(cluster("m1", "True")))]);

@@ -51,7 +51,7 @@ fn update(existing: &ResourceBinding, template: &Value, policy: &PropagationPoli
 }
 
 #[test]
-fn a_new_binding() {
+fn new_binding_has_all_fields() {
     let binding = created(&deployment(), &policy("p", json!({})), &Options::default());
     assert_eq!(
         json!(binding.metadata),
@@ -76,7 +76,7 @@ fn a_new_binding() {
 }
 
 #[test]
-fn a_new_binding_of_a_cluster_scoped_template() {
+fn new_binding_of_a_cluster_scoped_template() {
     let template = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:x", "uid": "u", "resourceVersion": "1"}});
     let policy = cluster_policy("c", json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}));
     let claim = Claim { scope: ClaimScope::Cluster, namespace: String::new(), name: "c".into(), id: "id-c".into() };
@@ -103,7 +103,7 @@ fn a_new_binding_of_a_cluster_scoped_template() {
     assert_eq!((binding.spec.replicas, &binding.spec.replica_requirements), (0, &None), "not a workload");
     let standing = patched(&**binding, &json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}));
     assert!(decide(&Seen { binding: Some(Binding::from(&standing)), ..seen }, &mut ids("x")).unwrap().is_quiet());
-    // Whether dependencies go along is the policy's to say at any time (8, row 22 of 31).
+    // The policy may change `propagateDeps` at any time (specification/propagation.md 31 row 22).
     let mut standing = standing;
     for follows in [true, false] {
         let policy: ClusterPropagationPolicy = patched(&policy, &json!({"spec": {"propagateDeps": follows}}));
@@ -116,7 +116,7 @@ fn a_new_binding_of_a_cluster_scoped_template() {
 }
 
 #[test]
-fn every_field_comes_from_its_source() {
+fn each_field_comes_from_policy_or_template() {
     let base = policy("p", json!({}));
     for (name, spec, pointer, want) in [
         ("dependencies", json!({"propagateDeps": true}), "/propagateDeps", json!(true)),
@@ -155,7 +155,7 @@ fn every_field_comes_from_its_source() {
 }
 
 #[test]
-fn since_when_a_binding_asks_for_application_failover() {
+fn application_failover_time_is_recorded() {
     let asks = json!({"failover": {"application": {"decisionConditions": {}}}});
     let of = |spec: &Value| -> PropagationPolicy { patched(&policy("p", json!({})), &json!({"spec": spec})) };
     let (plain, asking, cluster) = (of(&json!({})), of(&asks), of(&json!({"failover": {"cluster": {}}})));
@@ -184,7 +184,7 @@ fn since_when_a_binding_asks_for_application_failover() {
 }
 
 #[test]
-fn a_priority_is_written_as_resolved() {
+fn resolved_priority_is_written() {
     let policy = policy("p", json!({}));
     let priority = ResolvedPriority { priority: 7, preemption_policy: None };
     let seen = Seen {
@@ -204,7 +204,7 @@ fn a_priority_is_written_as_resolved() {
 }
 
 #[test]
-fn suspension_keeps_the_part_of_others() {
+fn suspension_keeps_the_scheduling_field() {
     let old = |json: Value| serde_json::from_value::<Option<BindingSuspension>>(json).unwrap();
     let new = |json: Value| serde_json::from_value::<Option<Suspension>>(json).unwrap();
     for (name, before, policy, want) in [
@@ -229,7 +229,7 @@ fn suspension_keeps_the_part_of_others() {
 }
 
 #[test]
-fn an_update_leaves_what_is_others() {
+fn update_keeps_fields_of_other_controllers() {
     let policy = policy("p", json!({}));
     let mut binding = created(&deployment(), &policy, &Options::default());
     let others = json!({
@@ -249,7 +249,7 @@ fn an_update_leaves_what_is_others() {
 }
 
 #[test]
-fn a_status_write_of_the_template_costs_no_write() {
+fn template_status_write_costs_no_binding_write() {
     let policy = policy("p", json!({}));
     let binding = created(&deployment(), &policy, &Options::default());
     let mut template = deployment();
@@ -264,7 +264,7 @@ fn a_status_write_of_the_template_costs_no_write() {
 }
 
 #[test]
-fn a_binding_of_a_deleted_template_of_the_same_name_must_go_first() {
+fn binding_of_a_deleted_namesake_must_be_deleted_first() {
     let policy = policy("p", json!({}));
     let mut binding = created(&deployment(), &policy, &Options::default());
     binding.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
@@ -273,7 +273,7 @@ fn a_binding_of_a_deleted_template_of_the_same_name_must_go_first() {
 }
 
 #[test]
-fn a_binding_being_deleted_is_not_written() {
+fn binding_being_deleted_is_not_patched() {
     let policy = policy("p", json!({}));
     let mut binding = created(&deployment(), &policy, &Options::default());
     binding.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
@@ -284,7 +284,7 @@ fn a_binding_being_deleted_is_not_written() {
 }
 
 #[test]
-fn a_taken_name_gives_way() {
+fn used_name_gets_a_suffix() {
     let policy = policy("p", json!({}));
     let mut other = testkit::binding(&[]);
     other.spec.resource.api_version = "example.io/v1".into();
@@ -308,7 +308,7 @@ fn a_taken_name_gives_way() {
 }
 
 #[test]
-fn a_misshapen_template_leaves_the_binding_alone() {
+fn malformed_template_keeps_the_binding() {
     let mut template = deployment();
     template["spec"]["replicas"] = json!("three");
     let error = run(&template, &policy("p", json!({})), None, None, &Options::default()).unwrap_err();
@@ -316,7 +316,7 @@ fn a_misshapen_template_leaves_the_binding_alone() {
 }
 
 #[test]
-fn gates() {
+fn gates_add_their_fields() {
     let mut grouped = policy("p", json!({}));
     grouped.spec.placement.workload_affinity = serde_json::from_value(
         json!({"affinity": {"groupByLabelKey": "app"}, "antiAffinity": {"groupByLabelKey": "nope"}}),
@@ -336,7 +336,7 @@ fn gates() {
     assert_eq!((needs.namespace.as_str(), needs.priority_class_name.as_str()), ("", ""));
 }
 
-/// Something that has components and replicas of every kind.
+/// Source with components and replicas for every kind.
 #[derive(Debug)]
 struct Parts;
 
@@ -357,7 +357,7 @@ impl Source for Parts {
 }
 
 #[test]
-fn components_or_replicas() {
+fn components_take_precedence_over_replicas() {
     let (template, policy, interpreter) =
         (deployment(), policy("p", json!({})), Interpreter::new(vec![std::sync::Arc::new(Parts)]));
     let spec = |multiple_pod_templates, binding: Option<&ResourceBinding>| {
@@ -401,7 +401,7 @@ fn components_or_replicas() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_what_is_wanted(replicas in 0..5_i32, overwrite in any::<bool>(), suspend in any::<Option<bool>>(), version in 1..4_u32, label in "[ab]", divided in any::<bool>(),
+    fn updated_binding_equals_a_new_one(replicas in 0..5_i32, overwrite in any::<bool>(), suspend in any::<Option<bool>>(), version in 1..4_u32, label in "[ab]", divided in any::<bool>(),
                                          replicas2 in 0..5_i32, overwrite2 in any::<bool>(), suspend2 in any::<Option<bool>>(), label2 in "[ab]", divided2 in any::<bool>()) {
         let make = |replicas: i32, overwrite: bool, suspend: Option<bool>, version: u32, label: &str, divided: bool| {
             let mut template = deployment();
@@ -419,7 +419,7 @@ proptest! {
         let second = update(&first, &template2, &policy2).map_or(first.clone(), |patch| patched(&first, &patch));
         prop_assert_eq!(update(&second, &template2, &policy2), None);
         let mut direct = created(&template2, &policy2, &Options::default());
-        // The same as a binding made at once, but for the version of a template that did not change.
+        // Equal to a binding created at once, except for the resourceVersion of an unchanged template.
         direct.spec.resource.resource_version.clone_from(&second.spec.resource.resource_version);
         prop_assert_eq!(second, direct);
     }

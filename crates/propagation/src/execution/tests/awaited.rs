@@ -1,13 +1,13 @@
-//! What goes into a namespace waits for it (22; 13.2).
+//! Objects wait for their namespace (specification/propagation.md 22, specification/propagation.md 13.2).
 
 use super::*;
 use crate::skipped_resources::Skipped;
 
-/// A Work, the Work and the Namespace that bring its namespace, what is synced, and for how many seconds it waits.
+/// Name, snapshot, Work and Namespace that propagate the namespace, skipped resources, and expected wait in seconds.
 type Waits<'a> = (&'static str, Scene, Option<Work>, Option<Value>, Option<&'a Skipped>, Option<u64>);
 
 #[test]
-fn what_comes_into_a_namespace_waits_for_it() {
+fn object_waits_for_its_namespace() {
     let at = |second: i64| Timestamp::from_second(now().as_second() + second).unwrap().to_string();
     let sent = |status: Value, metadata: Value| -> Work {
         let base = json!({
@@ -35,7 +35,7 @@ fn what_comes_into_a_namespace_waits_for_it() {
     let old = -3600;
     let rows: Vec<Waits<'_>> = vec![
         ("nobody knows it", scene(-1), None, None, Some(&skipped), None),
-        // Its Work is there.
+        // With a Work of the namespace.
         ("on its way", scene(-1), Some(sent(json!({}), json!({}))), None, Some(&skipped), Some(119)),
         (
             "on its way, by somebody else than namespace sync",
@@ -56,7 +56,7 @@ fn what_comes_into_a_namespace_waits_for_it() {
         ),
         ("it is suspended", scene(-1), Some(held()), None, Some(&skipped), None),
         ("it goes", scene(-1), Some(sent(json!({}), json!({"deletionTimestamp": at(-1)}))), None, Some(&skipped), None),
-        // Its Work follows.
+        // Without a Work of the namespace.
         ("it stands in the control plane", scene(-1), None, Some(plain()), Some(&skipped), Some(119)),
         ("it does, and nobody sends it", scene(-1), None, Some(plain()), None, None),
         ("it is skipped", scene(-1), None, Some(stands(json!({"name": "kube-x"}))), Some(&skipped), None),
@@ -78,7 +78,7 @@ fn what_comes_into_a_namespace_waits_for_it() {
             Some(&skipped),
             None,
         ),
-        // The bound counts from whatever came last.
+        // The limit counts from the later creation.
         ("119 s after the Work was made", scene(-119), None, Some(stands(made(old))), Some(&skipped), Some(1)),
         ("after 120 s nobody waits", scene(-120), None, Some(stands(made(old))), Some(&skipped), None),
         ("119 s after the namespace was made", scene(old), None, Some(stands(made(-119))), Some(&skipped), Some(1)),
@@ -112,7 +112,7 @@ fn what_comes_into_a_namespace_waits_for_it() {
 }
 
 #[test]
-fn what_is_refused_hears_of_its_namespace() {
+fn refused_object_is_retried_when_its_namespace_exists() {
     let interpreter = Interpreter::default();
     let awaits = Effect::AwaitNamespace { namespace: "shop".into() };
     let cluster_wide = work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}), "");
@@ -132,7 +132,7 @@ fn what_is_refused_hears_of_its_namespace() {
 }
 
 #[test]
-fn works_that_settle_a_namespace() {
+fn works_that_resolve_a_namespace() {
     let brings = |manifest: Value| work(manifest, "");
     let shop = || brings(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     let coming = shop();

@@ -1,9 +1,10 @@
-//! What the written objects look like: 13.3, 14, 9.4 and row 2 of 31.
+//! Content of written objects (specification/propagation.md 13.3, specification/propagation.md 14,
+//! specification/propagation.md 9.4; specification/propagation.md 31 row 2).
 
 use super::*;
 
 #[test]
-fn release_takes_our_marks_and_nothing_else() {
+fn release_removes_only_our_labels_and_annotations() {
     let mut template = deployment();
     merge(
         &mut template,
@@ -30,7 +31,7 @@ fn release_takes_our_marks_and_nothing_else() {
 }
 
 #[test]
-fn the_whole_object_is_put_with_what_the_member_owns() {
+fn replacement_keeps_fields_of_the_member() {
     let mut first = deployment();
     merge(
         &mut first,
@@ -60,7 +61,7 @@ fn the_whole_object_is_put_with_what_the_member_owns() {
 }
 
 #[test]
-fn what_the_member_owns_is_no_drift() {
+fn fields_of_the_member_are_not_drift() {
     let named = |api_version: &str, kind: &str, rest: Value| {
         let metadata = json!({"namespace": "shop", "name": "web", "uid": "uid-web"});
         changed(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}), rest)
@@ -128,7 +129,7 @@ fn what_the_member_owns_is_no_drift() {
 }
 
 #[test]
-fn works_of_other_writers_get_their_marks() {
+fn manifests_of_other_writers_are_completed() {
     let bare = with(&web(), json!({"spec": {"workload": {"manifests": [deployment()]}}}));
     let scene = Scene::of(bare);
     let plan = scene.plan();

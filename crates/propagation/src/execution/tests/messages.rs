@@ -1,4 +1,5 @@
-//! What people read, and how often: 1.1, 13.1 and row 19 of 31.
+//! Events and messages: their text and how often they are written (specification/propagation.md 1.1,
+//! specification/propagation.md 13.1; specification/propagation.md 31 row 19).
 
 use super::*;
 
@@ -8,7 +9,7 @@ fn conditions_of(plan: &Plan<Effect>) -> Vec<&Condition> {
 }
 
 #[test]
-fn messages_that_people_read() {
+fn event_messages() {
     let applied_message = |scene: &Scene| {
         let plan = scene.plan();
         let list = conditions_of(&plan);
@@ -59,7 +60,7 @@ fn messages_that_people_read() {
 }
 
 #[test]
-fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
+fn refusal_and_recovery_are_reported_once() {
     let scene = Scene::of(web());
     let plan = scene.plan();
     assert_eq!(words(&plan), ["create", WELL], "sent in this order: the report comes after the write");
@@ -88,7 +89,7 @@ fn a_refusal_by_the_member_is_told_once_and_its_end_too() {
 }
 
 #[test]
-fn what_was_refused_is_tried_again_by_how_it_was_refused() {
+fn retry_depends_on_the_failure_class() {
     let (living, gone) = (Scene::of(web()), Scene::of(deleting(&web())));
     for (class, scene, want) in [
         ("Invalid", &living, "retry after 600 s"),
@@ -105,7 +106,7 @@ fn what_was_refused_is_tried_again_by_how_it_was_refused() {
 }
 
 #[test]
-fn whether_the_member_had_it() {
+fn applied_condition_shows_earlier_success() {
     for (name, work, want) in [
         ("nothing is said", web(), false),
         ("applied", done(&web()), true),
@@ -116,7 +117,7 @@ fn whether_the_member_had_it() {
 }
 
 #[test]
-fn a_long_answer_is_cut() {
+fn long_error_is_truncated() {
     let scene = Scene::of(web());
     let plan = failed(&scene.seen(&Interpreter::default()), "Denied", &"ä".repeat(100_000), now());
     let message = &conditions_of(&plan)[1].message;
@@ -124,7 +125,7 @@ fn a_long_answer_is_cut() {
 }
 
 #[test]
-fn which_failures_speak_of_the_work() {
+fn failure_classes_that_concern_the_work() {
     for (class, want) in [
         ("Denied", true),
         ("Invalid", true),

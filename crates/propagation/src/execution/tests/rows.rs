@@ -1,9 +1,10 @@
-//! What is done, row by row: 13.1, 13.2, 13.7 and the rows of 31 that they name.
+//! Effects, row by row (specification/propagation.md 13.1, specification/propagation.md 13.2,
+//! specification/propagation.md 13.7, and the rows of specification/propagation.md 31 that they name).
 
 use super::*;
 
 #[test]
-fn a_work_on_its_way_into_the_member() {
+fn work_being_applied() {
     let suspended = |work: &Work| with(work, json!({"spec": {"suspendDispatching": true}}));
     let held = |work: &Work| {
         let mut work = suspended(work);
@@ -40,7 +41,7 @@ fn a_work_on_its_way_into_the_member() {
     let terminating =
         |object: Value| changed(object, json!({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}));
     let rows: Vec<(&str, Scene, Vec<&str>)> = vec![
-        // 13.1
+        // specification/propagation.md 13.1
         (
             "outside of execution spaces nothing is done",
             Scene::of(with(&web(), json!({"metadata": {"namespace": "shop"}}))),
@@ -91,7 +92,7 @@ fn a_work_on_its_way_into_the_member() {
             Scene::of(with(&web(), json!({"spec": {"workload": {"manifests": [{"kind": "Deployment"}]}}}))),
             vec![FAILED, "Warning SyncFailed Work"],
         ),
-        // Row 15.
+        // specification/propagation.md 31 row 15.
         (
             "the member has no such API",
             Scene::of(web()).cluster(apis("True", "StatefulSet")),
@@ -103,7 +104,7 @@ fn a_work_on_its_way_into_the_member() {
             Scene::of(web()).cluster(apis("False", "StatefulSet")),
             vec!["create", WELL],
         ),
-        // 13.2
+        // specification/propagation.md 13.2
         ("not found: created", Scene::of(web()), vec!["create", WELL]),
         ("deleted in the member: created again", Scene::of(done(&web())), vec!["create"]),
         ("as it should be", Scene::of(done(&web())).has(object(&web())), vec![]),
@@ -145,7 +146,7 @@ fn a_work_on_its_way_into_the_member() {
             },
             vec!["retry"],
         ),
-        // Row 7.
+        // specification/propagation.md 31 row 7.
         (
             "the managed label was taken off, the id is ours: repaired",
             Scene::of(done(&web())).has(without(object(&web()), json!({"labels": {MANAGED: null}}))),
@@ -162,7 +163,7 @@ fn a_work_on_its_way_into_the_member() {
             Scene::of(done(&web())).has(without(object(&web()), json!({"labels": {ID: "w0"}}))),
             vec!["replace"],
         ),
-        // Row 8.
+        // specification/propagation.md 31 row 8.
         (
             "a terminating object is not touched; its end brings the Work back",
             Scene::of(done(&web())).has(terminating(object(&web()))),
@@ -195,7 +196,7 @@ fn a_work_on_its_way_into_the_member() {
                 .has(terminating(without(object(&web()), json!({"annotations": {"work.karmada.io/name": "w2"}})))),
             vec!["Dispatching=True/Dispatching Applied=False/Terminating", "retry"],
         ),
-        // 14
+        // specification/propagation.md 14
         (
             "replicas to retain, but the member has none",
             {
@@ -223,7 +224,7 @@ fn a_work_on_its_way_into_the_member() {
 }
 
 #[test]
-fn what_is_known_without_the_whole_object() {
+fn decisions_without_cached_content() {
     let drifted = changed(object(&web()), json!({"spec": {"replicas": 9}}));
     let relabelled = changed(object(&web()), json!({"metadata": {"labels": {"app": "other"}}}));
     let theirs = changed(object(&web()), json!({"metadata": {"labels": {"x": "agent"}}}));
@@ -258,7 +259,7 @@ fn what_is_known_without_the_whole_object() {
 }
 
 #[test]
-fn a_work_that_goes() {
+fn work_being_deleted() {
     let gone = deleting(&web());
     let kept = with(&gone, json!({"spec": {"preserveResourcesOnDeletion": true}}));
     let there = object(&web());
@@ -336,7 +337,7 @@ fn a_work_that_goes() {
             Scene { served: Served::No, ..Scene::of(gone.clone()).unknown() },
             vec![WARN[0], WARN[1], "retry"],
         ),
-        // Wanted again (specification/failover.md 14.1, #5406).
+        // Required again (specification/failover.md 14.1, karmada#5406).
         ("wanted again: it stays", wanted(Scene::of(gone.clone()).has(there.clone())), vec![release]),
         (
             "wanted again in a cluster that is lost: it need not come back for that",
@@ -349,7 +350,7 @@ fn a_work_that_goes() {
             wanted(Scene::of(gone.clone()).cluster(leaving.clone()).has(there.clone())),
             vec!["delete uid-member", release],
         ),
-        // Preserved (row 2).
+        // Preserved (specification/propagation.md 31 row 2).
         ("preserved: released, then the finalizer", Scene::of(kept.clone()).has(there.clone()), vec!["patch", release]),
         ("preserved, absent", Scene::of(kept.clone()), vec![release]),
         (
@@ -410,7 +411,7 @@ fn a_work_that_goes() {
 }
 
 #[test]
-fn who_wants_a_work_again() {
+fn work_required_again_by_its_binding() {
     let id = "resourcebinding.karmada.io/permanent-id";
     let gone = with(&deleting(&web()), json!({"metadata": {"labels": {id: "id-web"}}}));
     let binding = |patch: Value| -> ironclad_api::work::ResourceBinding {
@@ -451,7 +452,7 @@ fn who_wants_a_work_again() {
 }
 
 #[test]
-fn a_kind_that_the_member_does_not_serve_has_no_objects_to_delete() {
+fn missing_api_releases_the_work() {
     let scene = Scene::of(deleting(&web())).cluster(json!({"status": {"conditions": [
         {"type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
         {"type": "CompleteAPIEnablements", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -460,7 +461,7 @@ fn a_kind_that_the_member_does_not_serve_has_no_objects_to_delete() {
 }
 
 #[test]
-fn namespaces_are_shared() {
+fn adopted_namespaces_are_not_deleted() {
     let namespace = |strategy: &str| {
         work(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "uid-ns"}}), strategy)
     };
@@ -486,7 +487,7 @@ fn namespaces_are_shared() {
 }
 
 #[test]
-fn what_a_work_would_correct_is_drift() {
+fn drift_is_what_a_reconcile_would_correct() {
     let drift = |object: Value| drifted(&web(), &object, &Interpreter::default());
     let there = |patch: Value| changed(object(&web()), patch);
     for (name, object, want) in [

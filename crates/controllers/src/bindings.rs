@@ -6,96 +6,130 @@ use ironclad_api::{
     ObjectMeta,
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
-use ironclad_fleet::{Gvk, ObjectKey, StatusPart};
+use ironclad_fleet::{ObjectKey, StatusPart};
 use ironclad_propagation::detector::binding::Binding;
-use ironclad_runtime::{Failure, Key, Writer};
-use kube::Api;
+use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
+use ironclad_seam::Seam;
+use kube::{Api, Client};
 use serde_json::Value;
 
-use crate::Context;
+use crate::{
+    caches::{BINDINGS, CLUSTER_BINDINGS},
+    index::template_key,
+    targets::{Typed, json},
+};
 
 /// A cached binding of either kind.
 #[derive(Debug, Clone)]
-pub enum AnyBinding {
+pub(crate) enum AnyBinding {
     /// Of a namespaced template.
     Namespaced(Arc<ResourceBinding>),
-    /// Of a cluster-scoped one.
+    /// Of a cluster-scoped template.
     Cluster(Arc<ClusterResourceBinding>),
 }
 
 impl AnyBinding {
-    /// As the decisions of propagation take it.
+    /// The form that decisions of propagation take.
     #[must_use]
-    pub fn view(&self) -> Binding<'_> {
+    pub(crate) fn view(&self) -> Binding<'_> {
         match self {
             Self::Namespaced(binding) => Binding::Namespaced(binding),
             Self::Cluster(binding) => Binding::Cluster(binding),
         }
     }
 
-    /// As the scheduler takes it.
+    /// The form that the scheduler takes.
     #[must_use]
-    pub fn for_scheduler(&self) -> ironclad_scheduling::Binding<'_> {
+    pub(crate) fn for_scheduler(&self) -> ironclad_scheduling::Binding<'_> {
         match self {
             Self::Namespaced(binding) => (&**binding).into(),
             Self::Cluster(binding) => (&**binding).into(),
         }
     }
 
+    /// Its key in queues and caches.
+    #[must_use]
+    pub(crate) fn key(&self) -> Key {
+        match self {
+            Self::Namespaced(binding) => Key::of(&**binding),
+            Self::Cluster(binding) => Key::of(&**binding),
+        }
+    }
+
     /// Its metadata.
     #[must_use]
-    pub fn metadata(&self) -> &ObjectMeta {
+    pub(crate) fn metadata(&self) -> &ObjectMeta {
         self.view().metadata()
     }
 
     /// Its spec.
     #[must_use]
-    pub fn spec(&self) -> &ResourceBindingSpec {
+    pub(crate) fn spec(&self) -> &ResourceBindingSpec {
         self.view().spec()
     }
 
     /// Its uid.
     #[must_use]
-    pub fn uid(&self) -> &str {
+    pub(crate) fn uid(&self) -> &str {
         self.metadata().uid.as_deref().unwrap_or_default()
     }
 
     /// The key of its template.
     #[must_use]
-    pub fn template(&self) -> ObjectKey {
+    pub(crate) fn template(&self) -> ObjectKey {
         template_key(self.spec())
     }
 }
 
-/// The key of a binding's template.
-#[must_use]
-pub(crate) fn template_key(spec: &ResourceBindingSpec) -> ObjectKey {
-    let resource = &spec.resource;
-    ObjectKey {
-        gvk: Gvk::from_manifest(&resource.api_version, &resource.kind),
-        namespace: resource.namespace.as_str().into(),
-        name: resource.name.as_str().into(),
-    }
+/// The bindings of the control plane, and the one writer of their status. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Bindings {
+    /// All ResourceBindings.
+    pub(crate) namespaced: Informer<ResourceBinding>,
+    /// All ClusterResourceBindings.
+    pub(crate) cluster_scoped: Informer<ClusterResourceBinding>,
+    plane: Client,
+    status: StatusWriter<Typed<ResourceBinding>>,
+    cluster_scoped_status: StatusWriter<Typed<ClusterResourceBinding>>,
 }
 
-impl Context {
+impl Bindings {
+    pub(crate) fn start(seam: &Seam, plane: &Client, caches: &Caches) -> Self {
+        let (namespaced, cluster_scoped) = (caches.take(&BINDINGS), caches.take(&CLUSTER_BINDINGS));
+        let target = Typed {
+            client: plane.clone(),
+            cache: namespaced.clone(),
+            writer: Writer::new("bindingStatus"),
+            api: |client, namespace| Api::namespaced(client.clone(), namespace),
+            status: |b: &ResourceBinding| json(&b.status),
+        };
+        let status = StatusWriter::start("status/bindings", seam, target);
+        let target = Typed {
+            client: plane.clone(),
+            cache: cluster_scoped.clone(),
+            writer: Writer::new("bindingStatus"),
+            api: |client, _| Api::all(client.clone()),
+            status: |b: &ClusterResourceBinding| json(&b.status),
+        };
+        let cluster_scoped_status = StatusWriter::start("status/clusterbindings", seam, target);
+        Self { namespaced, cluster_scoped, plane: plane.clone(), status, cluster_scoped_status }
+    }
+
     /// The binding of this key.
-    #[must_use]
-    pub fn binding(&self, key: &Key) -> Option<AnyBinding> {
+    pub(crate) fn get(&self, key: &Key) -> Option<AnyBinding> {
         if key.namespace.is_empty() {
-            self.cluster_bindings.get_key(key).map(AnyBinding::Cluster)
+            self.cluster_scoped.get_key(key).map(AnyBinding::Cluster)
         } else {
-            self.bindings.get_key(key).map(AnyBinding::Namespaced)
+            self.namespaced.get_key(key).map(AnyBinding::Namespaced)
         }
     }
 
-    /// The binding with its status as it will stand once what is held back is written.
-    #[must_use]
-    pub fn binding_as_written(&self, key: &Key) -> Option<AnyBinding> {
-        let binding = self.binding(key)?;
+    /// The binding with its status as it will be once all requests are written.
+    pub(crate) fn get_as_requested(&self, key: &Key) -> Option<AnyBinding> {
+        let binding = self.get(key)?;
         let status = match &binding {
-            AnyBinding::Namespaced(b) => self.binding_status.read(key, binding.uid(), || json(&b.status)),
-            AnyBinding::Cluster(b) => self.cluster_binding_status.read(key, binding.uid(), || json(&b.status)),
+            AnyBinding::Namespaced(b) => self.status.read(key, binding.uid(), || json(&b.status)),
+            AnyBinding::Cluster(b) => self.cluster_scoped_status.read(key, binding.uid(), || json(&b.status)),
         };
         let Some(status) = status else { return Some(binding) };
         let status = serde_json::from_value(status).ok();
@@ -106,57 +140,55 @@ impl Context {
     }
 
     /// The bindings under this value of an index, namespaced ones first.
-    #[must_use]
-    pub fn bindings_by(&self, index: &'static str, value: &str) -> Vec<AnyBinding> {
-        let namespaced = self.bindings.by_index(index, value).into_iter().map(AnyBinding::Namespaced);
-        namespaced.chain(self.cluster_bindings.by_index(index, value).into_iter().map(AnyBinding::Cluster)).collect()
+    pub(crate) fn by_index(&self, index: &'static str, value: &str) -> Vec<AnyBinding> {
+        let namespaced = self.namespaced.by_index(index, value).into_iter().map(AnyBinding::Namespaced);
+        namespaced.chain(self.cluster_scoped.by_index(index, value).into_iter().map(AnyBinding::Cluster)).collect()
     }
 
     /// All bindings, namespaced ones first.
-    #[must_use]
-    pub fn all_bindings(&self) -> Vec<AnyBinding> {
-        let namespaced = self.bindings.list().into_iter().map(AnyBinding::Namespaced);
-        namespaced.chain(self.cluster_bindings.list().into_iter().map(AnyBinding::Cluster)).collect()
+    pub(crate) fn list(&self) -> Vec<AnyBinding> {
+        let namespaced = self.namespaced.list().into_iter().map(AnyBinding::Namespaced);
+        namespaced.chain(self.cluster_scoped.list().into_iter().map(AnyBinding::Cluster)).collect()
     }
 
-    /// Has a part of a binding's status written.
-    pub fn want_binding_status(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart) {
+    /// Requests a part of a binding's status.
+    pub(crate) fn request_status(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart) {
         if key.namespace.is_empty() {
-            self.cluster_binding_status.want(key, uid, contributor, part, false);
+            self.cluster_scoped_status.want(key, uid, contributor, part, false);
         } else {
-            self.binding_status.want(key, uid, contributor, part, false);
+            self.status.want(key, uid, contributor, part, false);
         }
     }
 
-    /// The binding is on its way to other clusters: what its status is to say of that waits for some quiet, and does not get in
-    /// the way of the next result.
-    pub(crate) fn binding_departs(&self, key: &Key) {
+    /// Notes that the binding changed in a way that will soon change its status more than once: its status is written
+    /// after some quiet, so that it does not conflict with the next result.
+    pub(crate) fn note_activity(&self, key: &Key) {
         if key.namespace.is_empty() {
-            self.cluster_binding_status.noise(key.clone());
+            self.cluster_scoped_status.noise(key.clone());
         } else {
-            self.binding_status.noise(key.clone());
+            self.status.noise(key.clone());
         }
     }
 
     /// Merge-patches a binding, provided that it is still the version seen.
     ///
     /// # Errors
-    /// `Conflict` if it changed meanwhile; what the server or the way to it said.
-    pub async fn patch_binding(&self, writer: &Writer, seen: &AnyBinding, patch: Value) -> Result<(), Failure> {
+    /// `Conflict` if it changed meanwhile; otherwise the failure of the request.
+    pub(crate) async fn patch(&self, writer: &Writer, seen: &AnyBinding, patch: Value) -> Result<(), Failure> {
         match seen {
             AnyBinding::Namespaced(b) => {
                 let api = Api::namespaced(self.plane.clone(), b.metadata.namespace.as_deref().unwrap_or_default());
-                writer.patch(&api, Some(&self.bindings), &**b, patch).await.map(drop)
+                writer.patch(&api, Some(&self.namespaced), &**b, patch).await.map(drop)
             }
             AnyBinding::Cluster(b) => {
                 let api = Api::all(self.plane.clone());
-                writer.patch(&api, Some(&self.cluster_bindings), &**b, patch).await.map(drop)
+                writer.patch(&api, Some(&self.cluster_scoped), &**b, patch).await.map(drop)
             }
         }
     }
-}
 
-pub(crate) fn json<T: serde::Serialize>(status: &Option<T>) -> Value {
-    // A status of ours always is JSON; were it not, it would count as absent and be written anew.
-    serde_json::to_value(status).unwrap_or(Value::Null)
+    /// True if every requested status is written.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.status.is_quiet() && self.cluster_scoped_status.is_quiet()
+    }
 }

@@ -1,6 +1,7 @@
 //! What only the leader's memory knows, for whoever serves it (operations.md 4.4). Nothing here is on the way of a
 //! reconcile: it is read when somebody asks.
 
+use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_failover::eviction::{Report, Row};
 use ironclad_fleet::BindingKey;
 use ironclad_runtime::{Key, Queued};
@@ -24,5 +25,13 @@ impl Context {
     pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, Queued<Key>)> {
         let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
         self.queues.scheduler.waiting().into_iter().map(|waiting| (key(&waiting.key), waiting)).collect()
+    }
+
+    /// The message of condition `Scheduled`.
+    #[must_use]
+    pub fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
+        let binding = self.bindings.get(&Key::new(&binding.namespace, &binding.name))?;
+        let condition = conditions::get(&binding.view().status()?.conditions, SCHEDULED)?;
+        Some(condition.message.clone())
     }
 }

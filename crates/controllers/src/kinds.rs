@@ -3,13 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ironclad_runtime::Change;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{ResourceExt as _, core::PartialObjectMeta};
+use kube::ResourceExt as _;
 
-use crate::{Context, policy};
-
-/// A CustomResourceDefinition without its schemas, which are most of it.
-pub(crate) type Definition = PartialObjectMeta<CustomResourceDefinition>;
+use crate::{Context, caches::Definition, policy};
 
 /// Kinds of aggregated API servers come without a definition: those that somebody waits for are asked for again after this
 /// time.

@@ -2,17 +2,22 @@
 //! plan (design.md section 2). There is no `if` about the domain here: it belongs into the decision.
 
 mod application_failover;
+mod awaiting;
 mod binding;
 mod binding_status;
 mod bindings;
+mod caches;
 mod cluster;
+mod clusters;
 mod connect;
 mod context;
 mod dependencies;
 mod detector;
+mod events;
 mod execution;
 mod explain;
 mod graceful_eviction;
+mod index;
 mod interpreter;
 mod kinds;
 mod mapper;
@@ -26,27 +31,28 @@ mod policy;
 mod queues;
 mod quota;
 mod rebalance;
+mod requeue;
 mod scheduler;
 mod selected;
 mod settings;
+mod setup;
 mod taint_manager;
 mod taint_policy;
 mod targets;
 mod unified_auth;
 mod work_status;
+mod works;
 
 use std::sync::Arc;
 
 use ironclad_fleet::gates::Gate;
 
-pub use bindings::AnyBinding;
+use bindings::AnyBinding;
 pub use connect::NetworkConnector;
 pub use context::Context;
-pub use interpreter::Interpreters;
-pub use mapper::{Mapper, Served};
-pub use member_object::MemberObject;
-pub use members::{Connector, Member, Members};
-pub use objects::Objects;
+use member_object::MemberObject;
+pub use members::Connector;
+use members::Member;
 pub use queues::Queues;
 pub use settings::{CONTROLLERS, ControllerList, Settings, UnknownController};
 
@@ -101,14 +107,14 @@ fn wire(cx: &Arc<Context>) {
         }};
     }
     on!(
-        cx.bindings,
+        cx.bindings.namespaced,
         scheduler::on_binding,
         binding::on_binding,
         binding_status::on_binding,
         graceful_eviction::on_binding
     );
     on!(
-        cx.cluster_bindings,
+        cx.bindings.cluster_scoped,
         scheduler::on_cluster_binding,
         binding::on_cluster_binding,
         binding_status::on_cluster_binding,
@@ -118,19 +124,29 @@ fn wire(cx: &Arc<Context>) {
     on!(cx.clusters, cluster::on_cluster, scheduler::on_cluster, execution::on_cluster, taint_policy::on_cluster);
     on!(cx.clusters, metrics::clusters::on_cluster);
     on!(cx.clusters, graceful_eviction::on_cluster, binding_status::on_cluster);
-    on!(cx.bindings, application_failover::on_binding, cluster::on_binding);
-    on!(cx.cluster_bindings, application_failover::on_cluster_binding, cluster::on_cluster_binding);
+    on!(cx.bindings.namespaced, application_failover::on_binding, cluster::on_binding);
+    on!(cx.bindings.cluster_scoped, application_failover::on_cluster_binding, cluster::on_cluster_binding);
     on!(cx.leases, cluster::monitor::on_lease);
     on!(cx.taint_policies, taint_policy::on_policy);
     on!(cx.clusters, taint_manager::on_cluster);
-    on!(cx.bindings, taint_manager::on_binding);
-    on!(cx.cluster_bindings, taint_manager::on_cluster_binding);
+    on!(cx.bindings.namespaced, taint_manager::on_binding);
+    on!(cx.bindings.cluster_scoped, taint_manager::on_cluster_binding);
     on!(cx.secrets, cluster::on_secret);
     on!(cx.namespaces, cluster::on_namespace);
     on!(cx.overrides, binding::on_override);
     on!(cx.cluster_overrides, binding::on_cluster_override);
-    on!(cx.interpreters.customizations, interpreter::on_customization);
-    on!(cx.interpreters.webhooks, interpreter::on_webhooks);
+    let weak = Arc::downgrade(cx);
+    cx.interpreters.on_change(move |changed| {
+        if let Some(cx) = weak.upgrade() {
+            requeue::kinds(&cx, changed);
+        }
+    });
+    let dependents = dependencies::Wakes {
+        queue: cx.queues.dependencies.clone(),
+        bindings: cx.bindings.namespaced.clone(),
+        cluster_bindings: cx.bindings.cluster_scoped.clone(),
+    };
+    cx.templates.on_change(detector::on_template(cx.queues.clone(), cx.settings.clone(), dependents));
     on!(cx.policies, policy::on_policy);
     on!(cx.cluster_policies, policy::on_cluster_policy);
     on!(cx.definitions, kinds::on_definition);
@@ -140,8 +156,8 @@ fn wire(cx: &Arc<Context>) {
         on!(cx.cluster_overrides, namespace::on_cluster_override);
     }
     if cx.settings.gates.enabled(Gate::PropagateDeps) {
-        on!(cx.bindings, dependencies::on_binding);
-        on!(cx.cluster_bindings, dependencies::on_cluster_binding);
+        on!(cx.bindings.namespaced, dependencies::on_binding);
+        on!(cx.bindings.cluster_scoped, dependencies::on_cluster_binding);
     }
     if runs(cx, "workloadRebalancer") {
         on!(cx.rebalancers, rebalance::on_rebalancer);
@@ -157,6 +173,6 @@ fn wire(cx: &Arc<Context>) {
         on!(cx.namespaces, quota::on_namespace);
         on!(cx.works, quota::on_work);
         on!(cx.quotas, quota::on_quota);
-        on!(cx.bindings, quota::on_binding);
+        on!(cx.bindings.namespaced, quota::on_binding);
     }
 }

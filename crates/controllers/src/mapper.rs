@@ -25,7 +25,7 @@ const REFRESH_MIN: Duration = Duration::from_secs(1);
 
 /// How a kind is served.
 #[derive(Debug, Clone)]
-pub struct Served {
+pub(crate) struct Served {
     resource: ApiResource,
     scope: Scope,
     preferred: bool,
@@ -34,7 +34,7 @@ pub struct Served {
 impl Served {
     /// The API of this kind in a namespace; of a cluster-scoped kind, or with an empty one, over all.
     #[must_use]
-    pub fn api<K>(&self, client: &Client, namespace: &str) -> Api<K>
+    pub(crate) fn api<K>(&self, client: &Client, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
@@ -45,21 +45,15 @@ impl Served {
         }
     }
 
-    /// The API resource.
-    #[must_use]
-    pub fn resource(&self) -> &ApiResource {
-        &self.resource
-    }
-
     /// True if its objects live in namespaces.
     #[must_use]
-    pub fn is_namespaced(&self) -> bool {
+    pub(crate) fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 }
 
 /// Looks kinds up in a server's discovery, and remembers.
-pub struct Mapper {
+pub(crate) struct Mapper {
     client: Client,
     clock: Clock,
     state: Mutex<State>,
@@ -76,7 +70,7 @@ struct State {
 impl Mapper {
     /// A mapping that knows nothing yet.
     #[must_use]
-    pub fn new(client: Client, clock: Clock) -> Self {
+    pub(crate) fn new(client: Client, clock: Clock) -> Self {
         Self { client, clock, state: Mutex::default(), refreshing: tokio::sync::Mutex::new(None) }
     }
 
@@ -84,7 +78,7 @@ impl Mapper {
     ///
     /// # Errors
     /// If the server does not answer.
-    pub async fn served(&self, gvk: &Gvk) -> Result<Option<Arc<Served>>, Failure> {
+    pub(crate) async fn served(&self, gvk: &Gvk) -> Result<Option<Arc<Served>>, Failure> {
         if let Some(answer) = self.remembered(gvk) {
             return Ok(answer);
         }
@@ -124,22 +118,16 @@ impl Mapper {
         Ok(answer)
     }
 
-    /// How the kind is served, if that is known without asking.
-    #[must_use]
-    pub fn known(&self, gvk: &Gvk) -> Option<Arc<Served>> {
-        self.state.lock().known.get(gvk).cloned()
-    }
-
     /// Whether discovery prefers this version of the kind, which is the one at which it is a template (propagation.md 2).
     ///
     /// # Errors
     /// If the server does not answer.
-    pub async fn prefers(&self, gvk: &Gvk) -> Result<bool, Failure> {
+    pub(crate) async fn prefers(&self, gvk: &Gvk) -> Result<bool, Failure> {
         Ok(self.served(gvk).await?.is_some_and(|served| served.preferred))
     }
 
     /// What was known of a resource is asked for again; gives the kinds that were known.
-    pub fn forget(&self, plural: &str, group: &str) -> Vec<Gvk> {
+    pub(crate) fn forget(&self, plural: &str, group: &str) -> Vec<Gvk> {
         let mut state = self.state.lock();
         let is_it = |served: &Served| served.resource.plural == plural && served.resource.group == group;
         let gone: Vec<Gvk> =
@@ -151,14 +139,8 @@ impl Mapper {
     }
 
     /// Kinds came or went: whatever was not found is looked up again.
-    pub fn forget_absent(&self) {
+    pub(crate) fn forget_absent(&self) {
         self.state.lock().absent.clear();
-    }
-
-    /// All kinds served, once they were looked up.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Served>> {
-        self.state.lock().known.values().cloned().collect()
     }
 
     fn remembered(&self, gvk: &Gvk) -> Option<Option<Arc<Served>>> {

@@ -1,14 +1,11 @@
 //! An object of a member as caches hold it: its metadata, its status, a hash of the rest, and what the rest was found to be
 //! while it was at hand. Only kinds whose interpreter may read anything are held whole.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, Weak},
-};
+use std::{borrow::Cow, sync::Arc};
 
-use ironclad_api::{JsonText, ObjectMeta};
+use ironclad_api::{JsonText, ObjectMeta, work::Work};
 use ironclad_fleet::Gvk;
-use ironclad_interpreter::Kept;
+use ironclad_interpreter::{Interpreter, Kept};
 use ironclad_propagation::{
     drift,
     execution::{self, Found},
@@ -26,14 +23,14 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::Context;
+use crate::interpreter::Interpreters;
 
 /// One object of a member. What requests are answered with is whole; what caches have of it mostly is not.
 #[derive(Debug, Clone)]
-pub struct MemberObject {
+pub(crate) struct MemberObject {
     types: Option<TypeMeta>,
     /// Its metadata, without `managedFields` where it comes from a cache.
-    pub metadata: ObjectMeta,
+    pub(crate) metadata: ObjectMeta,
     status: Option<JsonText>,
     rest: Rest,
 }
@@ -117,13 +114,12 @@ fn hash_of(rest: &Map<String, Value>) -> u64 {
 }
 
 /// The cache of a kind in a member.
-pub(crate) fn informer(cx: &Weak<Context>, gvk: &Gvk) -> Informer<MemberObject> {
-    let (cx, gvk) = (cx.clone(), gvk.clone());
+pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>, gvk: &Gvk) -> Informer<MemberObject> {
+    let (interpreters, works, gvk) = (interpreters.clone(), works.clone(), gvk.clone());
     Informer::trimmed(&[], move |object: &mut MemberObject, before| {
-        let Some(cx) = cx.upgrade() else { return };
-        let interpreter = cx.interpreter();
+        let interpreter = interpreters.for_a_decision();
         let Kept::Fields(fields) = interpreter.kept(&gvk) else { return };
-        let work = drift::work_of(None, Some(&object.metadata)).and_then(|(space, name)| cx.works.get(space, name));
+        let work = drift::work_of(None, Some(&object.metadata)).and_then(|(space, name)| works.get(space, name));
         let find = |object: &MemberObject, before: Option<Found>| {
             let Some(work) = &work else { return Ok(None) };
             let manifest = work.spec.workload.manifests.first();
@@ -139,8 +135,8 @@ pub(crate) fn informer(cx: &Weak<Context>, gvk: &Gvk) -> Informer<MemberObject> 
 }
 
 /// What of a kind is not held whole though its interpreter wants it so by now.
-pub(crate) fn lacks(cx: &Context, gvk: &Gvk, objects: &[Arc<MemberObject>]) -> bool {
-    cx.interpreter().kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
+pub(crate) fn lacks(interpreter: &Interpreter, gvk: &Gvk, objects: &[Arc<MemberObject>]) -> bool {
+    interpreter.kept(gvk) == Kept::Whole && objects.iter().any(|object| !object.is_whole())
 }
 
 impl Resource for MemberObject {

@@ -16,7 +16,7 @@ use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::{MemberObject, execution::Awaiting, objects::Objects};
+use crate::{MemberObject, awaiting::Awaiting, objects::Objects};
 
 /// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
 pub trait Connector: Send + Sync + 'static {
@@ -36,23 +36,23 @@ pub trait Connector: Send + Sync + 'static {
 }
 
 /// One connected member.
-pub struct Member {
+pub(crate) struct Member {
     /// Its name.
-    pub name: ClusterName,
+    pub(crate) name: ClusterName,
     /// Its client.
-    pub client: Client,
+    pub(crate) client: Client,
     /// What was applied there, by kind.
-    pub objects: Objects<MemberObject>,
+    pub(crate) objects: Objects<MemberObject>,
     /// Names of the Works in its execution space that are to be applied.
-    pub works: Queue<Arc<str>>,
+    pub(crate) works: Queue<Arc<str>>,
     /// Which of its Works wait for which of its namespaces.
     pub(crate) awaiting: Arc<Awaiting>,
     /// Objects in it whose status is to be reported.
-    pub statuses: Queue<ObjectKey>,
+    pub(crate) statuses: Queue<ObjectKey>,
     /// Set when it serves other kinds than were read of it.
     pub(crate) kinds_changed: Arc<AtomicBool>,
     /// Everything that runs over this connection.
-    pub tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 /// What is known of one cluster's connection.
@@ -69,24 +69,24 @@ struct Known {
 
 /// All clusters that were tried to be connected.
 #[derive(Default)]
-pub struct Members(RwLock<BTreeMap<ClusterName, Known>>);
+pub(crate) struct Members(RwLock<BTreeMap<ClusterName, Known>>);
 
 impl Members {
     /// The member, if it is connected.
     #[must_use]
-    pub fn get(&self, name: &ClusterName) -> Option<Arc<Member>> {
+    pub(crate) fn get(&self, name: &ClusterName) -> Option<Arc<Member>> {
         self.0.read().get(name)?.member.as_ref().ok().cloned()
     }
 
     /// The member, or why it is not connected.
     #[must_use]
-    pub fn connection(&self, name: &ClusterName) -> Option<Result<Arc<Member>, String>> {
+    pub(crate) fn connection(&self, name: &ClusterName) -> Option<Result<Arc<Member>, String>> {
         self.0.read().get(name).map(|known| known.member.clone())
     }
 
     /// All connected members in order of their names.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<Member>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Member>> {
         self.0.read().values().filter_map(|known| known.member.as_ref().ok().cloned()).collect()
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use ironclad_fleet::{Gvk, ObjectKey};
-use ironclad_runtime::{Change, Failure, Indexer, Informer, Key, WatchScope};
+use ironclad_runtime::{Change, Failure, Indexer, Informer, WatchScope};
 use ironclad_seam::{Seam, Tasks};
 use kube::{
     Client, Resource,
@@ -16,26 +16,25 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
-    context::{BY_POLICY, policy_ids},
+    index::{BY_POLICY, policy_ids},
     mapper::{Mapper, Served},
 };
 
 /// How long a reconciler waits for the first list of a kind.
 const LIST_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Hears of every change of every kind.
-pub(crate) type OnChange<K> = Arc<dyn Fn(&Gvk, &Change<K>) + Send + Sync>;
+type OnChange<K> = Box<dyn Fn(&Gvk, &Change<K>) + Send + Sync>;
 /// Makes the cache of a kind.
 pub(crate) type Make<K> = Box<dyn Fn(&Gvk) -> Informer<K> + Send + Sync>;
 
 /// One informer for each kind that somebody asked for.
-pub struct Objects<K = DynamicObject> {
+pub(crate) struct Objects<K = DynamicObject> {
     client: Client,
     mapper: Arc<Mapper>,
     seam: Seam,
     tasks: Tasks,
     scope: WatchScope,
-    on_change: OnChange<K>,
+    handlers: Arc<RwLock<Vec<OnChange<K>>>>,
     make: Make<K>,
     kinds: RwLock<BTreeMap<Gvk, Kind<K>>>,
 }
@@ -58,23 +57,28 @@ where
 {
     /// No kinds yet. Their watches will run as tasks of this group.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         mapper: Arc<Mapper>,
         seam: &Seam,
         tasks: Tasks,
         scope: WatchScope,
-        on_change: OnChange<K>,
         make: Make<K>,
     ) -> Self {
-        Self { client, mapper, seam: seam.clone(), tasks, scope, on_change, make, kinds: RwLock::default() }
+        let seam = seam.clone();
+        Self { client, mapper, seam, tasks, scope, handlers: Arc::default(), make, kinds: RwLock::default() }
+    }
+
+    /// Calls this for every change of every kind, in order. It must not wait and must not write to these caches.
+    pub(crate) fn on_change(&self, handler: impl Fn(&Gvk, &Change<K>) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
     }
 
     /// The informer of a kind, started at the first call; `None` if the control plane does not serve the kind.
     ///
     /// # Errors
     /// If the control plane does not answer.
-    pub async fn informer(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
+    pub(crate) async fn informer(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         if let Some(kind) = self.kinds.read().get(gvk) {
             return Ok(Some(kind.informer.clone()));
         }
@@ -84,8 +88,8 @@ where
             return Ok(Some(kind.informer.clone()));
         }
         let informer = (self.make)(gvk);
-        let (on_change, of_kind) = (self.on_change.clone(), gvk.clone());
-        informer.on_change(move |change| on_change(&of_kind, change));
+        let (handlers, of_kind) = (self.handlers.clone(), gvk.clone());
+        informer.on_change(move |change| handlers.read().iter().for_each(|handler| handler(&of_kind, change)));
         let tasks = self.tasks.child(&gvk.to_string());
         informer.start("objects", &self.seam, &tasks, served.api(&self.client, ""), &self.scope);
         kinds.insert(gvk.clone(), Kind { served, informer: informer.clone(), tasks });
@@ -96,7 +100,7 @@ where
     ///
     /// # Errors
     /// `Unavailable` if the list does not come in time, so that one kind that can't be listed delays nobody for long.
-    pub async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
+    pub(crate) async fn listed(&self, gvk: &Gvk) -> Result<Option<Informer<K>>, Failure> {
         let Some(informer) = self.informer(gvk).await? else { return Ok(None) };
         if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
             return Ok(Some(informer));
@@ -106,7 +110,7 @@ where
     }
 
     /// Nobody serves the kind any more: its watch ends, and its objects are gone.
-    pub fn stop(&self, gvk: &Gvk) {
+    pub(crate) fn stop(&self, gvk: &Gvk) {
         if let Some(kind) = self.kinds.write().remove(gvk) {
             kind.tasks.kill();
             kind.informer.close();
@@ -123,31 +127,31 @@ where
 
     /// The API and the cache of a kind that is watched already.
     #[must_use]
-    pub fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<K>)> {
+    pub(crate) fn watched(&self, gvk: &Gvk) -> Option<(Arc<Served>, Informer<K>)> {
         self.kinds.read().get(gvk).map(|kind| (kind.served.clone(), kind.informer.clone()))
     }
 
     /// The kinds that are watched.
     #[must_use]
-    pub fn kinds(&self) -> Vec<Gvk> {
+    pub(crate) fn kinds(&self) -> Vec<Gvk> {
         self.kinds.read().keys().cloned().collect()
     }
 
     /// The object, if its kind is watched and it is there.
     #[must_use]
-    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         let (_, informer) = self.watched(&key.gvk)?;
         informer.get(&key.namespace, &key.name)
     }
 
     /// The client that the watches go through.
     #[must_use]
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Ends the waits of broken watches: the server is known to be back.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         for kind in self.kinds.read().values() {
             kind.informer.wake();
         }
@@ -159,7 +163,7 @@ impl Objects {
     ///
     /// # Errors
     /// If the control plane does not answer.
-    pub async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
+    pub(crate) async fn read(&self, key: &ObjectKey) -> Result<Option<Value>, Failure> {
         let Some(informer) = self.listed(&key.gvk).await? else { return Ok(None) };
         let object = informer.get(&key.namespace, &key.name);
         object.map(|o| serde_json::to_value(&*o)).transpose().map_err(|e| Failure::Invalid(e.to_string()))
@@ -170,11 +174,4 @@ impl Objects {
 pub(crate) fn templates(_: &Gvk) -> Informer<DynamicObject> {
     let by_policy: Indexer<DynamicObject> = (BY_POLICY, policy_ids);
     Informer::new(&[by_policy])
-}
-
-/// The key of an object of this kind.
-#[must_use]
-pub(crate) fn object_key<K: Resource>(gvk: &Gvk, object: &K) -> ObjectKey {
-    let Key { namespace, name } = Key::of(object);
-    ObjectKey { gvk: gvk.clone(), namespace, name }
 }

@@ -1,4 +1,5 @@
-//! Policies and override policies by what they may select, so that one template's turn does not read all of them.
+//! Policies and override policies by what they may select, so that the reconciliation of one template does not read all
+//! of them.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -10,10 +11,10 @@ use ironclad_runtime::{Informer, Key};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-/// The index by what may be selected ([`selector::index`]).
-const BY_SELECTED: &str = "selected";
+/// The index by what may be selected ([`values`]).
+pub(crate) const BY_SELECTED: &str = "selected";
 
-/// What selects templates.
+/// A kind that selects templates.
 pub(crate) trait Selects: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static {
     /// Its selectors, as stored.
     fn selectors(&self) -> &[ResourceSelector];
@@ -31,15 +32,13 @@ macro_rules! selects {
 
 selects!(PropagationPolicy, ClusterPropagationPolicy, OverridePolicy, ClusterOverridePolicy);
 
-/// An informer that [`may_select`] finds candidates in.
-pub(crate) fn informer<K: Selects>() -> Informer<K> {
-    Informer::new(&[(BY_SELECTED, |policy: &K| {
-        selector::index(policy.meta().namespace.as_deref().unwrap_or_default(), policy.selectors())
-    })])
+/// The values of [`BY_SELECTED`] for a policy.
+pub(crate) fn values<K: Selects>(policy: &K) -> Vec<String> {
+    selector::index(policy.meta().namespace.as_deref().unwrap_or_default(), policy.selectors())
 }
 
-/// The policies of this scope (a namespace, or empty for cluster-wide ones) that may select the template, in order of their
-/// names.
+/// The policies of this scope (a namespace, or empty for cluster-wide ones) that may select the template, in order of
+/// their names.
 pub(crate) fn may_select<K: Selects>(policies: &Informer<K>, scope: &str, template: &Identity<'_>) -> Vec<Arc<K>> {
     let under = selector::found_under(scope, template);
     let found = under.iter().flat_map(|text| policies.by_index(BY_SELECTED, text));

@@ -11,17 +11,17 @@ use serde_json::Value;
 use crate::objects::Objects;
 
 /// Objects of one of our kinds.
-pub struct Typed<K> {
+pub(crate) struct Typed<K> {
     /// The client of the control plane.
-    pub client: Client,
+    pub(crate) client: Client,
     /// The cache of the kind.
-    pub cache: Informer<K>,
+    pub(crate) cache: Informer<K>,
     /// Under whose name the status is written.
-    pub writer: Writer,
+    pub(crate) writer: Writer,
     /// The API of the kind in a namespace.
-    pub api: fn(&Client, &str) -> Api<K>,
+    pub(crate) api: fn(&Client, &str) -> Api<K>,
     /// The status of an object, as JSON.
-    pub status: fn(&K) -> Value,
+    pub(crate) status: fn(&K) -> Value,
 }
 
 impl<K> StatusTarget for Typed<K>
@@ -61,11 +61,11 @@ where
 }
 
 /// Templates of any kind.
-pub struct Templates {
+pub(crate) struct Templates {
     /// The caches of the templates.
-    pub objects: Arc<Objects>,
+    pub(crate) objects: Arc<Objects>,
     /// Under whose name the status is written.
-    pub writer: Writer,
+    pub(crate) writer: Writer,
 }
 
 impl StatusTarget for Templates {
@@ -104,4 +104,10 @@ impl StatusTarget for Templates {
             self.writer.patch_status(&api, Some(&cache), &key.name, &base, patch).await.map(drop)
         })
     }
+}
+
+/// A status as JSON, `Null` if there is none.
+pub(crate) fn json<T: serde::Serialize>(status: &Option<T>) -> Value {
+    // A status of ours always is JSON; were it not, it would count as absent and be written anew.
+    serde_json::to_value(status).unwrap_or(Value::Null)
 }

@@ -98,7 +98,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let present: Present<Context> = Arc::default();
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
-        move || measured.lock().as_ref().map(|context| context.metrics.registry()),
+        move || measured.lock().as_ref().map(|context| context.registry()),
         vec![("plane", plane), ("members", members)],
         electors.iter().map(|electors| electors.collector()).collect(),
         move || {

@@ -149,7 +149,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(context.clone())))));
     let checked = context.clone();
-    let registry = context.metrics.registry();
+    let registry = context.registry();
     let traffic = vec![("plane", to_plane), ("members", to_members)];
     Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || vec![("caches", checked.is_synced())])
         .start(&args.metrics_bind_address, &seam.tasks)

@@ -5,6 +5,7 @@
 //! decides nothing about the domain.
 
 mod cache;
+mod caches;
 mod client;
 mod events;
 mod failure;
@@ -18,6 +19,7 @@ mod write;
 mod yields;
 
 pub use cache::{Cache, Change, Key};
+pub use caches::{CacheSpec, Caches};
 pub use client::{
     ClientError, TokenAccess, Traffic, client_by_token, client_from_kubeconfig, in_process_client,
     kubeconfig_client_config, webhook_client,

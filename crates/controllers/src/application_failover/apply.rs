@@ -13,14 +13,14 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     let writer = Writer::new("applicationFailover");
     for effect in &decision.plan.effects {
         match effect {
-            Effect::Depart { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
+            Effect::Depart { patch } => match cx.bindings.patch(&writer, &seen.binding, patch.clone()).await {
                 Err(Failure::NotFound(_)) => return Ok(Next::Forget),
                 patched => {
                     patched?;
-                    cx.binding_departs(key);
+                    cx.bindings.note_activity(key);
                 }
             },
-            Effect::Event(event) => cx.emit(event),
+            Effect::Event(event) => cx.events.record(event),
         }
     }
     Ok(match decision.next {

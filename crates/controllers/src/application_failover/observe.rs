@@ -44,7 +44,7 @@ impl Observed {
 }
 
 pub(super) fn observe(cx: &Context, key: &Key, memory: Memory) -> Option<Observed> {
-    let binding = cx.binding_as_written(key)?;
+    let binding = cx.bindings.get_as_requested(key)?;
     let bound = match &binding {
         AnyBinding::Namespaced(binding) => Bound::Namespaced(binding.clone()),
         AnyBinding::Cluster(binding) => Bound::Cluster(binding.clone()),

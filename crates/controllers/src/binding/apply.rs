@@ -27,7 +27,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
         let outcome = match effect {
             // Its finalizer may only go once the deletes before it were answered.
             Effect::PatchBinding { .. } if failed.is_some() => Ok(()),
-            Effect::PatchBinding { patch } => match cx.patch_binding(&writer, &seen.binding, patch).await {
+            Effect::PatchBinding { patch } => match cx.bindings.patch(&writer, &seen.binding, patch).await {
                 Err(Failure::NotFound(_)) => Ok(()),
                 other => other,
             },
@@ -48,7 +48,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                     if let Err(failure) = gone.as_ref() {
                         let (class, message) = (failure.class(), failure.to_string());
                         let told = binding::not_cleaned_up(seen.binding.view(), &key, class, &message);
-                        told.iter().for_each(|event| cx.emit(event));
+                        told.iter().for_each(|event| cx.events.record(event));
                     }
                     gone
                 }
@@ -68,7 +68,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                 Ok(())
             }
             Effect::Event(event) => {
-                cx.emit(&event);
+                cx.events.record(&event);
                 Ok(())
             }
         };

@@ -14,7 +14,7 @@ use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides};
 use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
 use kube::Resource;
 
-use crate::{Context, binding_status::binding_of, cluster, interpreter::Settled, metrics::result};
+use crate::{Context, cluster, index::binding_of, interpreter::Resolved, metrics::result};
 
 /// `--concurrent-resourcebinding-syncs`.
 const WORKERS: usize = 5;
@@ -36,7 +36,7 @@ async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let ids = NewIds::from(cx.seam.rng.uuid());
     let decide = || observed.with_seen(|seen| binding::decide(seen, ids.clone()));
-    let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
+    let Resolved { plan, retry } = cx.interpreters.resolve(&observed.interpreter, decide).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, key, &observed, plan).await;
     if writes {
@@ -86,7 +86,7 @@ pub(crate) fn on_override(cx: &Arc<Context>, change: &Change<OverridePolicy>) {
         return;
     }
     let told = [&change.old, &change.new];
-    for binding in cx.bindings.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
+    for binding in cx.bindings.namespaced.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
         let about = |policy: &Arc<OverridePolicy>| overrides::may_take(&policy.spec, &binding.spec.resource);
         if told.into_iter().flatten().any(about) {
             cx.queues.binding.add_replay(Key::of(&*binding));
@@ -100,7 +100,7 @@ pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOver
         return;
     }
     let told = [&change.old, &change.new];
-    for binding in cx.all_bindings() {
+    for binding in cx.bindings.list() {
         let about = |policy: &Arc<ClusterOverridePolicy>| overrides::may_take(&policy.spec, &binding.spec().resource);
         if told.into_iter().flatten().any(about) {
             let key = binding.view().key();

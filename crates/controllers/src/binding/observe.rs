@@ -17,7 +17,7 @@ use ironclad_runtime::{Failure, Key};
 use ironclad_scheduling::Clusters;
 use serde_json::Value;
 
-use crate::{AnyBinding, Context, context::BY_BINDING, selected::may_select};
+use crate::{AnyBinding, Context, index::BY_BINDING, selected::may_select};
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -56,7 +56,7 @@ impl Observed {
 }
 
 pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
-    let Some(binding) = cx.binding(key) else { return Ok(None) };
+    let Some(binding) = cx.bindings.get(key) else { return Ok(None) };
     let template_key = binding.template();
     let template = cx.templates.read(&template_key).await?;
     let works = binding.view().permanent_id().map(|id| cx.works.by_index(BY_BINDING, id)).unwrap_or_default();

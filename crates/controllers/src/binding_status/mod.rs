@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
-    annotations,
     cluster::Cluster,
     conditions,
     work::{ClusterResourceBinding, ResourceBinding, Work, WorkStatus},
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     Context,
-    context::{BY_BINDING, BY_TARGET, BY_TEMPLATE, LEAVING, cluster_of, template_name},
+    index::{BY_BINDING, BY_EVICTION, BY_TARGET, BY_TEMPLATE, binding_of, cluster_of, template_name},
 };
 
 /// Bindings, and templates, added up at once.
@@ -43,9 +42,10 @@ fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
     if !crate::runs(cx, NAME) {
         return Ok(Next::Forget);
     }
-    let Some(binding) = cx.binding_as_written(key) else { return Ok(Next::Forget) };
+    let Some(binding) = cx.bindings.get_as_requested(key) else { return Ok(Next::Forget) };
     let Some(id) = binding.view().permanent_id() else { return Ok(Next::Forget) };
-    let works: Vec<Arc<Work>> = cx.works.by_index(BY_BINDING, id).iter().map(|work| cx.work_as_written(work)).collect();
+    let works: Vec<Arc<Work>> =
+        cx.works.by_index(BY_BINDING, id).iter().map(|work| cx.work_status.as_requested(work)).collect();
     let not_ready: BTreeSet<ClusterName> = works
         .iter()
         .filter_map(|work| cluster_of(work))
@@ -56,8 +56,8 @@ fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let plan = binding_status::binding(&seen, cx.seam.clock.wall_seconds());
     for effect in plan.effects {
         match effect {
-            Effect::Status(part) => cx.want_binding_status(key, binding.uid(), "bindingStatus", part),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Status(part) => cx.bindings.request_status(key, binding.uid(), "bindingStatus", part),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     cx.queues.template_status.add(binding.template());
@@ -72,11 +72,11 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
         return Ok(Next::Forget);
     }
     let Some(template) = cx.templates.get(key) else { return Ok(Next::Forget) };
-    let Some(found) = cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next() else {
+    let Some(found) = cx.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next() else {
         return Ok(Next::Forget);
     };
     let binding_key = found.view().key();
-    let Some(binding) = cx.binding_as_written(&Key::new(&binding_key.namespace, &binding_key.name)) else {
+    let Some(binding) = cx.bindings.get_as_requested(&Key::new(&binding_key.namespace, &binding_key.name)) else {
         return Ok(Next::Forget);
     };
     let uid = template.uid().unwrap_or_default();
@@ -88,11 +88,11 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
     let interpreter = cx.interpreter();
     let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &interpreter };
     let now = cx.seam.clock.wall_seconds();
-    let settled = cx.settle(&interpreter, || binding_status::template(&seen, now)).await;
+    let settled = cx.interpreters.resolve(&interpreter, || binding_status::template(&seen, now)).await;
     for effect in settled.plan.effects {
         match effect {
             Effect::Status(part) => cx.template_status.want(key, &uid, "bindingStatus", part, false),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(settled.retry.next(Next::Forget))
@@ -102,7 +102,7 @@ async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
     if let (None, Some(work), true) = (old, new, cx.works.is_synced()) {
-        cx.work_status.noise(Key::of(work));
+        cx.work_status.note_activity(Key::of(work));
     }
     fn told(work: Option<&Work>) -> Option<(&Option<WorkStatus>, bool)> {
         work.map(|work| (&work.status, work.metadata.deletion_timestamp.is_some()))
@@ -118,22 +118,22 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
 /// Its targets changed, so the expected clusters did; or it is new to this process. Its own status does not count, but what
 /// it says goes on to the template.
 pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.is_synced()) {
-        cx.binding_status.noise(Key::of(&**binding));
+    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.namespaced.is_synced()) {
+        cx.bindings.note_activity(&Key::of(&**binding));
     }
     let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
     let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
-    changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));
+    changed(cx, change.new.as_deref(), moved, told, |b| crate::index::template_key(&b.spec));
 }
 
 /// The same for bindings of cluster-scoped templates.
 pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    if let (None, Some(binding), true) = (&change.old, &change.new, cx.cluster_bindings.is_synced()) {
-        cx.cluster_binding_status.noise(Key::of(&**binding));
+    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.cluster_scoped.is_synced()) {
+        cx.bindings.note_activity(&Key::of(&**binding));
     }
     let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
     let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
-    changed(cx, change.new.as_deref(), moved, told, |b| crate::bindings::template_key(&b.spec));
+    changed(cx, change.new.as_deref(), moved, told, |b| crate::index::template_key(&b.spec));
 }
 
 fn changed<K: Resource>(cx: &Context, new: Option<&K>, moved: bool, told: bool, template: fn(&K) -> ObjectKey) {
@@ -151,9 +151,8 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().is_some_and(|c| c.ready() == Some(conditions::TRUE));
     let Some(cluster) = change.new.as_ref().filter(|_| ready(&change.new) != ready(&change.old)) else { return };
     let name = cluster.name_any();
-    for binding in cx.bindings_by(BY_TARGET, &name).into_iter().chain(cx.bindings_by(LEAVING, &name)) {
-        let key = binding.view().key();
-        let key = Key::new(&key.namespace, &key.name);
+    for binding in cx.bindings.by_index(BY_TARGET, &name).into_iter().chain(cx.bindings.by_index(BY_EVICTION, &name)) {
+        let key = binding.key();
         if ready(&change.new) {
             cx.queues.binding_status.add(key);
         } else {
@@ -161,14 +160,4 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
             cx.queues.binding_status.add_replay(key);
         }
     }
-}
-
-/// The binding that a Work belongs to, by its annotations.
-pub(crate) fn binding_of(work: &Work) -> Option<Key> {
-    let annotations = work.annotations();
-    if let Some(name) = annotations.get(annotations::CLUSTER_RESOURCE_BINDING_NAME) {
-        return Some(Key::new("", name));
-    }
-    let namespace = annotations.get(annotations::RESOURCE_BINDING_NAMESPACE)?;
-    Some(Key::new(namespace, annotations.get(annotations::RESOURCE_BINDING_NAME)?))
 }

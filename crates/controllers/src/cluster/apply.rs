@@ -50,7 +50,7 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) ->
                 let (key, uid) = (Key::of(&*seen.cluster), seen.cluster.uid().unwrap_or_default());
                 cx.cluster_status.want(&key, &uid, "cluster", part.clone(), false);
             }
-            Effect::Event(event) => cx.emit(event),
+            Effect::Event(event) => cx.events.record(event),
         }
     }
     Ok(())

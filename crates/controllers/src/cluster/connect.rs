@@ -15,7 +15,9 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{collect, health};
 use crate::{
-    Context, execution, member_object,
+    Context,
+    awaiting::Awaiting,
+    execution, member_object,
     members::{Member, connection_identity},
     objects::Objects,
     work_status,
@@ -63,13 +65,14 @@ fn make(
             cx.members.look(&cluster);
         }
     };
-    let awaiting = Arc::new(execution::Awaiting::default());
+    let awaiting = Arc::new(Awaiting::default());
     let on_change = execution::on_member_object(works.clone(), awaiting.clone(), statuses.clone(), on_kinds);
     // What is not ours is found by the answer of a create, at the price of one read.
     let scope = WatchScope { labels: Some(format!("{}={}", labels::MANAGED, labels::TRUE)), fields: None };
-    let weak = Arc::downgrade(cx);
-    let make = Box::new(move |gvk: &Gvk| member_object::informer(&weak, gvk));
-    let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, on_change, make);
+    let (interpreters, cached) = (cx.interpreters.clone(), cx.works.clone());
+    let make = Box::new(move |gvk: &Gvk| member_object::informer(&interpreters, &cached, gvk));
+    let objects = Objects::new(client.clone(), cx.mapper.clone(), &seam, seam.tasks.clone(), scope, make);
+    objects.on_change(on_change);
     let name = name.clone();
     Ok(Arc::new(Member { name, client, objects, works, awaiting, statuses, kinds_changed, tasks: seam.tasks }))
 }

@@ -52,7 +52,6 @@ async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure
 }
 
 pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    cx.refresh_cluster(change);
     monitor::on_cluster(cx, change);
     if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
         cx.queues.cluster.add(cluster.name_any().as_str().into());
@@ -81,7 +80,7 @@ pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
 
 /// What keeps a leaving cluster from leaving may have gone.
 pub(crate) fn wake_leaving(cx: &Context) {
-    for name in cx.leaving_clusters() {
+    for name in cx.fleet.terminating() {
         cx.queues.cluster.add(name);
     }
 }
@@ -103,7 +102,7 @@ fn said(
     old: Option<&ResourceBindingStatus>,
     new: Option<(&ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
 ) {
-    let leaving = cx.leaving_clusters();
+    let leaving = cx.fleet.terminating();
     let Some((spec, status)) = new.filter(|_| !leaving.is_empty()) else { return };
     if membership::says_other(old, status) {
         for name in leaving.into_iter().filter(|name| spec.target(&name.0).is_some()) {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{Context, bindings::json};
+use crate::{Context, targets::json};
 
 /// Tries of one write in one pass.
 const ATTEMPTS: usize = 5;

@@ -11,7 +11,7 @@ use ironclad_failover::{
 use ironclad_fleet::ClusterName;
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::{Context, context::BY_TARGET};
+use crate::{Context, index::BY_TARGET};
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -47,7 +47,7 @@ pub(super) fn observe(cx: &Context, name: &ClusterName, cluster: Arc<Cluster>) -
     let leaving = cluster.metadata.deletion_timestamp.is_some();
     // Only a cluster that leaves is asked what still names it.
     let (works, targeted_by) = if leaving {
-        let holders = cx.bindings_by(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
+        let holders = cx.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
         (cx.works.namespace(&namespace), holders)
     } else {
         (Vec::new(), Vec::new())

@@ -16,6 +16,6 @@ impl Context {
             return;
         }
         let message = taints::failure_message(failure);
-        self.emit(&Event::warning(membership::about(cluster), TAINT_CLUSTER_FAILED, message));
+        self.events.record(&Event::warning(membership::about(cluster), TAINT_CLUSTER_FAILED, message));
     }
 }

@@ -20,17 +20,17 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
     let mut next = Next::Forget;
     for effect in plan.effects {
         match effect {
-            Effect::PatchBinding { patch } => match cx.patch_binding(&writer, &seen.binding, patch).await {
+            Effect::PatchBinding { patch } => match cx.bindings.patch(&writer, &seen.binding, patch).await {
                 Ok(()) | Err(Failure::NotFound(_)) => {}
                 Err(other) => return Err(other),
             },
             Effect::Create(binding) => {
                 let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-                writer.create(&api(&namespace), Some(&cx.bindings), &*binding).await?;
+                writer.create(&api(&namespace), Some(&cx.bindings.namespaced), &*binding).await?;
             }
             Effect::Patch { key, patch } => {
                 let Some(attached) = find(seen, &key) else { continue };
-                match writer.patch(&api(&key.namespace), Some(&cx.bindings), &**attached, patch).await {
+                match writer.patch(&api(&key.namespace), Some(&cx.bindings.namespaced), &**attached, patch).await {
                     Ok(_) | Err(Failure::NotFound(_)) => {}
                     Err(other) => return Err(other),
                 }
@@ -40,10 +40,10 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                     continue;
                 };
                 let background = PropagationPolicy::Background;
-                writer.delete(&api(&key.namespace), Some(&cx.bindings), &**attached, background).await?;
+                writer.delete(&api(&key.namespace), Some(&cx.bindings.namespaced), &**attached, background).await?;
             }
             Effect::Retry => next = Next::Retry,
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(next)

@@ -15,7 +15,7 @@ use ironclad_propagation::{
 use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
 use kube::api::DynamicObject;
 
-use crate::{Context, context::BY_DEPENDENCY};
+use crate::{Context, index::BY_DEPENDENCY};
 
 /// `--concurrent-dependent-resource-syncs`.
 const WORKERS: usize = 2;
@@ -32,14 +32,14 @@ async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
     let ids = NewIds::from(cx.seam.rng.uuid());
     let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
-    let settled = cx.settle(&observed.interpreter, decide).await;
+    let settled = cx.interpreters.resolve(&observed.interpreter, decide).await;
     let next = apply::apply(cx, key, &observed, settled.plan).await?;
     Ok(settled.retry.next(next))
 }
 
 pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
     let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-    changed(cx, old, new, cx.bindings.is_synced());
+    changed(cx, old, new, cx.bindings.namespaced.is_synced());
     // An attached binding that went is made anew by whoever needs it.
     if let (Some(gone), None) = (&change.old, &change.new) {
         for referrer in &gone.spec.required_by {
@@ -51,7 +51,7 @@ pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
 /// The same for bindings of cluster-scoped templates.
 pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
     let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-    changed(cx, old, new, cx.cluster_bindings.is_synced());
+    changed(cx, old, new, cx.bindings.cluster_scoped.is_synced());
 }
 
 fn changed(cx: &Context, old: Option<Binding<'_>>, new: Option<Binding<'_>>, synced: bool) {

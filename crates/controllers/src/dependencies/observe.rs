@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_DEPENDENT, BY_TEMPLATE, template_name},
+    index::{BY_DEPENDENT, BY_TEMPLATE, template_name},
 };
 
 /// The snapshot.
@@ -48,12 +48,15 @@ impl Observed {
 }
 
 pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
-    let Some(binding) = cx.binding(key) else { return Ok(None) };
+    let Some(binding) = cx.bindings.get(key) else { return Ok(None) };
     let template = cx.templates.read(&binding.template()).await?;
     let interpreter = cx.interpreter();
     let mut objects = Vec::new();
     // A template that can't be read is the decision's to report.
-    let needs = cx.settle(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter)).await;
+    let needs = cx
+        .interpreters
+        .resolve(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter))
+        .await;
     for needed in needs.plan.unwrap_or_default() {
         let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
         let Some(informer) = cx.templates.listed(&gvk).await? else { continue };
@@ -67,19 +70,19 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
     let (edge, _) = dependencies::edge(binding.view());
     let mut attached: BTreeMap<Key, Arc<ResourceBinding>> = BTreeMap::new();
     let mut add = |found: Vec<Arc<ResourceBinding>>| attached.extend(found.into_iter().map(|b| (Key::of(&*b), b)));
-    add(cx.bindings.by_index(BY_DEPENDENT, &edge));
+    add(cx.bindings.namespaced.by_index(BY_DEPENDENT, &edge));
     for object in &objects {
         let identity = Identity::of(object);
-        add(cx.bindings.by_index(BY_TEMPLATE, &template_name(&identity.key())));
+        add(cx.bindings.namespaced.by_index(BY_TEMPLATE, &template_name(&identity.key())));
         let namespace = dependents::namespace_of(binding.view(), &identity);
         let name = names::binding_name(identity.kind, identity.name);
-        add(cx.bindings.get(&namespace, &name).into_iter().collect());
+        add(cx.bindings.namespaced.get(&namespace, &name).into_iter().collect());
     }
     let attached: Vec<Arc<ResourceBinding>> = attached.into_values().collect();
     let mut referrers: BTreeMap<Key, AnyBinding> = BTreeMap::new();
     for named in attached.iter().flat_map(|b| &b.spec.required_by) {
         let key = Key::new(&named.namespace, &named.name);
-        if let Some(referrer) = cx.binding(&key) {
+        if let Some(referrer) = cx.bindings.get(&key) {
             referrers.insert(key, referrer);
         }
     }

@@ -28,11 +28,14 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
             Effect::CreateBinding(binding) => {
                 let namespace = binding.metadata.namespace.clone().unwrap_or_default();
                 let api = Api::namespaced(cx.plane.clone(), &namespace);
-                writer.create(&api, Some(&cx.bindings), &*binding).await.map_err(|failure| told(cx, seen, failure))?;
+                writer
+                    .create(&api, Some(&cx.bindings.namespaced), &*binding)
+                    .await
+                    .map_err(|failure| told(cx, seen, failure))?;
             }
             Effect::CreateClusterBinding(binding) => {
                 let api = Api::all(cx.plane.clone());
-                let created = writer.create(&api, Some(&cx.cluster_bindings), &*binding).await;
+                let created = writer.create(&api, Some(&cx.bindings.cluster_scoped), &*binding).await;
                 created.map_err(|failure| told(cx, seen, failure))?;
             }
             Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
@@ -43,7 +46,7 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
                 cx.waiting.0.lock().remove(&seen.key);
             }
             Effect::Retry => next = Next::Retry,
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(next)
@@ -52,7 +55,7 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
 /// What a refused binding means to people, on its template.
 fn told(cx: &Context, seen: &Observed, failure: Failure) -> Failure {
     if let Some(event) = detector::not_bound(seen.json(), failure.class(), &failure.to_string()) {
-        cx.emit(&event);
+        cx.events.record(&event);
     }
     failure
 }
@@ -74,7 +77,7 @@ async fn patch_binding(
 ) -> Result<(), Failure> {
     // The version that the decision saw, not a newer one: what it did not see must not be overwritten.
     match seen.bindings().find(|binding| binding.view().key() == *key) {
-        Some(binding) => cx.patch_binding(writer, binding, patch).await,
+        Some(binding) => cx.bindings.patch(writer, binding, patch).await,
         None => Ok(()),
     }
 }

@@ -20,8 +20,7 @@ use parking_lot::Mutex;
 pub(crate) use self::observe::AnyPolicy;
 
 use crate::{
-    Context, Queues, Settings, dependencies::Wakes, interpreter::Settled, metrics::result, objects::OnChange,
-    objects::object_key,
+    Context, Queues, Settings, dependencies::Wakes, index::object_key, interpreter::Resolved, metrics::result,
 };
 
 /// `--concurrent-resource-template-syncs`.
@@ -29,7 +28,7 @@ const WORKERS: usize = 5;
 
 /// What templates wait for; in memory only, made anew by the first listing (5.2).
 #[derive(Default)]
-pub struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
+pub(crate) struct WaitingTemplates(Mutex<BTreeMap<ObjectKey, Waiting>>);
 
 impl WaitingTemplates {
     /// The waiting templates that the policy may select.
@@ -54,7 +53,7 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
     let ids = NewIds::from(cx.seam.rng.uuid());
     let began = cx.seam.clock.mono();
     let decide = || observed.with_seen(cx.seam.clock.wall(), |seen| detector::decide(seen, ids.clone()));
-    let Settled { plan, retry } = cx.settle(&observed.interpreter, decide).await;
+    let Resolved { plan, retry } = cx.interpreters.resolve(&observed.interpreter, decide).await;
     cx.metrics.road.matched(cx.seam.clock.mono() - began);
     let writes = !plan.is_quiet();
     let applied = apply::apply(cx, &observed, plan).await;
@@ -65,8 +64,12 @@ async fn reconcile(cx: &Arc<Context>, key: ObjectKey) -> Result<Next, Failure> {
 }
 
 /// What of the templates' events gives them a turn: new ones, deleted ones, and changes that count.
-pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: Wakes) -> OnChange<DynamicObject> {
-    Arc::new(move |gvk: &Gvk, change: &Change<DynamicObject>| {
+pub(crate) fn on_template(
+    queues: Queues,
+    settings: Arc<Settings>,
+    dependents: Wakes,
+) -> impl Fn(&Gvk, &Change<DynamicObject>) {
+    move |gvk: &Gvk, change: &Change<DynamicObject>| {
         let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let key = object_key(gvk, &**object);
         if settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) {
@@ -86,5 +89,5 @@ pub(crate) fn on_template(queues: Queues, settings: Arc<Settings>, dependents: W
         if change.old.is_none() {
             queues.template_status.add_replay(key);
         }
-    })
+    }
 }

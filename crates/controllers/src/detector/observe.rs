@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_TEMPLATE, template_name},
+    index::{BY_TEMPLATE, template_name},
     selected::may_select,
 };
 
@@ -171,9 +171,9 @@ pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Obse
         key: key.clone(),
         template,
         policies,
-        binding: cx.bindings_by(BY_TEMPLATE, &template_name(key)).into_iter().next(),
+        binding: cx.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next(),
         json,
-        named: cx.binding(&Key::new(&key.namespace, &first_name)),
+        named: cx.bindings.get(&Key::new(&key.namespace, &first_name)),
         waiting: cx.waiting.0.lock().get(key).copied(),
         interpreter: cx.interpreter(),
         overrides,

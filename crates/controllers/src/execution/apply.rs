@@ -8,13 +8,11 @@ use ironclad_runtime::{Failure, Next, Writer};
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
-use super::{
-    awaiting::Await,
-    observe::{Known, Observed, Place},
-};
+use super::observe::{Known, Observed, Place};
 use crate::{
     Context, Member, MemberObject,
-    context::cluster_of,
+    awaiting::Await,
+    index::cluster_of,
     metrics::{About, MemberWrite, result},
 };
 
@@ -122,7 +120,7 @@ async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>
             Effect::Park => {}
             Effect::Retry => next = Next::Retry,
             Effect::RetryAfter(wait) => next = Next::After(wait),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(next)
@@ -147,7 +145,7 @@ fn report(cx: &Context, member: &Member, seen: &Observed, failure: Failure) -> U
     for effect in plan.effects {
         match effect {
             Effect::WorkStatus(part) => want(cx, seen, part),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
             Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
             Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
             _ => {}
@@ -166,7 +164,7 @@ fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
 
 fn want(cx: &Context, seen: &Observed, part: StatusPart) {
     let urgent = execution::is_urgent(&part);
-    cx.want_work_status(&seen.work, "execution", part, urgent);
+    cx.work_status.request(&seen.work, "execution", part, urgent);
 }
 
 /// Reads the object past the cache, which takes what it keeps of it.

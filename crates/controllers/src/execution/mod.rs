@@ -1,7 +1,6 @@
 //! Works to objects in a member (propagation.md 13). A queue and workers of its own for each member.
 
 mod apply;
-mod awaiting;
 mod observe;
 
 use std::sync::Arc;
@@ -13,13 +12,12 @@ use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
 use kube::ResourceExt as _;
 
 use self::apply::Unapplied;
-pub(crate) use self::awaiting::Awaiting;
 use crate::{
     Context, Member, MemberObject,
-    context::cluster_of,
-    interpreter::Settled,
+    awaiting::Awaiting,
+    index::{cluster_of, object_key},
+    interpreter::Resolved,
     metrics::result,
-    objects::{OnChange, object_key},
 };
 
 /// Works of one member applied at once.
@@ -42,7 +40,8 @@ async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Fa
     }
     let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
     let now = cx.seam.clock.wall_seconds();
-    let Settled { plan, retry } = cx.settle(&observed.interpreter, || observed.decide(now, execution::decide)).await;
+    let Resolved { plan, retry } =
+        cx.interpreters.resolve(&observed.interpreter, || observed.decide(now, execution::decide)).await;
     let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
     let applied = apply::apply(cx, member, &mut observed, plan).await;
     if writes {
@@ -108,8 +107,8 @@ pub(crate) fn on_member_object(
     awaiting: Arc<Awaiting>,
     statuses: Queue<ObjectKey>,
     on_kinds: impl Fn() + Send + Sync + 'static,
-) -> OnChange<MemberObject> {
-    Arc::new(move |gvk: &Gvk, change: &Change<MemberObject>| {
+) -> impl Fn(&Gvk, &Change<MemberObject>) {
+    move |gvk: &Gvk, change: &Change<MemberObject>| {
         let (old, new) =
             (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
         if let Some(object) = change.new.as_deref().filter(|_| drift::changes_status(old, new)) {
@@ -128,5 +127,5 @@ pub(crate) fn on_member_object(
         if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {
             works.add(work.into());
         }
-    })
+    }
 }

@@ -16,8 +16,7 @@ use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::awaiting::News;
-use crate::{Context, Member, MemberObject, Settings, binding_status::binding_of};
+use crate::{Context, Member, MemberObject, Settings, awaiting::News, index::binding_of};
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
@@ -54,7 +53,7 @@ impl KnownSpace {
     fn of(cx: &Context, member: &Member, name: &str) -> Result<Self, Failure> {
         let [work, _] = namespace::work_names(name);
         let work = cx.works.get(&names::execution_namespace(&member.name.0), &work);
-        let work = work.map(|work| cx.work_as_written(&work));
+        let work = work.map(|work| cx.work_status.as_requested(&work));
         let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
         let stands = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
         // As a rule there is one, and nothing else has to be known.
@@ -141,7 +140,7 @@ impl Observed {
 pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
     let Some(work) = cx.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
     let mut observed = Observed {
-        seen_work: cx.work_as_written(&work),
+        seen_work: cx.work_status.as_requested(&work),
         cluster: cx.clusters.get("", &member.name.0),
         wanted_again: work.metadata.deletion_timestamp.is_some() && is_wanted_again(cx, &work),
         space: KnownSpace::default(),
@@ -169,6 +168,6 @@ pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result
 }
 
 fn is_wanted_again(cx: &Context, work: &Work) -> bool {
-    let binding = binding_of(work).and_then(|key| cx.binding(&key));
+    let binding = binding_of(work).and_then(|key| cx.bindings.get(&key));
     binding.is_some_and(|binding| execution::is_wanted_again(work, binding.view()))
 }

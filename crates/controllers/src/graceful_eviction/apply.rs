@@ -15,14 +15,14 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &D
     let writer = Writer::new("gracefulEviction");
     for effect in &decision.plan.effects {
         match effect {
-            Effect::Tasks { patch } => match cx.patch_binding(&writer, &seen.binding, patch.clone()).await {
+            Effect::Tasks { patch } => match cx.bindings.patch(&writer, &seen.binding, patch.clone()).await {
                 Err(Failure::NotFound(_)) => return Ok(Next::Forget),
                 patched => patched?,
             },
             Effect::Status(part) => {
-                cx.want_binding_status(key, seen.binding.uid(), "gracefulEviction", part.clone());
+                cx.bindings.request_status(key, seen.binding.uid(), "gracefulEviction", part.clone());
             }
-            Effect::Event(event) => cx.emit(event),
+            Effect::Event(event) => cx.events.record(event),
         }
     }
     let now = cx.seam.clock.wall();

@@ -18,7 +18,7 @@ use kube::ResourceExt as _;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_TARGET, LEAVING},
+    index::{BY_EVICTION, BY_TARGET},
 };
 
 /// Its name in `--controllers`.
@@ -90,9 +90,8 @@ pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
     }
     let name = cluster.name_any();
     let moving = |binding: &AnyBinding| !binding.spec().graceful_eviction_tasks.is_empty();
-    let arriving = cx.bindings_by(BY_TARGET, &name).into_iter().filter(moving);
-    for binding in cx.bindings_by(LEAVING, &name).into_iter().chain(arriving) {
-        let key = binding.view().key();
-        cx.queues.graceful_eviction.add(Key::new(&key.namespace, &key.name));
+    let arriving = cx.bindings.by_index(BY_TARGET, &name).into_iter().filter(moving);
+    for binding in cx.bindings.by_index(BY_EVICTION, &name).into_iter().chain(arriving) {
+        cx.queues.graceful_eviction.add(binding.key());
     }
 }

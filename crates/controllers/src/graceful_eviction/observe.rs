@@ -9,7 +9,7 @@ use ironclad_runtime::Key;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_BINDING, cluster_of},
+    index::{BY_BINDING, cluster_of},
 };
 
 /// The snapshot.
@@ -40,7 +40,7 @@ impl Observed {
 }
 
 pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
-    let binding = cx.binding_as_written(key)?;
+    let binding = cx.bindings.get_as_requested(key)?;
     let spec = binding.spec();
     if spec.graceful_eviction_tasks.is_empty() || binding.metadata().deletion_timestamp.is_some() {
         return None;

@@ -1,131 +1,81 @@
-//! Calls of interpreter webhooks. A decision that needs one is run again with the answer: it stays a function of what it is
-//! given (propagation.md 20.2, 31 row 34).
+//! Calls of interpreter webhooks. A decision that needs an answer is run again with it: it stays a function of its input
+//! (propagation.md 20.2, 31 row 34).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream};
 use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Limited};
-use ironclad_api::events;
+use ironclad_api::{config::ResourceInterpreterWebhookConfiguration, events::INTERPRETER_WEBHOOK_FAILED};
 use ironclad_fleet::Event;
-use ironclad_interpreter::{
-    Interpreter,
-    webhook::{self, Call, Called, Endpoint, Hook, breaker::Breaker},
-};
-use ironclad_runtime::Next;
+use ironclad_interpreter::webhook::{self, Call, Called, Endpoint, Hook, breaker::Breaker};
+use ironclad_runtime::Informer;
+use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, client::Body};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::Context;
+use super::reference::reference;
+use crate::{events::Events, members::Connector};
 
-/// How long an answer may take where the webhook doesn't say.
+/// Time for an answer where the webhook does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Calls of one decision at once.
-const AT_ONCE: usize = 8;
-/// Rounds of one decision. Each answers what the one before left open: one that doesn't end asks something new each time.
-const ROUNDS_MAX: usize = 64;
-/// How long the address of a service is believed.
+/// Time after which the address of a service is looked up again.
 const ADDRESS_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// A plan, and whether a call that it needed failed.
-pub(crate) struct Settled<T> {
-    pub(crate) plan: T,
-    pub(crate) retry: Retry,
-}
-
-/// Whether to look again because a webhook may answer then.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Retry(bool);
-
-impl Retry {
-    /// What comes after a pass that would otherwise be followed by `next`.
-    pub(crate) fn next(self, next: Next) -> Next {
-        match next {
-            Next::Forget if self.0 => Next::Retry,
-            next => next,
-        }
-    }
-}
-
-impl Context {
-    /// Runs a decision over this interpreter until nothing that it asks of webhooks is open. Without webhooks that is once,
-    /// and without waiting.
-    pub(crate) async fn settle<T>(&self, interpreter: &Interpreter, mut decide: impl FnMut() -> T) -> Settled<T> {
-        let mut failed = false;
-        for _ in 0..ROUNDS_MAX {
-            let plan = decide();
-            let open = interpreter.take_open();
-            if open.is_empty() {
-                return Settled { plan, retry: Retry(failed) };
-            }
-            let calls = open.into_iter().map(|call| async {
-                let called = self.interpreters.callers.call(self, &call).await;
-                (call, called)
-            });
-            let mut calls = stream::iter(calls).buffered(AT_ONCE);
-            while let Some((call, called)) = calls.next().await {
-                failed |= called.is_err();
-                interpreter.answer(&call, called);
-            }
-        }
-        Settled { plan: decide(), retry: Retry(true) }
-    }
-}
-
-/// How each webhook is reached, and how it has fared.
+/// Clients of interpreter webhooks, and the circuit breaker of each.
 pub(super) struct Callers {
-    start: Instant,
-    known: Mutex<BTreeMap<String, Caller>>,
+    pub(super) seam: Seam,
+    pub(super) plane: Client,
+    pub(super) connector: Arc<dyn Connector>,
+    pub(super) events: Events,
+    pub(super) webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
+    pub(super) start: Instant,
+    pub(super) known: Mutex<BTreeMap<String, Caller>>,
 }
 
-struct Caller {
+pub(super) struct Caller {
     hook: Arc<Hook>,
     breaker: Breaker,
-    way: Option<Way>,
+    target: Option<Target>,
 }
 
 #[derive(Clone)]
-struct Way {
+struct Target {
     client: Client,
     path: String,
-    found: Instant,
+    resolved: Instant,
 }
 
 impl Callers {
-    pub(super) fn new(start: Instant) -> Self {
-        Self { start, known: Mutex::default() }
-    }
-
-    async fn call(&self, cx: &Context, call: &Call) -> Called {
-        let now = cx.seam.clock.mono();
+    pub(super) async fn call(&self, call: &Call) -> Called {
+        let now = self.seam.clock.mono();
         if let Some(left) = self.pause(&call.hook, now) {
             return Err(format!("it failed too often and is left alone for {} s more", left.as_secs() + 1));
         }
         let seconds = call.hook.webhook.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let deadline = seconds.map_or(DEADLINE, Duration::from_secs);
-        let answer = timeout(deadline, self.ask(cx, call));
-        let said = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", deadline.as_secs())));
-        self.told(cx, &call.hook, &said);
-        let (uid, body) = said?;
+        let answer = timeout(deadline, self.send(call));
+        let answer = answer.await.unwrap_or_else(|_| Err(format!("no answer within {} s", deadline.as_secs())));
+        self.record(&call.hook, &answer);
+        let (uid, body) = answer?;
         webhook::decode(&body, &uid)
     }
 
-    /// The answer's body, and the id of the question.
-    async fn ask(&self, cx: &Context, call: &Call) -> Result<(String, Vec<u8>), String> {
-        let way = self.way(cx, &call.hook).await?;
-        let uid = cx.seam.rng.uuid();
+    /// Returns the answer's body with the id of the question.
+    async fn send(&self, call: &Call) -> Result<(String, Vec<u8>), String> {
+        let target = self.target(&call.hook).await?;
+        let uid = self.seam.rng.uuid();
         let body = serde_json::to_vec(&webhook::body(call, &uid)).map_err(|error| error.to_string())?;
         let request = Request::builder()
             .method(Method::POST)
-            .uri(&way.path)
+            .uri(&target.path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| error.to_string())?;
-        let response = way.client.send(request).await.map_err(|error| told(&error))?;
+        let response = target.client.send(request).await.map_err(|error| with_sources(&error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| format!("its answer: {error}"))?.to_bytes();
@@ -141,54 +91,54 @@ impl Callers {
         let caller = known.entry(hook.key.clone()).or_insert_with(|| Caller {
             hook: hook.clone(),
             breaker: Breaker::default(),
-            way: None,
+            target: None,
         });
-        // Another configuration is another chance.
+        // A new configuration gets a new chance.
         if caller.hook != *hook {
-            *caller = Caller { hook: hook.clone(), breaker: Breaker::default(), way: None };
+            *caller = Caller { hook: hook.clone(), breaker: Breaker::default(), target: None };
         }
         caller.breaker.pause(now - self.start)
     }
 
-    fn told<T>(&self, cx: &Context, hook: &Arc<Hook>, said: &Result<T, String>) {
+    fn record<T>(&self, hook: &Arc<Hook>, answer: &Result<T, String>) {
         let begins = {
             let mut known = self.known.lock();
             let Some(caller) = known.get_mut(&hook.key) else { return };
-            if said.is_err() {
-                caller.way = None;
+            if answer.is_err() {
+                caller.target = None;
             }
-            caller.breaker.record(said.is_ok(), cx.seam.clock.mono() - self.start)
+            caller.breaker.record(answer.is_ok(), self.seam.clock.mono() - self.start)
         };
-        let owner = hook.key.split('/').next().and_then(|name| cx.interpreters.webhooks.get("", name));
-        if let (Err(message), Some(owner), true) = (said, owner, begins) {
+        let owner = hook.key.split('/').next().and_then(|name| self.webhooks.get("", name));
+        if let (Err(message), Some(owner), true) = (answer, owner, begins) {
             tracing::warn!(webhook = %hook.key, %message, "an interpreter webhook is left alone for a while");
             let message = format!("webhook {} is left alone for a while: {message}", hook.webhook.name);
-            cx.emit(&Event::warning(super::reference(&*owner), events::INTERPRETER_WEBHOOK_FAILED, message));
+            self.events.record(&Event::warning(reference(&*owner), INTERPRETER_WEBHOOK_FAILED, message));
         }
     }
 
-    async fn way(&self, cx: &Context, hook: &Arc<Hook>) -> Result<Way, String> {
-        let now = cx.seam.clock.mono();
-        let known = self.known.lock().get(&hook.key).and_then(|caller| caller.way.clone());
-        if let Some(way) = known.filter(|way| now - way.found < ADDRESS_AGE_MAX) {
-            return Ok(way);
+    async fn target(&self, hook: &Arc<Hook>) -> Result<Target, String> {
+        let now = self.seam.clock.mono();
+        let known = self.known.lock().get(&hook.key).and_then(|caller| caller.target.clone());
+        if let Some(target) = known.filter(|target| now - target.resolved < ADDRESS_AGE_MAX) {
+            return Ok(target);
         }
-        let endpoint = self.endpoint(cx, hook).await?;
+        let endpoint = self.endpoint(hook).await?;
         let bundle = hook.webhook.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice());
-        let client = cx.connector.webhook(&endpoint, bundle)?;
-        let way = Way { client, path: endpoint.path, found: now };
+        let client = self.connector.webhook(&endpoint, bundle)?;
+        let target = Target { client, path: endpoint.path, resolved: now };
         if let Some(caller) = self.known.lock().get_mut(&hook.key) {
-            caller.way = Some(way.clone());
+            caller.target = Some(target.clone());
         }
-        Ok(way)
+        Ok(target)
     }
 
-    async fn endpoint(&self, cx: &Context, hook: &Hook) -> Result<Endpoint, String> {
+    async fn endpoint(&self, hook: &Hook) -> Result<Endpoint, String> {
         let config = &hook.webhook.client_config;
         let service = match &config.service {
             None => None,
             Some(reference) => {
-                let api: Api<Service> = Api::namespaced(cx.plane.clone(), &reference.namespace);
+                let api: Api<Service> = Api::namespaced(self.plane.clone(), &reference.namespace);
                 api.get_opt(&reference.name).await.map_err(|error| format!("looking up its service: {error}"))?
             }
         };
@@ -196,16 +146,16 @@ impl Callers {
     }
 }
 
-/// An error with its causes: the outer one of a client says only that it failed.
-fn told(error: &dyn std::error::Error) -> String {
+/// An error with its causes: the outer error of a client says only that the request failed.
+fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
-        cause = error.source();
+        source = cause.source();
     }
     text
 }

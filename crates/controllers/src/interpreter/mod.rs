@@ -1,92 +1,148 @@
-//! The interpreter's sources, as the control plane's objects make them (propagation.md 20): scripts of
-//! ResourceInterpreterCustomizations, webhooks, what is shipped. A change gives a turn to whatever it concerns.
+//! The interpreter's sources as configured in the control plane (propagation.md 20): scripts of
+//! ResourceInterpreterCustomizations, webhooks, and shipped scripts.
 
 mod calls;
 mod counted;
-mod requeue;
+mod reference;
+mod resolved;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use futures::{StreamExt as _, stream};
 use ironclad_api::{
     config::{ResourceInterpreterCustomization, ResourceInterpreterWebhookConfiguration},
     events,
-    work::ObjectReference,
 };
 use ironclad_fleet::{Event, Gvk};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Conflict, Customization, Declarative, Host, Shipped};
-use ironclad_runtime::{Change, Informer, WatchScope};
+use ironclad_runtime::{Caches, Change, Informer};
 use ironclad_seam::Seam;
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use parking_lot::{Mutex, RwLock};
 
-pub(crate) use self::calls::Settled;
-use self::{calls::Callers, counted::Counted};
-use crate::{Context, metrics::InterpreterMetrics};
+pub(crate) use self::resolved::Resolved;
+use self::{calls::Callers, counted::Counted, reference::reference, resolved::Retry};
+use crate::{
+    caches::{CUSTOMIZATIONS, INTERPRETER_WEBHOOKS},
+    events::Events,
+    members::Connector,
+    metrics::InterpreterMetrics,
+};
 
-/// Where answers come from. What is read of it is a snapshot: a decision never sees half a change.
-pub struct Interpreters {
-    /// All ResourceInterpreterCustomizations.
-    pub customizations: Informer<ResourceInterpreterCustomization>,
-    /// All ResourceInterpreterWebhookConfigurations.
-    pub webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
+/// Concurrent calls of one decision.
+const CALLS_MAX: usize = 8;
+/// Rounds of one decision. Each round answers what the previous one asked; a decision that does not end asks something
+/// new each time.
+const ROUNDS_MAX: usize = 64;
+
+/// Handler of changes: it gets a filter of the kinds whose interpretation changed.
+type OnChange = Box<dyn Fn(&dyn Fn(&Gvk) -> bool) + Send + Sync>;
+
+/// Sources of answers about kinds. Decisions read a snapshot of them: a decision never sees half a change.
+pub(crate) struct Interpreters {
+    webhooks: Informer<ResourceInterpreterWebhookConfiguration>,
+    events: Events,
     shipped: Arc<Shipped>,
     host: Host,
     metrics: InterpreterMetrics,
     sources: Mutex<Sources>,
     current: RwLock<Interpreter>,
     callers: Callers,
+    handlers: RwLock<Vec<OnChange>>,
 }
 
 #[derive(Default)]
 struct Sources {
-    /// By name. A state of the engine each: a change of one compiles one.
+    /// By name. Each has a state of the engine: a change of one compiles one.
     compiled: BTreeMap<String, Arc<Customization>>,
     declarative: Arc<Declarative>,
     webhooks: Arc<Webhooks>,
 }
 
 impl Interpreters {
-    pub(crate) fn new(seam: &Seam, metrics: &InterpreterMetrics) -> Self {
+    /// Sources that follow the caches of their configuration.
+    pub(crate) fn follow(
+        seam: &Seam,
+        plane: &Client,
+        connector: &Arc<dyn Connector>,
+        caches: &Caches,
+        events: &Events,
+        metrics: &InterpreterMetrics,
+    ) -> Arc<Self> {
         let (wall, mono, start) = (seam.clock.clone(), seam.clock.clone(), seam.clock.mono());
         let host = Host {
             wall_seconds: Arc::new(move || wall.wall().as_second()),
             elapsed: Arc::new(move || mono.mono() - start),
         };
-        let this = Self {
-            customizations: Informer::new(&[]),
-            webhooks: Informer::new(&[]),
+        let (customizations, webhooks) = (caches.take(&CUSTOMIZATIONS), caches.take(&INTERPRETER_WEBHOOKS));
+        let callers = Callers {
+            seam: seam.clone(),
+            plane: plane.clone(),
+            connector: connector.clone(),
+            events: events.clone(),
+            webhooks: webhooks.clone(),
+            start,
+            known: Mutex::default(),
+        };
+        let this = Arc::new(Self {
+            webhooks: webhooks.clone(),
+            events: events.clone(),
             shipped: Arc::new(Shipped::new(host.clone())),
             host,
             metrics: metrics.clone(),
             sources: Mutex::default(),
             current: RwLock::default(),
-            callers: Callers::new(start),
-        };
+            callers,
+            handlers: RwLock::default(),
+        });
         this.publish(&this.sources.lock());
+        let weak = Arc::downgrade(&this);
+        customizations.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_customization(change);
+            }
+        });
+        let weak = Arc::downgrade(&this);
+        webhooks.on_change(move |change| {
+            if let Some(this) = weak.upgrade() {
+                this.on_webhooks(change);
+            }
+        });
         this
     }
 
-    pub(crate) fn start(&self, seam: &Seam, plane: &Client) {
-        let all = WatchScope::default();
-        let api = Api::all(plane.clone());
-        self.customizations.start("resourceinterpretercustomizations", seam, &seam.tasks, api, &all);
-        let api = Api::all(plane.clone());
-        self.webhooks.start("resourceinterpreterwebhookconfigurations", seam, &seam.tasks, api, &all);
-    }
-
-    pub(crate) async fn synced(&self) {
-        self.customizations.synced().await;
-        self.webhooks.synced().await;
-    }
-
-    pub(crate) fn is_synced(&self) -> bool {
-        self.customizations.is_synced() && self.webhooks.is_synced()
+    /// Calls this when the interpretation of kinds changes, with a filter of these kinds. It must not wait.
+    pub(crate) fn on_change(&self, handler: impl Fn(&dyn Fn(&Gvk) -> bool) + Send + Sync + 'static) {
+        self.handlers.write().push(Box::new(handler));
     }
 
     /// The present sources, for one decision.
     pub(crate) fn for_a_decision(&self) -> Interpreter {
         self.current.read().for_a_decision()
+    }
+
+    /// Runs a decision over this interpreter until it asks webhooks nothing new. Without webhooks it runs once, without
+    /// waiting.
+    pub(crate) async fn resolve<T>(&self, interpreter: &Interpreter, mut decide: impl FnMut() -> T) -> Resolved<T> {
+        let mut failed = false;
+        for _ in 0..ROUNDS_MAX {
+            let plan = decide();
+            let open = interpreter.take_open();
+            if open.is_empty() {
+                return Resolved { plan, retry: Retry(failed) };
+            }
+            let calls = open.into_iter().map(|call| async {
+                let called = self.callers.call(&call).await;
+                (call, called)
+            });
+            let mut calls = stream::iter(calls).buffered(CALLS_MAX);
+            while let Some((call, called)) = calls.next().await {
+                failed |= called.is_err();
+                interpreter.answer(&call, called);
+            }
+        }
+        Resolved { plan: decide(), retry: Retry(true) }
     }
 
     fn publish(&self, sources: &Sources) {
@@ -100,8 +156,15 @@ impl Interpreters {
         ]);
     }
 
-    /// Takes a customization in, or out; what conflicts with another's scripts.
-    fn take(
+    /// Replaces the webhooks.
+    fn set_webhooks(&self, webhooks: Webhooks) {
+        let mut sources = self.sources.lock();
+        sources.webhooks = Arc::new(webhooks);
+        self.publish(&sources);
+    }
+
+    /// Adds, replaces or removes a customization; returns it compiled, with the scripts that conflict with others.
+    fn set_customization(
         &self,
         name: &str,
         new: Option<&ResourceInterpreterCustomization>,
@@ -117,58 +180,48 @@ impl Interpreters {
         self.publish(&sources);
         (compiled, sources.declarative.conflicts())
     }
-}
 
-/// A customization came, changed or went: its scripts are compiled, and what it interprets, or did, has a turn.
-pub(crate) fn on_customization(cx: &Arc<Context>, change: &Change<ResourceInterpreterCustomization>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if old.map(|c| &c.spec) == new.map(|c| &c.spec) {
-        return;
-    }
-    let Some(name) = new.or(old).map(|c| c.name_any()) else { return };
-    let (compiled, conflicts) = cx.interpreters.take(&name, new);
-    if let (Some(new), Some(compiled)) = (new, compiled) {
-        for error in compiled.errors() {
-            tracing::warn!(customization = %name, %error, "a script can't be used");
-            cx.emit(&Event::warning(reference(new), events::CUSTOMIZATION_INVALID, error.to_string()));
+    /// Compiles the scripts of a changed customization; the kinds that it interprets or interpreted change.
+    fn on_customization(&self, change: &Change<ResourceInterpreterCustomization>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if old.map(|c| &c.spec) == new.map(|c| &c.spec) {
+            return;
         }
-        for conflict in conflicts.iter().filter(|c| c.loser == name) {
-            let message = format!(
-                "its script {} is not asked: {}, whose name comes first, has one for the same kind",
-                conflict.operation, conflict.winner
-            );
-            cx.emit(&Event::warning(reference(new), events::CUSTOMIZATION_CONFLICT, message));
+        let Some(name) = new.or(old).map(|c| c.name_any()) else { return };
+        let (compiled, conflicts) = self.set_customization(&name, new);
+        if let (Some(new), Some(compiled)) = (new, compiled) {
+            for error in compiled.errors() {
+                tracing::warn!(customization = %name, %error, "a script can't be used");
+                self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_INVALID, error.to_string()));
+            }
+            for conflict in conflicts.iter().filter(|c| c.loser == name) {
+                let message = format!(
+                    "its script {} is not asked: {}, whose name comes first, has one for the same kind",
+                    conflict.operation, conflict.winner
+                );
+                self.events.record(&Event::warning(reference(new), events::CUSTOMIZATION_CONFLICT, message));
+            }
+        }
+        for kind in [old, new].into_iter().flatten().map(|c| &c.spec.target) {
+            let changed = Gvk::from_manifest(&kind.api_version, &kind.kind);
+            self.notify(&|gvk| *gvk == changed);
         }
     }
-    for kind in [old, new].into_iter().flatten().map(|c| &c.spec.target) {
-        requeue::kind(cx, &Gvk::from_manifest(&kind.api_version, &kind.kind));
-    }
-}
 
-/// A configuration of webhooks came, changed or went: the kinds of its rules, old and new, have a turn.
-pub(crate) fn on_webhooks(cx: &Arc<Context>, change: &Change<ResourceInterpreterWebhookConfiguration>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if old.map(|c| &c.webhooks) == new.map(|c| &c.webhooks) {
-        return;
+    /// Takes in a changed configuration of webhooks; the kinds of its rules, old and new, change.
+    fn on_webhooks(&self, change: &Change<ResourceInterpreterWebhookConfiguration>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if old.map(|c| &c.webhooks) == new.map(|c| &c.webhooks) {
+            return;
+        }
+        let all = self.webhooks.list();
+        self.set_webhooks(Webhooks::new(all.iter().map(|c| &**c)));
+        let concerned = Webhooks::new([old, new].into_iter().flatten());
+        self.notify(&|gvk| concerned.concerns(&gvk.group, &gvk.version, &gvk.kind));
     }
-    {
-        let mut sources = cx.interpreters.sources.lock();
-        let all = cx.interpreters.webhooks.list();
-        sources.webhooks = Arc::new(Webhooks::new(all.iter().map(|c| &**c)));
-        cx.interpreters.publish(&sources);
-    }
-    let concerned = Webhooks::new([old, new].into_iter().flatten());
-    requeue::kinds(cx, |gvk| concerned.concerns(&gvk.group, &gvk.version, &gvk.kind));
-}
 
-/// A cluster-scoped object of group config.karmada.io, as events name it.
-fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
-    ObjectReference {
-        api_version: K::api_version(&()).into_owned(),
-        kind: K::kind(&()).into_owned(),
-        name: object.name_any(),
-        uid: object.uid().unwrap_or_default(),
-        ..ObjectReference::default()
+    fn notify(&self, changed: &dyn Fn(&Gvk) -> bool) {
+        self.handlers.read().iter().for_each(|handler| handler(changed));
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::*;
-use crate::{Connector, Settings};
+use crate::{Connector, metrics::Metrics};
 
 /// A webhook in this process, and how often it was asked.
 struct Hooks {
@@ -76,8 +76,8 @@ fn configuration(timeout_seconds: Option<i32>) -> ResourceInterpreterWebhookConf
     .unwrap()
 }
 
-/// A context whose control plane nobody asks, with one webhook; and how often that was asked.
-fn context(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Context>, Arc<AtomicUsize>) {
+/// Sources with one webhook, over a control plane that answers nothing; and how often the webhook was asked.
+fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Interpreters>, Arc<AtomicUsize>) {
     let seam =
         Seam { clock: Clock::simulated(Timestamp::UNIX_EPOCH), rng: Rng::from_seed(1), tasks: Tasks::new("test") };
     let nobody = service_fn(|_: http::Request<Body>| async {
@@ -85,13 +85,11 @@ fn context(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Con
     });
     let plane = in_process_client(nobody, Arc::new(Traffic::default()));
     let asked = Arc::new(AtomicUsize::new(0));
-    let cx = Context::new(plane, seam, Arc::new(Hooks { asked: asked.clone(), answer }), Settings::default());
-    {
-        let mut sources = cx.interpreters.sources.lock();
-        sources.webhooks = Arc::new(Webhooks::new([&configuration(timeout_seconds)]));
-        cx.interpreters.publish(&sources);
-    }
-    (cx, asked)
+    let connector: Arc<dyn Connector> = Arc::new(Hooks { asked: asked.clone(), answer });
+    let (events, metrics) = (Events::new(plane.clone(), &seam), Metrics::new());
+    let sources = Interpreters::follow(&seam, &plane, &connector, &Caches::default(), &events, &metrics.interpreter);
+    sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
+    (sources, asked)
 }
 
 fn farm() -> Value {
@@ -99,22 +97,22 @@ fn farm() -> Value {
 }
 
 /// The verdict of a decision that asks for one, and what comes after its pass.
-async fn verdict(cx: &Context, object: &Value) -> (Result<Option<Health>, String>, Next) {
-    let interpreter = cx.interpreter();
-    let settled = cx.settle(&interpreter, || interpreter.health(object).map_err(|error| error.to_string())).await;
+async fn verdict(sources: &Interpreters, object: &Value) -> (Result<Option<Health>, String>, Next) {
+    let interpreter = sources.for_a_decision();
+    let settled = sources.resolve(&interpreter, || interpreter.health(object).map_err(|error| error.to_string())).await;
     (settled.plan, settled.retry.next(Next::Forget))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_webhook_answers_and_is_asked_once_in_a_decision() {
-    let (cx, asked) =
-        context(None, |question| says(&question, json!({"successful": true, "healthy": question["name"] == "f"})));
+    let (sources, asked) =
+        sources(None, |question| says(&question, json!({"successful": true, "healthy": question["name"] == "f"})));
     let (object, mut other) = (farm(), farm());
     other["metadata"]["name"] = json!("g");
-    let interpreter = cx.interpreter();
+    let interpreter = sources.for_a_decision();
     let mut runs = 0;
-    let settled = cx
-        .settle(&interpreter, || {
+    let settled = sources
+        .resolve(&interpreter, || {
             runs += 1;
             let ask = |object| interpreter.health(object).ok().flatten();
             (ask(&object), ask(&other), ask(&object))
@@ -122,19 +120,19 @@ async fn a_webhook_answers_and_is_asked_once_in_a_decision() {
         .await;
     assert_eq!(settled.plan, (Some(Health::Healthy), Some(Health::Unhealthy), Some(Health::Healthy)));
     assert_eq!((runs, asked.load(Relaxed)), (2, 2), "two questions, both open after the first run");
-    assert_eq!(verdict(&cx, &object).await, (Ok(Some(Health::Healthy)), Next::Forget));
+    assert_eq!(verdict(&sources, &object).await, (Ok(Some(Health::Healthy)), Next::Forget));
     assert_eq!(asked.load(Relaxed), 3, "another decision asks anew");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_hangs_is_given_up() {
     for (timeout_seconds, want) in [(None, 10), (Some(2), 2)] {
-        let (cx, _) = context(timeout_seconds, |_| Reply::Hangs);
-        let before = cx.seam.clock.mono();
+        let (sources, _) = sources(timeout_seconds, |_| Reply::Hangs);
+        let before = Clock::system().mono();
         let message =
             format!("interpreter webhook farms/farms.example.com: InterpretHealth: no answer within {want} s");
-        assert_eq!(verdict(&cx, &farm()).await, (Err(message), Next::Retry));
-        assert_eq!((cx.seam.clock.mono() - before).as_secs(), want);
+        assert_eq!(verdict(&sources, &farm()).await, (Err(message), Next::Retry));
+        assert_eq!((Clock::system().mono() - before).as_secs(), want);
     }
 }
 
@@ -166,8 +164,8 @@ async fn what_is_no_answer_is_an_error() {
         (|_| Reply::Says(StatusCode::OK, vec![b' '; 5 * 1024 * 1024]), "its answer: length limit exceeded"),
     ];
     for (answer, want) in rows {
-        let (cx, _) = context(None, answer);
-        let (said, _) = verdict(&cx, &farm()).await;
+        let (sources, _) = sources(None, answer);
+        let (said, _) = verdict(&sources, &farm()).await;
         let said = said.unwrap_err();
         assert!(
             said.starts_with(&format!("interpreter webhook farms/farms.example.com: InterpretHealth: {want}")),
@@ -178,11 +176,11 @@ async fn what_is_no_answer_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_again_and_again_is_left_alone() {
-    let (cx, asked) = context(None, |_| Reply::Says(StatusCode::SERVICE_UNAVAILABLE, Vec::new()));
+    let (sources, asked) = sources(None, |_| Reply::Says(StatusCode::SERVICE_UNAVAILABLE, Vec::new()));
     for _ in 0..3 {
-        assert!(verdict(&cx, &farm()).await.0.is_err());
+        assert!(verdict(&sources, &farm()).await.0.is_err());
     }
-    let (said, next) = verdict(&cx, &farm()).await;
+    let (said, next) = verdict(&sources, &farm()).await;
     assert_eq!(
         (said.unwrap_err().as_str(), next),
         (
@@ -191,7 +189,7 @@ async fn one_that_fails_again_and_again_is_left_alone() {
         )
     );
     assert_eq!(asked.load(Relaxed), 3);
-    cx.seam.clock.sleep(Duration::from_secs(11)).await;
-    assert!(verdict(&cx, &farm()).await.0.is_err());
+    Clock::system().sleep(Duration::from_secs(11)).await;
+    assert!(verdict(&sources, &farm()).await.0.is_err());
     assert_eq!(asked.load(Relaxed), 4, "then it is tried again");
 }

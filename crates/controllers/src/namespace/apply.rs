@@ -33,7 +33,7 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 Ok(())
             }
             Effect::Event(event) => {
-                cx.emit(&event);
+                cx.events.record(&event);
                 Ok(())
             }
         };

@@ -12,7 +12,7 @@ use ironclad_runtime::{Change, Failure, Next, run_workers};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
-use crate::{Context, context::cluster_of};
+use crate::{Context, index::cluster_of};
 
 /// `--concurrent-namespace-syncs`.
 const WORKERS: usize = 1;

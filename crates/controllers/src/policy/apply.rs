@@ -28,21 +28,21 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                     let told = policy::not_preempted(seen.policy.view(), &held.json, class, &message);
                     if let Some(event) = &told {
                         cx.metrics.road.told(event);
-                        cx.emit(event);
+                        cx.events.record(event);
                     }
                     return Err(failure);
                 }
             }
             Effect::PatchBinding { key, patch } => {
                 let Some(binding) = seen.bindings().find(|binding| binding.view().key() == key) else { continue };
-                cx.patch_binding(&writer, binding, patch).await?;
+                cx.bindings.patch(&writer, binding, patch).await?;
             }
             Effect::Enqueue { template } => cx.queues.detector.add_replay(template),
             Effect::RequeueAfter(wait) => next = Next::After(wait),
             Effect::Retry => next = Next::Retry,
             Effect::Event(event) => {
                 cx.metrics.road.told(&event);
-                cx.emit(&event);
+                cx.events.record(&event);
             }
         }
     }

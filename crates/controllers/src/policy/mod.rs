@@ -19,7 +19,7 @@ pub(crate) fn start(cx: &Arc<Context>) {
         async move { reconcile(&cx, &key).await }
     });
     // What is bound is watched, whatever its policy says by now.
-    for binding in cx.all_bindings() {
+    for binding in cx.bindings.list() {
         cx.queues.detector.add_replay(binding.template());
     }
 }

@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_POLICY, BY_TEMPLATE, policy_ids, template_name},
     detector::AnyPolicy,
-    objects::object_key,
+    index::object_key,
+    index::{BY_POLICY, BY_TEMPLATE, policy_ids, template_name},
 };
 
 /// The snapshot.
@@ -108,12 +108,12 @@ pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>,
         let Some(informer) = selectable(cx, gvk).await? else { continue };
         for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
             let held = Held::new(object_key(gvk, &*object), object)?;
-            let binding = cx.bindings_by(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
+            let binding = cx.bindings.by_index(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
             templates.push((held, binding));
         }
     }
     let mut claimed = Vec::new();
-    for binding in ids.iter().flat_map(|id| cx.bindings_by(BY_POLICY, id)) {
+    for binding in ids.iter().flat_map(|id| cx.bindings.by_index(BY_POLICY, id)) {
         let key = binding.template();
         cx.templates.listed(&key.gvk).await?;
         let held = cx.templates.get(&key).map(|object| Held::new(key, object)).transpose()?;

@@ -22,7 +22,7 @@ use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{Context, context::BY_QUOTA, owned};
+use crate::{Context, index::BY_QUOTA, owned};
 
 /// Quotas worked on at once.
 const WORKERS: usize = 1;
@@ -38,13 +38,13 @@ pub(crate) fn start(cx: &Arc<Context>) {
 async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
     let quota = cx.quotas.get_key(key);
     let stored = cx.works.by_index(BY_QUOTA, &key.to_string());
-    let works: Vec<Arc<Work>> = stored.iter().map(|work| cx.work_as_written(work)).collect();
+    let works: Vec<Arc<Work>> = stored.iter().map(|work| cx.work_status.as_requested(work)).collect();
     let has_space = |cluster: &ClusterName| cx.namespaces.get("", &names::execution_namespace(&cluster.0)).is_some();
     let assigned = quota.iter().flat_map(|quota| &quota.spec.static_assignments);
     let clusters: BTreeSet<ClusterName> =
         assigned.map(|assignment| ClusterName::from(assignment.cluster_name.as_str())).filter(has_space).collect();
     let taken = quota.as_deref().filter(|_| counts(cx)).map(|quota| {
-        let bindings = cx.bindings.namespace(&key.namespace);
+        let bindings = cx.bindings.namespaced.namespace(&key.namespace);
         usage::counted(&quota.spec.overall, bindings.iter().map(|binding| &binding.spec))
     });
     let overall = match (&taken, quota.as_deref()) {
@@ -77,7 +77,7 @@ async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
                 cx.quota_status.want(key, &uid, "federatedResourceQuota", part, false);
             }
             Effect::CountAgain(wait) => next = Next::After(wait),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(next)

@@ -24,7 +24,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
             Effect::PatchBinding { key, patch } => {
                 let binding = seen.bindings.iter().flatten().find(|b| b.view().key() == key);
                 let Some(binding) = binding else { continue };
-                cx.patch_binding(&writer, binding, patch).await?;
+                cx.bindings.patch(&writer, binding, patch).await?;
             }
             Effect::Status(part) => {
                 let uid = seen.rebalancer.metadata.uid.clone().unwrap_or_default();

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     AnyBinding, Context,
-    context::{BY_TEMPLATE, template_name},
+    index::{BY_TEMPLATE, template_name},
 };
 
 /// The snapshot.
@@ -42,7 +42,7 @@ pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
                 namespace: workload.namespace.as_str().into(),
                 name: workload.name.as_str().into(),
             };
-            cx.bindings_by(BY_TEMPLATE, &template_name(&key)).into_iter().next()
+            cx.bindings.by_index(BY_TEMPLATE, &template_name(&key)).into_iter().next()
         })
         .collect();
     Some(Observed { rebalancer, bindings })

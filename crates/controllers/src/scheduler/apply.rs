@@ -21,9 +21,9 @@ pub(super) async fn apply(
     for effect in &decision.plan.effects {
         match effect {
             Effect::Result { patch, targets } => {
-                let written = cx.patch_binding(&writer, &seen.binding, patch.clone()).await;
+                let written = cx.bindings.patch(&writer, &seen.binding, patch.clone()).await;
                 // An answer that was lost, or that a later one overtook, may be to a write that was made.
-                if written.is_ok() || cx.binding(key).is_some_and(|now| now.spec().clusters == *targets) {
+                if written.is_ok() || cx.bindings.get(key).is_some_and(|now| now.spec().clusters == *targets) {
                     assumed.take().into_iter().for_each(BeingWritten::written);
                 }
                 match written {
@@ -60,7 +60,7 @@ fn tell_refusal(cx: &Context, key: &Key, seen: &Observed, refusal: &str) {
 fn tell(cx: &Context, key: &Key, seen: &Observed, effect: &Effect) {
     match effect {
         Effect::Result { .. } => {}
-        Effect::Status(part) => cx.want_binding_status(key, seen.binding.uid(), "scheduler", part.clone()),
-        Effect::Event(event) => cx.emit(event),
+        Effect::Status(part) => cx.bindings.request_status(key, seen.binding.uid(), "scheduler", part.clone()),
+        Effect::Event(event) => cx.events.record(event),
     }
 }

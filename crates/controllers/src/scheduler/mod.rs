@@ -128,7 +128,7 @@ pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
     if wakes == Wakes::Nobody {
         return;
     }
-    for binding in cx.all_bindings() {
+    for binding in cx.bindings.list() {
         let view = binding.for_scheduler();
         let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, &cx.scheduler.options));
         if concerned && (wakes == Wakes::Concerned || is_unsettled(&view)) {
@@ -143,7 +143,7 @@ fn wake_for_room(cx: &Context, cluster: &ClusterName) {
     let clusters = cx.all_clusters();
     let Some(cluster) = clusters.get(cluster) else { return };
     let first = cx.scheduler.waiting().first(LOOKED_AT_MAX);
-    let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((cx.binding(&key)?, key))).collect();
+    let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((cx.bindings.get(&key)?, key))).collect();
     let woken: Vec<Key> = {
         let capacity = cx.scheduler.capacity();
         let may = |b: &AnyBinding| may_fit(&b.for_scheduler(), cluster, &capacity, &cx.scheduler.options);

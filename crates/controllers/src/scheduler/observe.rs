@@ -24,6 +24,6 @@ impl Observed {
 }
 
 pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
-    let binding = cx.binding_as_written(key)?;
+    let binding = cx.bindings.get_as_requested(key)?;
     Some(Observed { binding, clusters: cx.all_clusters(), available: Available::new() })
 }

@@ -18,13 +18,13 @@ pub(super) async fn evict(cx: &Context, eviction: &Eviction) -> Outcome {
     }
     let seen = AnyBinding::from(eviction.binding.clone());
     let writer = Writer::new("taint-manager");
-    match cx.patch_binding(&writer, &seen, eviction.patch.clone()).await {
+    match cx.bindings.patch(&writer, &seen, eviction.patch.clone()).await {
         Ok(()) => {
             let key = &eviction.key;
             tracing::info!(episode = %eviction.record.episode, binding = %key.binding, because = %eviction.because, "evicted");
             let at = Key::new(&key.binding.namespace, &key.binding.name);
-            cx.binding_departs(&at);
-            cx.want_binding_status(&at, eviction.binding.uid(), CONTRIBUTOR, eviction.status());
+            cx.bindings.note_activity(&at);
+            cx.bindings.request_status(&at, eviction.binding.uid(), CONTRIBUTOR, eviction.status());
             Outcome::Written
         }
         Err(failure @ Failure::Conflict(_)) => {
@@ -41,8 +41,8 @@ pub(super) async fn evict(cx: &Context, eviction: &Eviction) -> Outcome {
 /// Condition `EvictionPending` of one binding.
 pub(super) fn show(cx: &Context, notice: &Notice) {
     let key = Key::new(&notice.binding.namespace, &notice.binding.name);
-    let Some(binding) = cx.binding(&key) else { return };
+    let Some(binding) = cx.bindings.get(&key) else { return };
     // Without a status it takes the standing one out.
     let condition = notice.condition.clone().unwrap_or_else(|| condition(EVICTION_PENDING, "", "", ""));
-    cx.want_binding_status(&key, binding.uid(), CONTRIBUTOR, StatusPart::condition(condition));
+    cx.bindings.request_status(&key, binding.uid(), CONTRIBUTOR, StatusPart::condition(condition));
 }

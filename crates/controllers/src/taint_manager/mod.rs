@@ -134,7 +134,7 @@ async fn run(cx: &Arc<Context>) {
         changed.as_mut().enable();
         let Some(turn) = turn(cx) else { return };
         for event in &turn.events {
-            cx.emit(event);
+            cx.events.record(event);
         }
         let told = turn.notice.is_some();
         if let Some(notice) = &turn.notice {

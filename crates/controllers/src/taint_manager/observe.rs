@@ -13,7 +13,7 @@ use ironclad_fleet::{BindingKey, ClusterName, gates::Gate};
 use ironclad_runtime::{Key, WatchScope};
 use kube::Api;
 
-use crate::{AnyBinding, Context, context::BY_TARGET};
+use crate::{AnyBinding, Context, index::BY_TARGET};
 
 /// The flags, with what gates say.
 pub(super) fn flags(cx: &Context) -> Flags {
@@ -34,7 +34,7 @@ pub(super) fn fill(cx: &Context, evictions: &mut Evictions, now: Now) {
     let found: Vec<_> = faulty.iter().flat_map(|name| on(cx, name)).collect();
     evictions.evaluate(found, now);
     // What a process before this one showed, and did not live to take back.
-    for bound in cx.all_bindings().into_iter().map(Bound::from) {
+    for bound in cx.bindings.list().into_iter().map(Bound::from) {
         if bound.status().is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING)) {
             evictions.binding(&bound.key(), Some(&bound), now);
         }
@@ -78,12 +78,12 @@ pub(super) fn rescan(cx: &Context) {
 
 /// The bindings whose result has the cluster.
 fn on(cx: &Context, name: &ClusterName) -> Vec<(ClusterName, Bound)> {
-    cx.bindings_by(BY_TARGET, &name.0).into_iter().map(|binding| (name.clone(), binding.into())).collect()
+    cx.bindings.by_index(BY_TARGET, &name.0).into_iter().map(|binding| (name.clone(), binding.into())).collect()
 }
 
 /// The binding of this key, with what we wrote last.
 pub(super) fn bound(cx: &Context, key: &BindingKey) -> Option<Bound> {
-    cx.binding(&Key::new(&key.namespace, &key.name)).map(Bound::from)
+    cx.bindings.get(&Key::new(&key.namespace, &key.name)).map(Bound::from)
 }
 
 /// How many more replicas of a binding a cluster holds, as the scheduler would be told.

@@ -22,7 +22,7 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) ->
                     return Err(failure);
                 }
             }
-            Effect::Event(event) => cx.emit(event),
+            Effect::Event(event) => cx.events.record(event),
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use kube::{Api, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{Context, bindings::json};
+use crate::{Context, targets::json};
 
 /// From one write of a policy's status to the next.
 const EVERY: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 
-use crate::{Context, context::cluster_of, owned};
+use crate::{Context, index::cluster_of, owned};
 
 /// Clusters worked on at once.
 const WORKERS: usize = 1;
@@ -64,7 +64,7 @@ fn tell(cx: &Context, cluster: &Cluster, failure: Option<&Failure>) {
     let failure = failure.map(ToString::to_string);
     let mut failing = cx.impersonation_fails.0.lock();
     if let Some(event) = unified_auth::told(cluster, failure.as_deref(), failing.get(&name).map(String::as_str)) {
-        cx.emit(&event);
+        cx.events.record(&event);
     }
     match failure {
         Some(failure) => failing.insert(name, failure),

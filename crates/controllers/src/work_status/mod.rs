@@ -36,7 +36,7 @@ async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Nex
         return Ok(Next::Forget);
     };
     let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
-    let seen_work = cx.work_as_written(&work);
+    let seen_work = cx.work_status.as_requested(&work);
     let interpreter = cx.interpreter();
     if !object.is_whole() && interpreter.kept(&key.gvk) == Kept::Whole {
         // Who answers for the kind changed just now: it is listed anew, which brings the object again.
@@ -44,11 +44,11 @@ async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Nex
     }
     let object = object.json()?;
     let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
-    let settled = cx.settle(&interpreter, || work_status::decide(&seen)).await;
+    let settled = cx.interpreters.resolve(&interpreter, || work_status::decide(&seen)).await;
     for effect in settled.plan.effects {
         match effect {
-            Effect::Status(part) => cx.want_work_status(&work, "workStatus", part, false),
-            Effect::Event(event) => cx.emit(&event),
+            Effect::Status(part) => cx.work_status.request(&work, "workStatus", part, false),
+            Effect::Event(event) => cx.events.record(&event),
         }
     }
     Ok(settled.retry.next(Next::Forget))

@@ -2,11 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::conditions::{self, binding::SCHEDULED};
 use ironclad_controllers::Context;
 use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::eviction::{Report, Row};
-use ironclad_fleet::BindingKey;
 use ironclad_runtime::QueuedState;
 
 /// The controllers, who are their own leader in `up`.
@@ -26,25 +24,10 @@ impl Leader for Here {
                 QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
             };
             let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            let message = self.message(&binding);
+            let message = self.0.explain_scheduling(&binding);
             let (position, wait_ms, attempts) = (index + 1, wait.map(millis), queued.failures);
             Waiting { binding, position, priority, state, wait_ms, attempts, message }
         });
         waiting.collect()
-    }
-}
-
-impl Here {
-    /// What the last scheduling said.
-    fn message(&self, binding: &BindingKey) -> Option<String> {
-        let (namespace, name) = (&*binding.namespace, &*binding.name);
-        let message = |conditions: &[ironclad_api::Condition]| {
-            conditions::get(conditions, SCHEDULED).map(|condition| condition.message.clone())
-        };
-        if namespace.is_empty() {
-            message(&self.0.cluster_bindings.get("", name)?.status.as_ref()?.conditions)
-        } else {
-            message(&self.0.bindings.get(namespace, name)?.status.as_ref()?.conditions)
-        }
     }
 }

@@ -144,7 +144,7 @@ async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> an
     world.until("the other one is Ready", async || ready("member1").await).await?;
     let panics = |world: &World| -> anyhow::Result<u32> {
         let mut text = String::new();
-        let registry = world.context().context("it runs")?.metrics.registry();
+        let registry = world.context().context("it runs")?.registry();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         let start = "controller_runtime_reconcile_panics_total{controller=\"cluster\"} ";
         let line = text.lines().find_map(|line| line.strip_prefix(start)).context("it is counted")?;

@@ -27,7 +27,7 @@ pub(super) enum Expect {
 pub(super) fn check(world: &World, expect: Expect) -> anyhow::Result<()> {
     let Some(context) = world.context() else { return Ok(()) };
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &context.metrics.registry())?;
+    prometheus_client::encoding::text::encode(&mut text, &context.registry())?;
     let sums = sums(&text)?;
     let sum = |name: &str| sums.get(name).copied().unwrap_or_default();
     for name in OF_THE_QUEUE {

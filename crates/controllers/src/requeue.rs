@@ -4,17 +4,15 @@ use std::collections::BTreeSet;
 
 use ironclad_fleet::Gvk;
 use ironclad_propagation::drift;
-use ironclad_runtime::Key;
 
 use crate::{
     Context,
-    context::{BY_TEMPLATE, template_name},
+    index::{BY_TEMPLATE, object_key, template_name},
     member_object,
-    objects::object_key,
 };
 
 /// All watched kinds that fit.
-pub(super) fn kinds(cx: &Context, fits: impl Fn(&Gvk) -> bool) {
+pub(crate) fn kinds(cx: &Context, fits: &dyn Fn(&Gvk) -> bool) {
     let mut all: BTreeSet<Gvk> = cx.templates.kinds().into_iter().collect();
     for member in cx.members.list() {
         all.extend(member.objects.kinds());
@@ -25,13 +23,12 @@ pub(super) fn kinds(cx: &Context, fits: impl Fn(&Gvk) -> bool) {
 }
 
 /// Templates of a kind, their bindings, and their copies in members.
-pub(super) fn kind(cx: &Context, gvk: &Gvk) {
+fn kind(cx: &Context, gvk: &Gvk) {
     if let Some((_, templates)) = cx.templates.watched(gvk) {
         for template in templates.list() {
             let key = object_key(gvk, &*template);
-            for binding in cx.bindings_by(BY_TEMPLATE, &template_name(&key)) {
-                let binding = binding.view().key();
-                let binding = Key::new(&binding.namespace, &binding.name);
+            for binding in cx.bindings.by_index(BY_TEMPLATE, &template_name(&key)) {
+                let binding = binding.key();
                 cx.queues.binding.add_replay(binding.clone());
                 cx.queues.dependencies.add_replay(binding);
             }
@@ -42,7 +39,7 @@ pub(super) fn kind(cx: &Context, gvk: &Gvk) {
     for member in cx.members.list() {
         let Some((_, objects)) = member.objects.watched(gvk) else { continue };
         let all = objects.list();
-        if member_object::lacks(cx, gvk, &all) {
+        if member_object::lacks(&cx.interpreter(), gvk, &all) {
             // The Works ask for the kind anew, and its list brings the objects.
             member.objects.renew(gvk);
         }

@@ -1,0 +1,140 @@
+//! The parts from which controllers are built. A controller keeps those that it needs.
+
+use std::sync::Arc;
+
+use ironclad_api::{cluster::Cluster, work::Work};
+use ironclad_runtime::{Caches, Change, Informer, Queue, StatusWriter, WatchScope, Writer};
+use ironclad_seam::Seam;
+use kube::{Api, Client, Resource, api::DynamicObject};
+
+use crate::{
+    bindings::Bindings,
+    caches::{CLUSTERS, WORKS},
+    clusters::ClusterSnapshot,
+    events::Events,
+    interpreter::Interpreters,
+    mapper::Mapper,
+    members::{Connector, Members},
+    metrics::Metrics,
+    objects::Objects,
+    settings::Settings,
+    targets::{Templates, Typed, json},
+    works::WorkStatus,
+};
+
+/// The parts. They know no controller.
+pub struct Setup {
+    /// Time, chance and the owner of all tasks.
+    pub(crate) seam: Seam,
+    /// Client of the control plane.
+    pub(crate) plane: Client,
+    /// Kinds that the control plane serves.
+    pub(crate) mapper: Arc<Mapper>,
+    /// Maker of clients of members.
+    pub(crate) connector: Arc<dyn Connector>,
+    /// Flags.
+    pub(crate) settings: Arc<Settings>,
+    /// Metrics of all controllers.
+    pub(crate) metrics: Metrics,
+    /// Informers of the control plane's kinds.
+    pub(crate) caches: Caches,
+    /// Recorder of events.
+    pub(crate) events: Events,
+    /// Answers about kinds.
+    pub(crate) interpreters: Arc<Interpreters>,
+    /// Bindings of both kinds with the writer of their status.
+    pub(crate) bindings: Bindings,
+    /// All Works.
+    pub(crate) works: Informer<Work>,
+    /// The writer of their status.
+    pub(crate) work_status: WorkStatus,
+    /// All Clusters.
+    pub(crate) clusters: Informer<Cluster>,
+    /// The same, as decisions take them.
+    pub(crate) fleet: ClusterSnapshot,
+    /// The writer of their status.
+    pub(crate) cluster_status: StatusWriter<Typed<Cluster>>,
+    /// Templates of the kinds that some policy or binding names.
+    pub(crate) templates: Arc<Objects<DynamicObject>>,
+    /// The writer of their status.
+    pub(crate) template_status: StatusWriter<Templates>,
+    /// Connected members.
+    pub(crate) members: Arc<Members>,
+}
+
+impl Setup {
+    pub(crate) fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Self {
+        let (metrics, caches) = (Metrics::new(), Caches::default());
+        let events = Events::new(plane.clone(), &seam);
+        let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
+        let interpreters = Interpreters::follow(&seam, &plane, &connector, &caches, &events, &metrics.interpreter);
+        let clusters = caches.take(&CLUSTERS);
+        let fleet = ClusterSnapshot::follow(&clusters);
+        let bindings = Bindings::start(&seam, &plane, &caches);
+        let works = caches.take(&WORKS);
+        let work_status = WorkStatus::start(&seam, plane.clone(), works.clone());
+        let target = Typed {
+            client: plane.clone(),
+            cache: clusters.clone(),
+            writer: Writer::new("clusterStatus"),
+            api: |client, _| Api::all(client.clone()),
+            status: |c: &Cluster| json(&c.status),
+        };
+        let cluster_status = StatusWriter::start("status/clusters", &seam, target);
+        let templates = Arc::new(Objects::new(
+            plane.clone(),
+            mapper.clone(),
+            &seam,
+            seam.tasks.child("templates"),
+            WatchScope::default(),
+            Box::new(crate::objects::templates),
+        ));
+        let target = Templates { objects: templates.clone(), writer: Writer::new("bindingStatus") };
+        let template_status = StatusWriter::start("status/templates", &seam, target);
+        Self {
+            seam,
+            plane,
+            mapper,
+            connector,
+            settings: Arc::new(settings),
+            metrics,
+            caches,
+            events,
+            interpreters,
+            bindings,
+            works,
+            work_status,
+            clusters,
+            fleet,
+            cluster_status,
+            templates,
+            template_status,
+            members: Arc::default(),
+        }
+    }
+
+    #[allow(dead_code, reason = "the controllers take it one by one")]
+    /// A queue whose metrics carry this name.
+    pub(crate) fn queue<T>(&self, name: &'static str) -> Queue<T>
+    where
+        T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let jitter = self.seam.rng.stream(&format!("jitter/{name}"));
+        Queue::new(self.seam.clock.clone(), jitter).measured(name, &self.metrics.work)
+    }
+}
+
+#[allow(dead_code, reason = "the controllers take it one by one")]
+/// Calls the handler for every change as long as the controller lives. The caches do not keep it alive.
+pub(crate) fn on_change<C, K>(informer: &Informer<K>, controller: &Arc<C>, handler: fn(&C, &Change<K>))
+where
+    C: Send + Sync + 'static,
+    K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    let weak = Arc::downgrade(controller);
+    informer.on_change(move |change| {
+        if let Some(controller) = weak.upgrade() {
+            handler(&controller, change);
+        }
+    });
+}

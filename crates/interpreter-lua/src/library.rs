@@ -265,8 +265,7 @@ fn kube(lua: &Lua) -> Result<Table> {
             if amount.is_negative() {
                 return Err(fail(format!("getResourceQuantity: {amount} is negative")));
             }
-            #[expect(clippy::cast_precision_loss, reason = "Lua has no other numbers")]
-            Ok(amount.nanos() as f64 / 1e9)
+            Ok(amount.to_f64())
         })?,
     )?;
     kube.raw_set(

@@ -12,7 +12,6 @@
 //! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
 //! | `cel` (with the feature) | what users' expressions come to: in schemas, in policies (18, 21) |
 //! | [`selector`], [`names`] | label and field selectors (10); which texts are names and labels (7) |
-//! | [`quantity`] | amounts of resources: reading, printing, sums, order |
 
 #[cfg(test)]
 mod arbitrary;
@@ -25,7 +24,6 @@ pub mod json;
 pub mod managed;
 pub mod merge;
 pub mod names;
-pub mod quantity;
 pub mod schema;
 pub mod selector;
 pub mod strategic;

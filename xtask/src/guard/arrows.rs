@@ -19,10 +19,11 @@ enum Side {
 use Side::{Core, Edge};
 
 /// Each crate of ours, its side, and the crates of ours that it stands on.
-const CRATES: [(&str, Side, &[&str]); 24] = [
+const CRATES: [(&str, Side, &[&str]); 25] = [
     ("ironclad-reference", Core, &[]),
-    ("ironclad-patch", Core, &[]),
-    ("ironclad-api", Core, &["ironclad-patch", "ironclad-reference"]),
+    ("ironclad-quantity", Core, &[]),
+    ("ironclad-patch", Core, &["ironclad-quantity"]),
+    ("ironclad-api", Core, &["ironclad-patch", "ironclad-quantity", "ironclad-reference"]),
     ("ironclad-jsonpath", Core, &[]),
     ("ironclad-fleet", Core, &["ironclad-api"]),
     ("ironclad-interpreter", Core, &["ironclad-fleet", "ironclad-patch"]),
@@ -38,7 +39,7 @@ const CRATES: [(&str, Side, &[&str]); 24] = [
     ("ironclad-interpreter-lua", Edge, &["ironclad-interpreter"]),
     ("ironclad-seam", Edge, &[]),
     ("ironclad-store", Edge, &["ironclad-seam"]),
-    ("ironclad-apiserver", Edge, &["ironclad-store", "ironclad-patch", "ironclad-seam"]),
+    ("ironclad-apiserver", Edge, &["ironclad-store", "ironclad-patch", "ironclad-quantity", "ironclad-seam"]),
     ("ironclad-runtime", Edge, &["ironclad-seam"]),
     ("ironclad-kubecontrollers", Edge, &["ironclad-runtime", "ironclad-patch"]),
     ("ironclad-simcluster", Edge, &["ironclad-apiserver", "ironclad-kubecontrollers"]),

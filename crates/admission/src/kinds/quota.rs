@@ -120,7 +120,7 @@ fn amounts(list: &ResourceList, path: &Path, out: &mut Findings) {
             Ok(amount) if amount.is_negative() => {
                 out.invalid(&at, &quantity.0, "must be greater than or equal to 0");
             }
-            Ok(amount) if is_counted(key) && amount.nanos() % 1_000_000_000 != 0 => {
+            Ok(amount) if is_counted(key) && !amount.is_whole() => {
                 out.invalid(&at, &quantity.0, "must be an integer");
             }
             Ok(_) => {}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ironclad_patch::quantity::{Format, Quantity};
+use ironclad_quantity::{Format, Quantity};
 use ironclad_store::Query;
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn of_pod(range: &Value, pod: &Value) -> Vec<String> {
 fn whole(pod: &Value, side: &str) -> Amounts {
     let add = |to: &mut Amounts, more: &Amounts| {
         for (name, amount) in more {
-            let sum = to.get(name).map_or_else(|| amount.clone(), |have| have.plus(amount));
+            let sum = to.get(name).map_or_else(|| amount.clone(), |have| (**have + **amount).into());
             to.insert(name.clone(), sum);
         }
     };

@@ -71,10 +71,7 @@ fn is_ready(status: &ClusterStatus) -> bool {
 }
 
 fn amount(quantity: Option<&Quantity>) -> Option<f64> {
-    let nanos = Amount::parse(&quantity?.0).ok()?.nanos();
-    // A gauge need not be exact beyond 2^53.
-    #[allow(clippy::cast_precision_loss, reason = "see above")]
-    Some(nanos as f64 / 1e9)
+    Some(Amount::parse(&quantity?.0).ok()?.to_f64())
 }
 
 fn allocatable(status: &ClusterStatus, resource: &str) -> Option<f64> {

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use ironclad_quantity::Quantity;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::{DecodeError, Decoded, STRICT_ERRORS_MAX, bytes, time};
-use crate::{
-    quantity::Quantity,
-    schema::{Element, Form, Printed, SchemaId, Table, Type},
-};
+use crate::schema::{Element, Form, Printed, SchemaId, Table, Type};
 
 /// Which of Kubernetes' two decoders the messages come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,7 +278,7 @@ impl Seed<'_, '_> {
         match Quantity::parse(text.trim()) {
             Ok(quantity) => Some(Value::from(quantity.to_string())),
             Err(error) => {
-                self.cx.refuse(error.to_string());
+                self.cx.refuse(error.reason.to_string());
                 None
             }
         }

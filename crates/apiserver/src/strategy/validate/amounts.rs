@@ -1,6 +1,6 @@
 //! Amounts of resources, and the names of what is counted.
 
-use ironclad_patch::quantity::{Format, Quantity};
+use ironclad_quantity::{Format, Quantity};
 use serde_json::{Value, json};
 
 use crate::{names, status::Cause};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use ironclad_patch::quantity::{Format, Quantity};
+use ironclad_quantity::{Format, Quantity};
 
 use crate::{names, status::Cause};
 

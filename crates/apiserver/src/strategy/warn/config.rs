@@ -1,6 +1,6 @@
 //! What is unwise in Services, Ingresses and volumes.
 
-use ironclad_patch::quantity::Quantity;
+use ironclad_quantity::Quantity;
 use serde_json::Value;
 
 use crate::object;

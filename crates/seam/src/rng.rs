@@ -137,6 +137,8 @@ fn mix(seed: u64, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -155,14 +157,21 @@ mod tests {
     }
 
     #[test]
-    fn uuids_have_the_shape_of_version_4() {
+    fn uuids_are_distinct_and_random_in_every_digit_but_that_of_the_version() {
         let rng = Rng::from_seed(1);
-        for _ in 0..200 {
-            let uuid = rng.uuid();
-            assert_eq!(uuid.len(), 36, "{uuid}");
-            assert_eq!(&uuid[14..15], "4", "{uuid}");
-            assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+        let uuids: BTreeSet<String> = (0..200).map(|_| rng.uuid()).collect();
+        assert_eq!(uuids.len(), 200, "two are equal");
+        for at in 0..36 {
+            let found: BTreeSet<char> = uuids.iter().map(|uuid| char::from(uuid.as_bytes()[at])).collect();
+            let want = match at {
+                8 | 13 | 18 | 23 => "-",
+                14 => "4",
+                19 => "89ab",
+                _ => "0123456789abcdef",
+            };
+            assert_eq!(found, want.chars().collect(), "digits at {at}");
         }
+        assert!(uuids.iter().all(|uuid| uuid.len() == 36));
     }
 
     #[test]

@@ -275,15 +275,49 @@ fn messages_of_schemas() {
 }
 
 #[test]
-fn schemas_that_are_structural() {
-    for schema in [
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-        json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}}),
-        json!({"type": "object", "properties": {"p": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}}}),
-        json!({"type": "object", "properties": {"p": {"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]}}}),
-        json!({"type": "object", "properties": {"a": {"type": "string", "description": "d", "format": "unknown"}}}),
+fn structural_schemas_keep_what_they_say() {
+    let int_or_string = json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]});
+    let in_all_of =
+        json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]});
+    let metadata = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}});
+    for (schema, object, pruned, want) in [
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"a": {"b": 1}}),
+            json!({"a": {"b": 1}}),
+            &[][..],
+        ),
+        (
+            json!({"type": "object", "properties": {"metadata": metadata}}),
+            json!({"metadata": {"name": "abcdef"}, "a": 1}),
+            json!({"metadata": {"name": "abcdef"}}),
+            &["metadata.name: Too long: may not be more than 5 bytes"],
+        ),
+        (
+            json!({"type": "object", "properties": {"p": int_or_string, "q": int_or_string}}),
+            json!({"p": 1, "q": "80%", "r": 1}),
+            json!({"p": 1, "q": "80%"}),
+            &[],
+        ),
+        (
+            json!({"type": "object", "properties": {"p": in_all_of, "q": {"x-kubernetes-int-or-string": true}}}),
+            json!({"p": "a", "q": true}),
+            json!({"p": "a", "q": true}),
+            &[r#"q: Invalid value: "boolean": q in body must be of type integer,string: "boolean""#],
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string", "description": "d", "format": "unknown"}}}),
+            json!({"a": 1, "b": 2}),
+            json!({"a": 1}),
+            &[r#"a: Invalid value: "integer": a in body must be of type string: "integer""#],
+        ),
     ] {
-        Structural::parse(&schema, PATH).expect("a structural schema");
+        let parsed = Structural::parse(&schema, PATH).expect("a structural schema");
+        let mut kept = object.clone();
+        parsed.prune(&mut kept);
+        assert_eq!(kept, pruned, "{schema}");
+        let errors: Vec<String> = parsed.validate(&kept).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, want, "{schema}");
     }
 }
 

@@ -1,7 +1,16 @@
-//! How a backup stands in a file (format 1). Numbers are little-endian.
+//! File format of a backup (format 1): a tar archive that `tar t` lists.
 //!
-//! A head of sixteen letters and the format, then records: a tag, a length, the payload, and a sum over the record and all
-//! before it. The last one says that it is the last. So a record that is missing, doubled, moved, cut or changed is noticed.
+//! | member | content |
+//! | --- | --- |
+//! | `ironclad-backup` | the version of the format; first |
+//! | `servers/NAME` | a [`ServerHeader`] as JSON |
+//! | `objects/NAME/KEY` | an [`EntryHeader`] as one line of JSON, then the value; in the order of keys |
+//! | `files/PATH` | a file of the data directory |
+//! | `end` | the number of members before it, and the CRC-32 of their bytes; last |
+//!
+//! Names of members are for people: what is restored comes from the headers, except paths of files. The reader accepts
+//! only what the writer makes, block by block, so that a member that is missing, doubled, moved, truncated or changed is
+//! noticed. It holds one member in memory at a time.
 
 use std::{
     fs::File,
@@ -10,28 +19,26 @@ use std::{
 };
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tar::{Builder, EntryType, Header};
 
 use super::{FILE_BYTES_MAX, stays_inside};
-use crate::{
-    Entry, Key, Revision,
-    codec::{self, ENTRY_HEADER},
-    limits,
-};
+use crate::{Entry, Expiry, Key, Revision, limits};
 
-const MAGIC: [u8; 16] = *b"ironclad-backup\n";
-/// A change of the minor version is readable by older programs, one of the major version is not.
+/// Name of the first member.
+const FORMAT_MEMBER: &str = "ironclad-backup";
+/// Name of the last member.
+const END_MEMBER: &str = "end";
+/// Older programs can read a newer minor version, but not a newer major version.
 const MAJOR: u16 = 1;
 const MINOR: u16 = 0;
-const SERVER: u8 = 1;
-const ENTRY: u8 = 2;
-const FILE: u8 = 3;
-const END: u8 = 4;
-/// Nothing that is written is larger.
-const PAYLOAD_BYTES_MAX: usize = limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX + FILE_BYTES_MAX as usize;
-/// The sum before the first record.
-const FIRST_SUM: u64 = 0x6972_6f6e_636c_6164;
+const BLOCK_BYTES: usize = 512;
+/// Space for the header of an entry, in which a key can be escaped.
+const HEADER_BYTES_MAX: usize = 6 * limits::KEY_BYTES_MAX + 256;
+/// Largest content of a member.
+const CONTENT_BYTES_MAX: usize = limits::VALUE_BYTES_MAX + HEADER_BYTES_MAX + FILE_BYTES_MAX as usize;
 
-/// One record.
+/// One part of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A server; its entries follow in the order of their keys.
@@ -49,10 +56,35 @@ pub(super) enum Piece {
     },
 }
 
-/// A backup that can't be used.
+/// A server without its entries.
+#[derive(Serialize, Deserialize)]
+struct ServerHeader {
+    name: String,
+    revision: u64,
+}
+
+/// An entry without its value.
+#[derive(Serialize, Deserialize)]
+struct EntryHeader {
+    key: String,
+    create: u64,
+    modified: u64,
+    version: u64,
+    /// Seconds since the epoch; 0 for an entry that does not expire.
+    expires: u64,
+}
+
+/// The last member.
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
+struct End {
+    members: u64,
+    crc32: u32,
+}
+
+/// A backup that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// It is something else.
+    /// The file is something else.
     #[error("{path} is not a backup of ironclad: name a file that `ironclad backup FILE` wrote")]
     Foreign {
         /// The file.
@@ -74,38 +106,38 @@ pub enum BackupError {
         /// The file.
         path: String,
     },
-    /// It is not what was written.
+    /// Its content is not what was written.
     #[error("backup {path} is damaged ({detail}): use another backup")]
     Damaged {
         /// The file.
         path: String,
-        /// What and where.
+        /// What is wrong, and where.
         detail: String,
     },
-    /// It can't be read.
+    /// Reading it failed.
     #[error("backup {path} can't be read")]
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
-/// What is in a backup.
+/// Contents of a backup, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Each server with its newest revision and how many keys it has.
+    /// Each server with its newest revision and its number of keys.
     pub servers: Vec<(String, Revision, u64)>,
-    /// Files beside them.
+    /// Number of files.
     pub files: u64,
 }
 
-/// Reads a backup to its end; says what is in it.
+/// Reads a backup to its end and counts its contents.
 ///
 /// # Errors
-/// Whatever keeps it from being restored.
+/// The backup cannot be restored.
 pub fn inspect(path: &Path) -> Result<Summary, BackupError> {
     let mut reader = Reader::open(path)?;
     let mut summary = Summary::default();
@@ -123,82 +155,106 @@ pub fn inspect(path: &Path) -> Result<Summary, BackupError> {
     Ok(summary)
 }
 
-/// Puts records into chunks.
+/// Writes pieces into a buffer of bytes.
 pub(super) struct Writer {
-    buffer: Vec<u8>,
-    sum: u64,
-    records: u64,
+    archive: Builder<Vec<u8>>,
+    /// Checksum of what was taken from the buffer.
+    crc: crc32fast::Hasher,
+    members: u64,
+    server: String,
 }
 
 impl Writer {
     pub(super) fn new() -> Self {
-        let mut buffer = MAGIC.to_vec();
-        buffer.extend_from_slice(&MAJOR.to_le_bytes());
-        buffer.extend_from_slice(&MINOR.to_le_bytes());
-        Self { buffer, sum: FIRST_SUM, records: 0 }
+        let mut this = Self {
+            archive: Builder::new(Vec::new()),
+            crc: crc32fast::Hasher::new(),
+            members: 0,
+            server: String::new(),
+        };
+        this.member(FORMAT_MEMBER, format!("{MAJOR}.{MINOR}\n").as_bytes());
+        this
     }
 
     pub(super) fn buffered(&self) -> usize {
-        self.buffer.len()
+        self.archive.get_ref().len()
     }
 
     pub(super) fn take(&mut self) -> Bytes {
-        std::mem::take(&mut self.buffer).into()
+        let bytes = std::mem::take(self.archive.get_mut());
+        self.crc.update(&bytes);
+        bytes.into()
     }
 
     pub(super) fn put(&mut self, piece: &Piece) {
         match piece {
-            Piece::Server { name, revision } => self.record(SERVER, |into| {
-                into.extend_from_slice(&revision.get().to_le_bytes());
-                into.extend_from_slice(name.as_bytes());
-            }),
-            Piece::Entry { key, entry } => self.record(ENTRY, |into| {
-                put_name(key, into);
-                let start = into.len();
-                into.resize(start + ENTRY_HEADER + entry.value.len(), 0);
-                codec::encode_entry(key, entry, &mut into[start..]);
-            }),
-            Piece::File { path, bytes } => self.record(FILE, |into| {
-                put_name(path, into);
-                into.extend_from_slice(bytes);
-            }),
+            Piece::Server { name, revision } => {
+                self.server = listed(name);
+                let header = ServerHeader { name: name.clone(), revision: revision.get() };
+                self.member(&format!("servers/{}", self.server), &line(&header));
+            }
+            Piece::Entry { key, entry } => {
+                let mut content = line(&EntryHeader {
+                    key: key.to_string(),
+                    create: entry.create.get(),
+                    modified: entry.modified.get(),
+                    version: entry.version,
+                    expires: entry.expires.map_or(0, Expiry::unix_seconds),
+                });
+                content.extend_from_slice(&entry.value);
+                self.member(&format!("objects/{}/{}", self.server, listed(key)), &content);
+            }
+            Piece::File { path, bytes } => self.member(&format!("files/{path}"), bytes),
         }
     }
 
     pub(super) fn end(mut self) -> Bytes {
-        let records = self.records;
-        self.record(END, |into| into.extend_from_slice(&records.to_le_bytes()));
-        self.buffer.into()
+        let mut last = Vec::from(self.take());
+        let end = End { members: self.members, crc32: self.crc.clone().finalize() };
+        self.member(END_MEMBER, &line(&end));
+        last.extend(self.archive.into_inner().expect("a buffer takes everything"));
+        last.into()
     }
 
-    fn record(&mut self, tag: u8, payload: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(&[tag, 0, 0, 0, 0]);
-        payload(&mut self.buffer);
-        let length = u32::try_from(self.buffer.len() - start - 5).expect("payloads have a bound far below 4 GiB");
-        self.buffer[start + 1..start + 5].copy_from_slice(&length.to_le_bytes());
-        self.sum = codec::sum(&self.sum.to_le_bytes(), &self.buffer[start..]);
-        self.buffer.extend_from_slice(&self.sum.to_le_bytes());
-        self.records += 1;
+    fn member(&mut self, path: &str, content: &[u8]) {
+        let mut header = Header::new_gnu();
+        header.set_mode(0o600);
+        header.set_size(content.len() as u64);
+        self.archive
+            .append_data(&mut header, path, content)
+            .expect("the path is relative, and a buffer takes everything");
+        self.members += 1;
     }
 }
 
-fn put_name(name: &str, into: &mut Vec<u8>) {
-    let length = u32::try_from(name.len()).expect("keys and paths are short");
-    into.extend_from_slice(&length.to_le_bytes());
-    into.extend_from_slice(name.as_bytes());
+/// A value as one line of JSON.
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("headers are plain values");
+    line.push(b'\n');
+    line
 }
 
-/// Takes records out of a file, and checks what each of them must be.
+/// A name as a relative path in a listing.
+fn listed(name: &str) -> String {
+    let parts = name.split('/').filter(|part| !part.is_empty()).map(|part| match part {
+        "." => "%2E".to_owned(),
+        ".." => "%2E%2E".to_owned(),
+        part => part.replace(|c: char| c.is_control() || c == '\\', "_"),
+    });
+    let path = parts.collect::<Vec<_>>().join("/");
+    if path.is_empty() { "_".to_owned() } else { path }
+}
+
+/// Reads pieces from a file and checks their order and bounds.
 pub(super) struct Reader<R> {
     from: R,
     path: String,
     minor: u16,
-    sum: u64,
-    records: u64,
-    buffer: Vec<u8>,
-    /// The servers so far, and of the latest its revision and last key.
+    crc: crc32fast::Hasher,
+    members: u64,
+    /// Names of the servers so far.
     names: Vec<String>,
+    /// Revision and last key of the latest server.
     revision: Option<Revision>,
     key: Option<Key>,
 }
@@ -213,98 +269,69 @@ impl Reader<BufReader<File>> {
 
 impl<R: Read> Reader<R> {
     pub(super) fn new(from: R, path: String) -> Result<Self, BackupError> {
-        let mut reader = Self {
+        let mut this = Self {
             from,
             path,
             minor: 0,
-            sum: FIRST_SUM,
-            records: 0,
-            buffer: Vec::new(),
+            crc: crc32fast::Hasher::new(),
+            members: 0,
             names: Vec::new(),
             revision: None,
             key: None,
         };
-        let mut head = [0; 16];
-        match reader.fill(&mut head) {
-            // Too short to be one is no more foreign than too short a beginning of one.
-            Err(BackupError::Torn { path }) => return Err(BackupError::Foreign { path }),
-            read => read?,
+        let foreign = |path: &str| BackupError::Foreign { path: path.to_owned() };
+        let mut header = Header::new_gnu();
+        match this.header(&mut header) {
+            Ok(true) if header.path_bytes() == FORMAT_MEMBER.as_bytes() => {}
+            Err(error @ BackupError::Io { .. }) => return Err(error),
+            // Something that ends before or within the first header is no backup, rather than half of one.
+            _ => return Err(foreign(&this.path)),
         }
-        if head != MAGIC {
-            return Err(BackupError::Foreign { path: reader.path });
-        }
-        let (mut major, mut minor) = ([0; 2], [0; 2]);
-        reader.fill(&mut major)?;
-        reader.fill(&mut minor)?;
-        let (major, minor) = (u16::from_le_bytes(major), u16::from_le_bytes(minor));
+        let content = this.content(&header)?;
+        let version = std::str::from_utf8(&content).ok().and_then(|text| text.trim_end().split_once('.'));
+        let Some((Ok(major), Ok(minor))) = version.map(|(major, minor)| (major.parse::<u16>(), minor.parse())) else {
+            return Err(this.damaged("the version of its format"));
+        };
         if major > MAJOR {
-            return Err(BackupError::Newer { path: reader.path, found: format!("{major}.{minor}") });
+            return Err(BackupError::Newer { path: this.path, found: format!("{major}.{minor}") });
         }
         if major < MAJOR {
-            return Err(reader.damaged("it claims a format that never existed"));
+            return Err(this.damaged("it claims a format that never existed"));
         }
-        reader.minor = minor;
-        Ok(reader)
+        this.minor = minor;
+        Ok(this)
     }
 
-    /// The next record; `None` after the last, which is there.
+    /// Returns the next piece; `None` after the last one, once the end of the archive is complete.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, BackupError> {
         loop {
-            let tag = self.record()?;
-            let piece = match tag {
-                SERVER => self.server(),
-                ENTRY => self.entry(),
-                FILE => self.file(),
-                END => {
-                    let records = self.records - 1;
-                    if self.buffer[5..] != records.to_le_bytes() {
-                        return Err(self.damaged("the number of its records"));
-                    }
-                    return match self.from.read(&mut [0]) {
-                        Ok(0) => Ok(None),
-                        Ok(_) => Err(self.damaged("it goes on after its end")),
-                        Err(source) => Err(self.failed(source)),
-                    };
+            let end = End { members: self.members, crc32: self.crc.clone().finalize() };
+            let (name, content) = self.member()?;
+            let piece = if name == END_MEMBER {
+                if content != line(&end) {
+                    return Err(self.damaged("its checksum"));
                 }
-                // What a newer minor version added can be left out.
-                _ if self.minor > MINOR => continue,
-                _ => None,
+                self.trailer()?;
+                return Ok(None);
+            } else if let Some(path) = name.strip_prefix("files/") {
+                stays_inside(path).then(|| Piece::File { path: path.to_owned(), bytes: content.into() })
+            } else if name.starts_with("servers/") {
+                self.server(&content)
+            } else if name.starts_with("objects/") {
+                self.entry(content.into())
+            } else if self.minor > MINOR {
+                // A member that a newer minor version added.
+                continue;
+            } else {
+                None
             };
-            let record = self.records;
-            return piece.map(Some).ok_or_else(|| self.damaged(&format!("record {record}")));
+            return piece.map(Some).ok_or_else(|| self.damaged(&format!("member {name}")));
         }
     }
 
-    /// Reads a record into the buffer: tag, length, payload. The sum is checked.
-    fn record(&mut self) -> Result<u8, BackupError> {
-        let mut head = [0; 5];
-        self.fill(&mut head)?;
-        let [tag, length @ ..] = head;
-        let length = u32::from_le_bytes(length) as usize;
-        self.records += 1;
-        if length > PAYLOAD_BYTES_MAX {
-            return Err(self.damaged(&format!("the length of record {}", self.records)));
-        }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        buffer.extend_from_slice(&head);
-        buffer.resize(5 + length, 0);
-        let read = self.fill(&mut buffer[5..]);
-        self.buffer = buffer;
-        read?;
-        let mut sum = [0; 8];
-        self.fill(&mut sum)?;
-        self.sum = codec::sum(&self.sum.to_le_bytes(), &self.buffer);
-        if self.sum != u64::from_le_bytes(sum) {
-            return Err(self.damaged(&format!("the sum of record {}", self.records)));
-        }
-        Ok(tag)
-    }
-
-    fn server(&mut self) -> Option<Piece> {
-        let (revision, name) = self.buffer[5..].split_first_chunk::<8>()?;
-        let revision = Revision::new(u64::from_le_bytes(*revision))?;
-        let name = std::str::from_utf8(name).ok()?.to_owned();
+    fn server(&mut self, content: &[u8]) -> Option<Piece> {
+        let ServerHeader { name, revision } = serde_json::from_slice(content).ok()?;
+        let revision = Revision::new(revision)?;
         if self.names.contains(&name) {
             return None;
         }
@@ -313,23 +340,98 @@ impl<R: Read> Reader<R> {
         Some(Piece::Server { name, revision })
     }
 
-    fn entry(&mut self) -> Option<Piece> {
-        let (key, bytes) = name_of(&self.buffer[5..])?;
-        let entry = codec::decode_entry(key, bytes)?;
-        let fits = entry.modified <= self.revision? && self.key.as_ref().is_none_or(|last| last.as_str() < key);
-        let key = Key::from(key);
+    fn entry(&mut self, content: Bytes) -> Option<Piece> {
+        let header_bytes = content.iter().position(|byte| *byte == b'\n')?;
+        let header: EntryHeader = serde_json::from_slice(&content[..header_bytes]).ok()?;
+        let entry = Entry {
+            create: Revision::new(header.create)?,
+            modified: Revision::new(header.modified)?,
+            version: header.version,
+            expires: Expiry::at_unix_seconds(header.expires),
+            value: content.slice(header_bytes + 1..),
+        };
+        let key = Key::from(header.key);
+        let in_order = self.key.as_ref().is_none_or(|last| *last < key);
+        if entry.modified > self.revision? || !in_order {
+            return None;
+        }
         self.key = Some(key.clone());
-        fits.then_some(Piece::Entry { key, entry })
+        Some(Piece::Entry { key, entry })
     }
 
-    fn file(&self) -> Option<Piece> {
-        let (path, bytes) = name_of(&self.buffer[5..])?;
-        stays_inside(path).then(|| Piece::File { path: path.to_owned(), bytes: Bytes::copy_from_slice(bytes) })
+    /// Reads a member: its name and its content.
+    fn member(&mut self) -> Result<(String, Vec<u8>), BackupError> {
+        let (mut header, mut long_name) = (Header::new_gnu(), None);
+        loop {
+            if !self.header(&mut header)? {
+                return Err(self.damaged("it ends without its last member"));
+            }
+            let content = self.content(&header)?;
+            match header.entry_type() {
+                // The name of the next member, if it does not fit its header.
+                EntryType::GNULongName if long_name.is_none() => long_name = Some(content),
+                EntryType::Regular => {
+                    let name = long_name.unwrap_or_else(|| header.path_bytes().into_owned());
+                    let name = String::from_utf8(name).map(|name| name.trim_end_matches('\0').to_owned());
+                    return match name {
+                        Ok(name) => Ok((name, content)),
+                        Err(_) => Err(self.damaged(&format!("the name of member {}", self.members))),
+                    };
+                }
+                _ => return Err(self.damaged(&format!("the type of member {}", self.members))),
+            }
+        }
+    }
+
+    /// Reads a header; `false` for the empty block after the last member.
+    fn header(&mut self, header: &mut Header) -> Result<bool, BackupError> {
+        self.fill(header.as_mut_bytes())?;
+        if header.as_bytes().iter().all(|byte| *byte == 0) {
+            return Ok(false);
+        }
+        let mut intact = header.clone();
+        intact.set_cksum();
+        if intact.as_bytes() != header.as_bytes() {
+            return Err(self.damaged(&format!("the header after member {}", self.members)));
+        }
+        Ok(true)
+    }
+
+    /// Reads the content of a member and the padding after it.
+    fn content(&mut self, header: &Header) -> Result<Vec<u8>, BackupError> {
+        if header.entry_type() == EntryType::Regular {
+            self.members += 1;
+        }
+        let bytes = header.size().ok().and_then(|size| usize::try_from(size).ok());
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= CONTENT_BYTES_MAX) else {
+            return Err(self.damaged(&format!("the size of member {}", self.members)));
+        };
+        let mut content = vec![0; bytes.next_multiple_of(BLOCK_BYTES)];
+        self.fill(&mut content)?;
+        if content[bytes..].iter().any(|byte| *byte != 0) {
+            return Err(self.damaged(&format!("the padding of member {}", self.members)));
+        }
+        content.truncate(bytes);
+        Ok(content)
+    }
+
+    /// Reads the two empty blocks at the end, and makes sure that nothing follows.
+    fn trailer(&mut self) -> Result<(), BackupError> {
+        let mut blocks = [0; 2 * BLOCK_BYTES];
+        self.fill(&mut blocks)?;
+        match self.from.read(&mut [0]) {
+            Ok(0) if blocks.iter().all(|byte| *byte == 0) => Ok(()),
+            Ok(_) => Err(self.damaged("it goes on after its end")),
+            Err(source) => Err(self.failed(source)),
+        }
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), BackupError> {
         match self.from.read_exact(into) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.crc.update(into);
+                Ok(())
+            }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(BackupError::Torn { path: self.path.clone() })
             }
@@ -346,120 +448,5 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A name with its length before it, and what follows.
-fn name_of(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some((std::str::from_utf8(name).ok()?, rest))
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn read(bytes: &[u8]) -> Result<Vec<Piece>, BackupError> {
-        let mut reader = Reader::new(bytes, "b".to_owned())?;
-        let mut pieces = Vec::new();
-        while let Some(piece) = reader.next()? {
-            pieces.push(piece);
-        }
-        Ok(pieces)
-    }
-
-    fn pieces() -> Vec<Piece> {
-        let revision = |n| Revision::new(n).unwrap();
-        let entry = |modified, value: &'static [u8]| Entry {
-            create: revision(2),
-            modified: revision(modified),
-            version: 3,
-            expires: crate::Expiry::at_unix_seconds(7),
-            value: Bytes::from_static(value),
-        };
-        vec![
-            Piece::Server { name: "m".into(), revision: revision(1) },
-            Piece::Server { name: "plane".into(), revision: revision(9) },
-            Piece::Entry { key: "/a".into(), entry: entry(9, b"one") },
-            Piece::Entry { key: "/b".into(), entry: entry(4, b"") },
-            Piece::File { path: "pki/ca.key".into(), bytes: Bytes::from_static(b"key") },
-        ]
-    }
-
-    fn written(pieces: &[Piece]) -> Vec<u8> {
-        let mut writer = Writer::new();
-        pieces.iter().for_each(|piece| writer.put(piece));
-        writer.end().to_vec()
-    }
-
-    #[test]
-    fn it_comes_back_and_nothing_that_was_changed_does() {
-        let bytes = written(&pieces());
-        assert_eq!(read(&bytes).unwrap(), pieces());
-        for cut in 0..bytes.len() {
-            let error = read(&bytes[..cut]).unwrap_err();
-            let right = if cut < 16 {
-                matches!(error, BackupError::Foreign { .. })
-            } else {
-                matches!(error, BackupError::Torn { .. })
-            };
-            assert!(right, "cut at {cut}: {error}");
-        }
-        // The version is no part of what the sums are over: another one is refused or means the same.
-        for bit in (0..16 * 8).chain(20 * 8..bytes.len() * 8) {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(read(&damaged).is_err(), "bit {bit}");
-        }
-        let mut longer = bytes.clone();
-        longer.push(0);
-        assert!(matches!(read(&longer), Err(BackupError::Damaged { .. })));
-    }
-
-    #[test]
-    fn what_is_refused() {
-        let versioned = |major: u16| {
-            let mut bytes = written(&pieces());
-            bytes[16..18].copy_from_slice(&major.to_le_bytes());
-            read(&bytes).unwrap_err().to_string()
-        };
-        let newer = "backup b has format 2.0, and this version reads up to 1.0: restore it with the newer version";
-        assert_eq!(versioned(2), newer);
-        assert!(versioned(0).contains("never existed"));
-        let foreign = read(b"PK\x03\x04 this is some other file").unwrap_err().to_string();
-        assert_eq!(foreign, "b is not a backup of ironclad: name a file that `ironclad backup FILE` wrote");
-        let all = pieces();
-        let outside = Piece::File { path: "../../etc/cron.d/x".into(), bytes: Bytes::new() };
-        for (name, pieces) in [
-            ("a file outside", vec![outside]),
-            ("an entry of no server", vec![all[2].clone()]),
-            ("a key twice", vec![all[1].clone(), all[2].clone(), all[2].clone()]),
-            ("keys out of order", vec![all[1].clone(), all[3].clone(), all[2].clone()]),
-            ("an entry newer than its server", vec![all[0].clone(), all[2].clone()]),
-            ("a server twice", vec![all[0].clone(), all[0].clone()]),
-        ] {
-            assert!(matches!(read(&written(&pieces)), Err(BackupError::Damaged { .. })), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_record_that_a_later_minor_version_added_is_left_out() {
-        let mut writer = Writer::new();
-        writer.put(&pieces()[0]);
-        writer.record(9, |into| into.extend_from_slice(b"something new"));
-        let mut bytes = writer.end().to_vec();
-        assert!(read(&bytes).is_err(), "of this version it is damage");
-        bytes[18] = 1;
-        assert_eq!(read(&bytes).unwrap(), pieces()[..1]);
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read(&bytes);
-            let mut with_head = written(&[])[..20].to_vec();
-            with_head.extend_from_slice(&bytes);
-            let _ = read(&with_head);
-        }
-    }
-}
+mod tests;

@@ -165,8 +165,8 @@ fn a_backup_that_is_none_touches_nothing() {
     };
     for (name, bytes, says) in [
         ("cut short", whole[..whole.len() - 1].to_vec(), "was cut off"),
-        ("damaged", with(40, 0xff), "is damaged"),
-        ("of a later version", with(16, 9), "format 9.0"),
+        ("damaged", with(1600, 0xff), "is damaged"),
+        ("of a later version", with(512, b'9'), "format 9.0"),
         ("something else", b"apiVersion: v1\nkind: List\n".to_vec(), "is not a backup"),
         ("empty", Vec::new(), "is not a backup"),
     ] {

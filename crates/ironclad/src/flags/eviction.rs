@@ -1,9 +1,8 @@
 //! The flags of the eviction queue (failover.md 6.10, 14.2, 14.3).
 
-use std::time::Duration;
-
-use ironclad_cli::duration;
 use ironclad_failover::{Flags, flags::EvictionFlags};
+
+use super::Period;
 
 /// Who leaves a faulty cluster, and how fast.
 #[derive(clap::Args, Debug)]
@@ -12,7 +11,7 @@ pub(crate) struct EvictionArgs {
     /// Evictions per second while most clusters are well
     #[arg(
         long,
-        default_value_t = 0.5,
+        default_value_t = EvictionFlags::default().resource_eviction_rate,
         value_name = "RATE",
         allow_negative_numbers = true,
         env = "IRONCLAD_RESOURCE_EVICTION_RATE"
@@ -21,7 +20,7 @@ pub(crate) struct EvictionArgs {
     /// Evictions per second in a large fleet with too many unhealthy clusters; in a small one there are none then
     #[arg(
         long,
-        default_value_t = 0.1,
+        default_value_t = EvictionFlags::default().secondary_resource_eviction_rate,
         value_name = "RATE",
         allow_negative_numbers = true,
         env = "IRONCLAD_SECONDARY_RESOURCE_EVICTION_RATE"
@@ -30,7 +29,7 @@ pub(crate) struct EvictionArgs {
     /// The share of unhealthy clusters that is too many when it is exceeded
     #[arg(
         long,
-        default_value_t = 0.55,
+        default_value_t = EvictionFlags::default().unhealthy_cluster_threshold,
         value_name = "SHARE",
         allow_negative_numbers = true,
         env = "IRONCLAD_UNHEALTHY_CLUSTER_THRESHOLD"
@@ -39,64 +38,64 @@ pub(crate) struct EvictionArgs {
     /// A fleet of more clusters than this is large
     #[arg(
         long,
-        default_value_t = 10,
+        default_value_t = EvictionFlags::default().large_cluster_num_threshold,
         value_name = "NUMBER",
         allow_negative_numbers = true,
         env = "IRONCLAD_LARGE_CLUSTER_NUM_THRESHOLD"
     )]
     large_cluster_num_threshold: i32,
     /// Evict from clusters with NoExecute taints
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ENABLE_NO_EXECUTE_TAINT_EVICTION")]
+    #[arg(long, default_value_t = EvictionFlags::default().enable_no_execute_taint_eviction, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ENABLE_NO_EXECUTE_TAINT_EVICTION")]
     enable_no_execute_taint_eviction: bool,
     /// How copies go from clusters with NoExecute taints where the policy does not say: Gracefully or Directly
     #[arg(
         long,
-        default_value = "Gracefully",
+        default_value_t = EvictionFlags::default().no_execute_taint_eviction_purge_mode,
         value_name = "MODE",
         env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE"
     )]
     no_execute_taint_eviction_purge_mode: String,
     /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
-    #[arg(long, default_value = "relaxed", value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
+    #[arg(long, default_value_t = EvictionFlags::default().pre_scheduling_check, value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
     /// Evict nothing for whose replicas the other clusters have no room
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
+    #[arg(long, default_value_t = EvictionFlags::default().capacity_check, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
     eviction_capacity_check: bool,
     /// Evictions that are written at once; never raises the rate
-    #[arg(long, default_value_t = 5, value_name = "NUMBER", env = "IRONCLAD_CONCURRENT_BINDING_EVICTION_SYNCS")]
+    #[arg(long, default_value_t = EvictionFlags::default().concurrent_binding_eviction_syncs, value_name = "NUMBER", env = "IRONCLAD_CONCURRENT_BINDING_EVICTION_SYNCS")]
     concurrent_binding_eviction_syncs: u32,
     /// Evict nothing while no cluster is healthy
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_HALT_EVICTION_ON_TOTAL_OUTAGE")]
+    #[arg(long, default_value_t = EvictionFlags::default().halt_eviction_on_total_outage, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_HALT_EVICTION_ON_TOTAL_OUTAGE")]
     halt_eviction_on_total_outage: bool,
     /// How long nothing is evicted after half of the clusters failed within a minute; 0 is off
-    #[arg(long, value_parser = duration, default_value = "60s", value_name = "DURATION", env = "IRONCLAD_MASS_FAILURE_HOLD")]
-    mass_failure_hold: Duration,
+    #[arg(long, default_value_t = Period(EvictionFlags::default().mass_failure_hold), value_name = "DURATION", env = "IRONCLAD_MASS_FAILURE_HOLD")]
+    mass_failure_hold: Period,
     /// How long nothing is evicted after the start [default: --cluster-monitor-grace-period]
-    #[arg(long, value_parser = duration, value_name = "DURATION", env = "IRONCLAD_EVICTION_WARM_UP")]
-    eviction_warm_up: Option<Duration>,
+    #[arg(long, value_name = "DURATION", env = "IRONCLAD_EVICTION_WARM_UP")]
+    eviction_warm_up: Option<Period>,
     /// Evictions from one cluster in one fault, after which a person is asked; 0 is no limit
-    #[arg(long, default_value_t = 0, value_name = "NUMBER", env = "IRONCLAD_MAX_EVICTIONS_PER_EPISODE")]
+    #[arg(long, default_value_t = EvictionFlags::default().max_evictions_per_episode, value_name = "NUMBER", env = "IRONCLAD_MAX_EVICTIONS_PER_EPISODE")]
     max_evictions_per_episode: u32,
     /// Evict (enforce), or only tell what would be evicted (observe)
-    #[arg(long, default_value = "enforce", value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
+    #[arg(long, default_value_t = EvictionFlags::default().failover_mode, value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
     failover_mode: String,
     /// The first wait after a failed eviction
-    #[arg(long, value_parser = duration, default_value = "5ms", value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_BASE_DELAY")]
-    rate_limiter_base_delay: Duration,
+    #[arg(long, default_value_t = Period(EvictionFlags::default().rate_limiter_base_delay), value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_BASE_DELAY")]
+    rate_limiter_base_delay: Period,
     /// The longest wait after failed evictions
-    #[arg(long, value_parser = duration, default_value = "1000s", value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_MAX_DELAY")]
-    rate_limiter_max_delay: Duration,
+    #[arg(long, default_value_t = Period(EvictionFlags::default().rate_limiter_max_delay), value_name = "DURATION", env = "IRONCLAD_RATE_LIMITER_MAX_DELAY")]
+    rate_limiter_max_delay: Period,
     /// Repeated attempts to evict per second, of all workloads together
     #[arg(
         long,
-        default_value_t = 10.0,
+        default_value_t = EvictionFlags::default().rate_limiter_qps,
         value_name = "NUMBER",
         allow_negative_numbers = true,
         env = "IRONCLAD_RATE_LIMITER_QPS"
     )]
     rate_limiter_qps: f64,
     /// So many of them at once
-    #[arg(long, default_value_t = 100, value_name = "NUMBER", env = "IRONCLAD_RATE_LIMITER_BUCKET_SIZE")]
+    #[arg(long, default_value_t = EvictionFlags::default().rate_limiter_bucket_size, value_name = "NUMBER", env = "IRONCLAD_RATE_LIMITER_BUCKET_SIZE")]
     rate_limiter_bucket_size: u32,
 }
 
@@ -114,12 +113,12 @@ impl EvictionArgs {
             capacity_check: self.eviction_capacity_check,
             concurrent_binding_eviction_syncs: self.concurrent_binding_eviction_syncs,
             halt_eviction_on_total_outage: self.halt_eviction_on_total_outage,
-            mass_failure_hold: self.mass_failure_hold,
-            eviction_warm_up: self.eviction_warm_up,
+            mass_failure_hold: self.mass_failure_hold.0,
+            eviction_warm_up: self.eviction_warm_up.map(|period| period.0),
             max_evictions_per_episode: self.max_evictions_per_episode,
             failover_mode: self.failover_mode.clone(),
-            rate_limiter_base_delay: self.rate_limiter_base_delay,
-            rate_limiter_max_delay: self.rate_limiter_max_delay,
+            rate_limiter_base_delay: self.rate_limiter_base_delay.0,
+            rate_limiter_max_delay: self.rate_limiter_max_delay.0,
             rate_limiter_qps: self.rate_limiter_qps,
             rate_limiter_bucket_size: self.rate_limiter_bucket_size,
             ..EvictionFlags::default()

@@ -1,8 +1,5 @@
 //! The flags of cluster health and of taints (failover.md 1.5, 1.6).
 
-use std::time::Duration;
-
-use ironclad_cli::duration;
 use ironclad_failover::{
     Flags,
     flags::{HealthFlags, NoExecutePolicy},
@@ -10,31 +7,33 @@ use ironclad_failover::{
     taints::ByCondition,
 };
 
+use super::Period;
+
 /// How the health of clusters is found out, and which taints follow from it.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Cluster health")]
 pub(crate) struct HealthArgs {
     /// From one probe of a cluster to the next
-    #[arg(long, value_parser = duration, default_value = "10s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_STATUS_UPDATE_FREQUENCY")]
-    cluster_status_update_frequency: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().status_update_frequency), value_name = "DURATION", env = "IRONCLAD_CLUSTER_STATUS_UPDATE_FREQUENCY")]
+    cluster_status_update_frequency: Period,
     /// How long a cluster must answer well until it is Ready
-    #[arg(long, value_parser = duration, default_value = "30s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_SUCCESS_THRESHOLD")]
-    cluster_success_threshold: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().thresholds.success), value_name = "DURATION", env = "IRONCLAD_CLUSTER_SUCCESS_THRESHOLD")]
+    cluster_success_threshold: Period,
     /// How long a cluster must not answer well until it is not Ready
-    #[arg(long, value_parser = duration, default_value = "30s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_FAILURE_THRESHOLD")]
-    cluster_failure_threshold: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().thresholds.failure), value_name = "DURATION", env = "IRONCLAD_CLUSTER_FAILURE_THRESHOLD")]
+    cluster_failure_threshold: Period,
     /// From one look at the leases of agents to the next
-    #[arg(long, value_parser = duration, default_value = "5s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_PERIOD")]
-    cluster_monitor_period: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().monitor_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_PERIOD")]
+    cluster_monitor_period: Period,
     /// An agent that is silent for longer makes its cluster's Ready Unknown
-    #[arg(long, value_parser = duration, default_value = "40s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_GRACE_PERIOD")]
-    cluster_monitor_grace_period: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().monitor_grace_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_GRACE_PERIOD")]
+    cluster_monitor_grace_period: Period,
     /// The same before its first word
-    #[arg(long, value_parser = duration, default_value = "60s", value_name = "DURATION", env = "IRONCLAD_CLUSTER_STARTUP_GRACE_PERIOD")]
-    cluster_startup_grace_period: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().startup_grace_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_STARTUP_GRACE_PERIOD")]
+    cluster_startup_grace_period: Period,
     /// How long filling the caches of a member may take
-    #[arg(long, value_parser = duration, default_value = "2m", value_name = "DURATION", env = "IRONCLAD_CLUSTER_CACHE_SYNC_TIMEOUT")]
-    cluster_cache_sync_timeout: Duration,
+    #[arg(long, default_value_t = Period(HealthFlags::default().cache_sync_timeout), value_name = "DURATION", env = "IRONCLAD_CLUSTER_CACHE_SYNC_TIMEOUT")]
+    cluster_cache_sync_timeout: Period,
     /// URLs of which one can be reached unless this control plane itself is cut off: then no member is blamed
     #[arg(long, value_delimiter = ',', value_name = "URL,...", env = "IRONCLAD_CONNECTIVITY_WITNESSES")]
     connectivity_witnesses: Vec<String>,
@@ -42,17 +41,17 @@ pub(crate) struct HealthArgs {
     /// condition
     #[arg(
         long,
-        default_value_t = 0.0,
+        default_value_t = HealthFlags::default().nodes_ready_ratio,
         value_name = "SHARE",
         allow_negative_numbers = true,
         env = "IRONCLAD_NODES_READY_RATIO"
     )]
     nodes_ready_ratio: f64,
     /// Taint clusters that are not Ready with NoSchedule
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_TAINT_CLUSTER_BY_CONDITION")]
+    #[arg(long, default_value_t = Flags::default().by_condition == ByCondition::On, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_TAINT_CLUSTER_BY_CONDITION")]
     taint_cluster_by_condition: bool,
     /// Let ClusterTaintPolicies add taints with effect NoExecute
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ALLOW_NO_EXECUTE_TAINT_POLICY")]
+    #[arg(long, default_value_t = Flags::default().no_execute_policy == NoExecutePolicy::Allowed, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ALLOW_NO_EXECUTE_TAINT_POLICY")]
     allow_no_execute_taint_policy: bool,
 }
 
@@ -60,12 +59,15 @@ impl HealthArgs {
     /// Into the flags of failover.
     pub(crate) fn put_into(&self, flags: &mut Flags) {
         flags.health = HealthFlags {
-            status_update_frequency: self.cluster_status_update_frequency,
-            thresholds: Thresholds { success: self.cluster_success_threshold, failure: self.cluster_failure_threshold },
-            monitor_period: self.cluster_monitor_period,
-            monitor_grace_period: self.cluster_monitor_grace_period,
-            startup_grace_period: self.cluster_startup_grace_period,
-            cache_sync_timeout: self.cluster_cache_sync_timeout,
+            status_update_frequency: self.cluster_status_update_frequency.0,
+            thresholds: Thresholds {
+                success: self.cluster_success_threshold.0,
+                failure: self.cluster_failure_threshold.0,
+            },
+            monitor_period: self.cluster_monitor_period.0,
+            monitor_grace_period: self.cluster_monitor_grace_period.0,
+            startup_grace_period: self.cluster_startup_grace_period.0,
+            cache_sync_timeout: self.cluster_cache_sync_timeout.0,
             connectivity_witnesses: self.connectivity_witnesses.clone(),
             nodes_ready_ratio: self.nodes_ready_ratio,
             ..HealthFlags::default()

@@ -10,11 +10,35 @@ mod propagation;
 mod reference;
 mod scheduler;
 
+use std::{fmt, str::FromStr, time::Duration};
+
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::{Flags, flags::FailoverGate};
 use ironclad_fleet::gates::{Gate, Gates};
+
+/// A duration on the command line. Its text is that of the flags' documentation: `5ms`, `60s`, `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Period(pub(crate) Duration);
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ironclad_cli::duration(text).map(Self)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.as_secs(), self.0.subsec_millis()) {
+            (seconds, 0) if seconds >= 120 && seconds.is_multiple_of(60) => write!(f, "{}m", seconds / 60),
+            (seconds, 0) => write!(f, "{seconds}s"),
+            _ => write!(f, "{}ms", self.0.as_millis()),
+        }
+    }
+}
 
 /// Which controllers and features run.
 #[derive(clap::Args, Debug)]

@@ -1,12 +1,12 @@
 //! Flags of the road from template to member.
 
-use std::time::Duration;
-
-use ironclad_cli::{duration, report::Misused};
+use ironclad_cli::report::Misused;
 use ironclad_propagation::{
     flags::{Flags, ResourceModeling},
     skipped_resources::Skipped,
 };
+
+use super::Period;
 
 /// What is propagated at all.
 #[derive(clap::Args, Debug)]
@@ -29,14 +29,14 @@ pub(crate) struct PropagationFlags {
     #[arg(
         long,
         env = "IRONCLAD_ENABLE_CLUSTER_RESOURCE_MODELING",
-        default_value_t = true,
+        default_value_t = ResourceModeling::default() == ResourceModeling::On,
         action = clap::ArgAction::Set,
         value_name = "BOOL"
     )]
     enable_cluster_resource_modeling: bool,
     /// From one full count of what bindings take of FederatedResourceQuotas to the next, if these are enforced
-    #[arg(long, value_parser = duration, default_value = "5m", value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
-    federated_resource_quota_sync_period: Duration,
+    #[arg(long, default_value_t = Period(Flags::default().quota_sync_period), value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
+    federated_resource_quota_sync_period: Period,
 }
 
 impl PropagationFlags {
@@ -48,7 +48,7 @@ impl PropagationFlags {
         let skipped = Skipped::parse(&self.skipped_propagating_apis, &self.skipped_propagating_namespaces);
         let resource_modeling =
             if self.enable_cluster_resource_modeling { ResourceModeling::On } else { ResourceModeling::Off };
-        let quota_sync_period = self.federated_resource_quota_sync_period;
+        let quota_sync_period = self.federated_resource_quota_sync_period.0;
         if quota_sync_period.is_zero() {
             let message = "--federated-resource-quota-sync-period must be more than nothing\n  try: 5m";
             return Err(Misused(message.to_owned()).into());

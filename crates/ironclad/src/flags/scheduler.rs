@@ -1,27 +1,27 @@
 //! Flags of the scheduler (operations.md 8.3).
 
-use std::time::Duration;
-
-use ironclad_cli::{duration, report::Misused};
+use ironclad_cli::report::Misused;
 use ironclad_fleet::gates::{Gate, Gates};
 use ironclad_scheduling::{Options, Plugins};
 use jiff::SignedDuration;
+
+use super::Period;
 
 /// How workloads are placed.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Scheduler")]
 pub(crate) struct SchedulerArgs {
     /// Only bindings that name this scheduler are placed
-    #[arg(long, env = "IRONCLAD_SCHEDULER_NAME", default_value = "default-scheduler", value_name = "NAME")]
+    #[arg(long, env = "IRONCLAD_SCHEDULER_NAME", default_value_t = Options::default().scheduler_name, value_name = "NAME")]
     scheduler_name: String,
     /// Which filters and scores run: `*` all, `name` this one, `-name` not this one
     #[arg(long, env = "IRONCLAD_PLUGINS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
     plugins: String,
     /// How long a result that no cluster fits any more is kept; 0 clears it at once
-    #[arg(long, env = "IRONCLAD_CLEAR_UNFIT_RESULT_AFTER", value_parser = duration, default_value = "5m", value_name = "DURATION")]
-    clear_unfit_result_after: Duration,
+    #[arg(long, env = "IRONCLAD_CLEAR_UNFIT_RESULT_AFTER", default_value_t = Period(Options::default().clear_unfit_result_after.unsigned_abs()), value_name = "DURATION")]
+    clear_unfit_result_after: Period,
     /// Place workloads with 0 replicas, too
-    #[arg(long, env = "IRONCLAD_ENABLE_EMPTY_WORKLOAD_PROPAGATION", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    #[arg(long, env = "IRONCLAD_ENABLE_EMPTY_WORKLOAD_PROPAGATION", default_value_t = Options::default().empty_workload_propagation, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_empty_workload_propagation: bool,
 }
 
@@ -36,7 +36,7 @@ impl SchedulerArgs {
             scheduler_name: self.scheduler_name.clone(),
             empty_workload_propagation: self.enable_empty_workload_propagation,
             component_scheduling: gates.enabled(Gate::MultiplePodTemplatesScheduling),
-            clear_unfit_result_after: SignedDuration::try_from(self.clear_unfit_result_after)?,
+            clear_unfit_result_after: SignedDuration::try_from(self.clear_unfit_result_after.0)?,
             plugins,
             ..Options::default()
         };

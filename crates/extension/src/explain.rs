@@ -1,8 +1,9 @@
-//! Group `explain.ironclad.io`: what only the leader's memory knows, read-only and never stored (operations.md 4.4).
+//! API group `explain.ironclad.io`: state in the leader's memory, read-only and never stored
+//! (specification/operations.md 4.4).
 //!
-//! In `up` it is a route in front of the embedded server, behind its authentication and RBAC. What it says is asked of the
-//! controllers at that moment. `run` has no server of its own to mount it on: there the verbs read the ConfigMap in which
-//! the leader reports (docs/decisions/0012).
+//! In `up` it is a route in front of the embedded server, behind its authentication and RBAC, and reads from the
+//! controllers at the time of the request. `run` has no server to mount it on: there, CLI verbs read the ConfigMap in
+//! which the leader reports (docs/decisions/0012).
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub const VERSION: &str = "v1alpha1";
 pub struct Waiting {
     /// The binding; without a namespace it is a ClusterResourceBinding.
     pub binding: BindingKey,
-    /// Its place in the order of turns, from 1.
+    /// Position in the queue, from 1.
     pub position: usize,
     /// `High` for what a user changed, `Low` for what is only replayed.
     pub priority: &'static str,
@@ -36,12 +37,12 @@ pub struct Waiting {
     pub wait_ms: Option<u64>,
     /// Attempts in a row that failed.
     pub attempts: u32,
-    /// What the last scheduling said, if anything.
+    /// Message of the last scheduling attempt, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// Who knows.
+/// Source of the leader's state.
 pub trait Leader: Send + Sync {
     /// The rate in force and why, and everything that waits in order; `None` while no evictions are decided.
     fn evictions(&self) -> Option<(Report, Vec<Row>)>;

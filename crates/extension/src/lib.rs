@@ -1,7 +1,7 @@
-//! What stands beside a control plane's API server and answers for the product: admission, in-process for the embedded server
-//! and as webhooks for a kube-apiserver; the way to webhooks of users; and what only the leader's memory knows.
+//! Extensions of an API server: admission, in-process for the embedded server and as webhooks for a kube-apiserver; the
+//! client of users' webhooks; the leader's in-memory state as an API group.
 //!
-//! Rules are not here: they are pure functions of the core. Here they get their look-ups and their wires.
+//! The rules themselves are pure functions of the core crates. This crate performs their look-ups and serves them.
 
 pub mod admission;
 pub mod explain;

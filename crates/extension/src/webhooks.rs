@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// So many clients are kept. Beyond that all are made anew: nobody has so many webhooks, but bundles may come and go.
+/// Clients that are cached. Beyond that the cache is emptied: few clusters have as many webhooks, but CA bundles
+/// change.
 const CLIENTS_MAX: usize = 64;
 
-/// Whom a client talks to, and whom it trusts.
+/// Address and trusted authorities of a client.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Peer {
     base: String,
@@ -24,7 +25,7 @@ struct Peer {
     ca_bundle: Option<Vec<u8>>,
 }
 
-/// Calls webhooks with TLS, as themselves: they get no credentials. Connections are kept, for each webhook its own.
+/// Calls webhooks over TLS, without credentials. Each webhook has its own cached connections.
 #[derive(Default)]
 pub struct NetworkCaller {
     clients: Arc<Mutex<BTreeMap<Peer, Client>>>,
@@ -79,7 +80,7 @@ impl WebhookCaller for NetworkCaller {
             let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body: Bytes = body.map_err(|e| failed(e.to_string()))?.to_bytes();
             if !status.is_success() {
-                /// What is shown of an answer that is no success.
+                /// Bytes of an error response that are shown.
                 const SHOWN: usize = 512;
                 let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).trim().to_owned();
                 let is_text = media.is_none_or(|media| media.starts_with("text/"));
@@ -90,7 +91,7 @@ impl WebhookCaller for NetworkCaller {
     }
 }
 
-/// What an answer that is no success means, in the words that people know from kube-apiserver.
+/// Describes an error response with the words of a kube-apiserver.
 fn refused_because(code: u16, text: &str) -> String {
     match code {
         400 => "the server rejected our request for an unknown reason".to_owned(),
@@ -109,7 +110,7 @@ fn refused_because(code: u16, text: &str) -> String {
     }
 }
 
-/// Why nobody answered, in the words that people know from kube-apiserver where it is one of the two usual reasons.
+/// Describes a failed connection, with the words of a kube-apiserver for its two usual causes.
 fn unreachable_because(error: &kube::Error, authority: &str) -> String {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut last = error.to_string();

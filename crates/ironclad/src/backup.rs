@@ -14,15 +14,15 @@ use ironclad_store::{BackendError, Snapshot, Summary, inspect};
 
 use crate::up::backup::{KEYS, PATH};
 
-/// Read from the server at once.
+/// Bytes per read from the server.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Save everything that `ironclad up` keeps in one file: all objects of the control plane and of the simulated members with
-/// their uids and resourceVersions, the keys and certificates.
+/// Save everything that `ironclad up` keeps in one file: all objects of the control plane and of the simulated members
+/// with their uids and resourceVersions, the keys and certificates.
 ///
-/// A running `up` is asked through its API, and goes on meanwhile; a stopped one is read from its --data-dir. The file has
-/// mode 0600: whoever reads it has every Secret, and the key that signs certificates. An older file of that name is replaced
-/// once the new one is complete. `ironclad up --data-dir NEW --restore FILE` starts from it.
+/// A running `up` is read through its API and keeps running; a stopped one is read from its --data-dir. The file is a
+/// tar archive with mode 0600: it contains every Secret, and the key that signs certificates. An older file of that
+/// name is replaced once the new one is complete. `ironclad up --data-dir NEW --restore FILE` starts from it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad backup fleet.backup --kubeconfig ~/.local/share/ironclad/kubeconfig
@@ -31,7 +31,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub(crate) struct Command {
     /// The file to write
     file: PathBuf,
-    /// Of a stopped `ironclad up`: where everything is kept
+    /// Data directory of a stopped `ironclad up`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) async fn run(command: &Command) -> anyhow::Result<()> {
         None => of_server(&command.plane, &partial).await?,
     }
     partial.file.sync_all().with_context(|| partial.unwritable())?;
-    // What was cut off on the way is noticed now, not on the day when it is needed.
+    // Detect a truncated backup now, not when it is needed.
     let summary = inspect(&partial.path).context("no backup was taken")?;
     let bytes = partial.file.metadata()?.len();
     partial.put_in_place(&command.file)?;
@@ -58,7 +58,7 @@ pub(crate) async fn run(command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a backup holds, for a person.
+/// Describes the contents of a backup.
 pub(crate) fn counted(summary: &Summary) -> String {
     let objects: u64 = summary.servers.iter().map(|(_, _, keys)| keys).sum();
     let plane = summary.servers.iter().find(|(name, ..)| name == "plane");
@@ -144,7 +144,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // Gone already when it was put in place.
+        // No longer exists after `put_in_place`.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -17,7 +17,7 @@ use kube::{
 use serde_json::Value;
 
 const SAMPLE: &str = include_str!("../../../samples/web.yaml");
-/// The sample is settled long before, or something is wrong.
+/// Deadline for the sample, which normally needs far less.
 const DEADLINE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -71,8 +71,8 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     Ok(())
 }
 
-/// Waits until every member can take what is placed: what is divided among those that are ready is not divided again for one that
-/// comes a moment later.
+/// Waits until every member is ready: replicas that were divided among ready members are not divided again for one that
+/// becomes ready later.
 async fn members_are_ready(client: &Client, clock: &Clock, kubeconfig: &str) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::all(client.clone());
     let began = clock.mono();

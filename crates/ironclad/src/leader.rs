@@ -1,4 +1,5 @@
-//! Leader election of `run`: its flags, who this process is, and the Leases of a Karmada that is replaced (operations.md 9).
+//! Leader election of `run`: flags, identity, and the Leases of a Karmada that is replaced (specification/operations.md
+//! 9).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ use prometheus_client::{
 
 /// The Leases of a Karmada's processes that do what we do.
 pub(crate) const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada-scheduler", "karmada-descheduler"];
-/// How the holders of those Leases begin if they are ours.
+/// Prefix of the holders of those Leases that are ours.
 const OURS: &str = "ironclad_";
 
 /// Which of several processes works.
@@ -29,13 +30,13 @@ pub(crate) struct LeaderFlags {
     /// Work only while this process holds the Lease, so that several can run
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_LEADER_ELECT")]
     leader_elect: bool,
-    /// Others take over when the Lease was not renewed for this long
+    /// Time without renewal after which another process acquires the Lease
     #[arg(long, value_parser = duration, default_value = "15s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_LEASE_DURATION")]
     leader_elect_lease_duration: Duration,
     /// A leader that could not renew for this long stops its work
     #[arg(long, value_parser = duration, default_value = "10s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_RENEW_DEADLINE")]
     leader_elect_renew_deadline: Duration,
-    /// From one try to the next
+    /// Interval between attempts
     #[arg(long, value_parser = duration, default_value = "2s", value_name = "DURATION", env = "IRONCLAD_LEADER_ELECT_RETRY_PERIOD")]
     leader_elect_retry_period: Duration,
     /// Namespace of the Lease
@@ -55,11 +56,12 @@ pub(crate) struct LeaderFlags {
 }
 
 impl LeaderFlags {
-    /// The electors: the one that decides whether this process works, and those that keep a Karmada's processes from it.
-    /// Without election there are none.
+    /// Returns the electors: the one that decides whether this process works, and those that keep Karmada's processes
+    /// from working. Without election there are none.
     ///
     /// # Errors
-    /// If the times make no sense, the namespace can't be made, or a Karmada runs that was to be replaced.
+    /// The durations do not fit together, the namespace cannot be created, or a Karmada that is to be replaced is
+    /// running.
     pub(crate) async fn electors(&self, client: &Client, seam: &Seam) -> anyhow::Result<Option<Electors>> {
         let me = format!("{}_{}", host(), seam.rng.uuid());
         let options = LeaderOptions {
@@ -91,7 +93,7 @@ impl LeaderFlags {
     }
 }
 
-/// What competes for this process.
+/// Electors of this process.
 #[derive(Clone)]
 pub(crate) struct Electors {
     /// Decides whether this process works.
@@ -163,7 +165,7 @@ async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Looks at the Leases of Karmada's processes for one lease duration: one that is renewed meanwhile has a process.
+/// Observes the Leases of Karmada's processes for one lease duration, and fails if one is renewed.
 async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOptions) -> anyhow::Result<()> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
     let look = async || -> anyhow::Result<BTreeMap<&str, (String, Lease)>> {
@@ -203,7 +205,7 @@ fn host() -> String {
     name.or_else(|| std::env::var("HOSTNAME").ok()).filter(|name| !name.is_empty()).unwrap_or_else(|| "ironclad".into())
 }
 
-/// What the present term works with; empty while this process stands by.
+/// State of the present term; empty while this process is not the leader.
 pub(crate) type Present<T> = Arc<parking_lot::Mutex<Option<Arc<T>>>>;
 
 #[cfg(test)]
@@ -246,7 +248,7 @@ mod tests {
             Api::namespaced(self.client.clone(), "karmada-system")
         }
 
-        /// Somebody renews a Lease.
+        /// Renews a Lease as another process would.
         async fn renewed(&self, name: &str, holder: &str) {
             let now = self.seam.clock.wall_seconds();
             let lease = json!({
@@ -281,16 +283,16 @@ mod tests {
             Duration::from_secs(15),
             "one lease duration is waited for its renewal"
         );
-        // The process ends, the control plane goes on.
+        // The process ends, the control plane remains.
         let process = plane.seam.child("process");
         electors.start(&process, |_| ());
-        // What nobody renews runs out, and then it is ours.
+        // A Lease that is not renewed expires, and then we acquire it.
         plane.seam.clock.sleep(Duration::from_secs(60)).await;
         assert!(electors.main.leads());
         for name in OF_KARMADA {
             assert!(plane.holder(name).await.starts_with(OURS), "{name} is held by {}", plane.holder(name).await);
         }
-        // A second one of ours stands by; nobody has to be waited for.
+        // A second process of ours stands by, and starts without a wait.
         let began = plane.seam.clock.mono();
         let second = plane.electors("--take-over-karmada").await.unwrap().unwrap();
         assert_eq!((plane.seam.clock.mono() - began, second.main.leads()), (Duration::ZERO, false));

@@ -74,7 +74,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// Whether it stays until it is stopped; the others are quiet clients.
+    /// Returns `true` for servers, which run until they are stopped; the others are clients that log little.
     fn is_server(&self) -> bool {
         matches!(self, Self::Up(_) | Self::Run(_))
     }
@@ -86,10 +86,10 @@ struct Log {
     /// Verbosity: 0 to 2 is info, from 3 debug, from 6 trace
     #[arg(short, long = "v", global = true, value_name = "LEVEL", default_value_t = 0, hide_default_value = true)]
     verbosity: u8,
-    /// What is logged, as `info,ironclad_controllers=debug`; beats -v
+    /// Log filter, such as `info,ironclad_controllers=debug`; overrides -v
     #[arg(long, global = true, env = "IRONCLAD_LOG", value_name = "FILTER")]
     log_filter: Option<String>,
-    /// How it is logged, on stderr
+    /// Format of log lines on stderr
     #[arg(long, global = true, env = "IRONCLAD_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
     #[command(flatten)]

@@ -1,16 +1,16 @@
-//! Memory that only the start needed goes back to the system (decision 24).
+//! Returns memory that only the start needed to the system.
 
 use std::time::Duration;
 
 use ironclad_seam::Seam;
 
-/// How long after the start the first round comes: lists have been read by then.
+/// Delay of the first round: caches are filled by then.
 const FIRST: Duration = Duration::from_secs(10);
 /// The time between two rounds.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Gives back, now and again, the pages of the program's own code and constants: what runs is mapped again at once from the cache of files, and
-/// what only the start ran, four fifths of it, no longer counts as memory of the process.
+/// Releases, from time to time, the pages of the program's own code and constants. Code that runs is mapped again from
+/// the page cache; code that only the start ran, four fifths of it, no longer counts as memory of the process.
 pub(crate) fn start(seam: &Seam) {
     let clock = seam.clock.clone();
     seam.tasks.spawn("memory", async move {
@@ -32,15 +32,15 @@ mod text {
 
     use rustix::mm::{Advice, madvise};
 
-    /// Gives back the pages of this program's code and constants.
+    /// Releases the pages of this program's code and constants.
     ///
     /// # Errors
-    /// What the system says, where it does not tell what is mapped.
+    /// The system does not report the process's mappings.
     pub(super) fn give_back() -> io::Result<()> {
         let (program, maps) = (std::env::current_exe()?, std::fs::read_to_string("/proc/self/smaps")?);
         for range in unchanged(&program, &maps) {
-            // SAFETY: the range is mapped from this program's file, can't be written and never was: whoever runs or reads it next
-            // gets the same bytes from the file.
+            // SAFETY: the range is mapped from this program's file, is not writable and was never written: its next
+            // reader gets the same bytes from the file.
             #[expect(unsafe_code, reason = "the system call takes an address")]
             unsafe {
                 madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed)?;
@@ -49,8 +49,8 @@ mod text {
         Ok(())
     }
 
-    /// Where the program is mapped as it is in its file: what can't be written, and has no page that was written before it was
-    /// protected, as tables of addresses have.
+    /// Returns the mappings of the program that equal its file: not writable, and without pages that were written
+    /// before they were protected, as relocation tables have.
     fn unchanged(program: &Path, maps: &str) -> Vec<Range<usize>> {
         let (mut all, mut at) = (Vec::new(), None);
         for line in maps.lines() {
@@ -66,7 +66,8 @@ mod text {
         all
     }
 
-    /// The addresses of a mapping, and whether it is of the program and can't be written; `None` for a line that begins none.
+    /// Returns the addresses of a mapping, and whether it is a read-only one of the program; `None` if the line does
+    /// not begin a mapping.
     fn mapping(program: &Path, line: &str) -> Option<(Range<usize>, bool)> {
         let mut fields = line.split_ascii_whitespace();
         let (range, rights) = (fields.next()?, fields.next()?);

@@ -1,4 +1,4 @@
-//! The ops listener: health, readiness and metrics, on loopback unless asked otherwise (operations.md 7.2).
+//! Ops listener: health, readiness and metrics, on loopback by default (specification/operations.md 7.2).
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 use std::sync::atomic::Ordering;
 
-/// What the listener shows.
+/// State that the listener serves.
 #[derive(Clone)]
 pub(crate) struct Ops {
     controllers: Arc<dyn Fn() -> Option<Arc<Registry>> + Send + Sync>,
@@ -43,10 +43,10 @@ impl Ops {
         Self { controllers: Arc::new(controllers), own: Arc::new(registry), ready: Arc::new(ready) }
     }
 
-    /// Listens until the tasks are stopped. The address `0` switches it off.
+    /// Listens until the tasks are stopped. The address `0` disables it.
     ///
     /// # Errors
-    /// If the address is none or taken.
+    /// The address is invalid or in use.
     pub(crate) async fn start(self, address: &str, tasks: &Tasks) -> anyhow::Result<()> {
         if address == "0" {
             return Ok(());
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// The row of `karmada_build_info` (operations.md 6); the others are shown by the controllers.
+    /// The row of `karmada_build_info` (specification/operations.md 6); the controllers have the other metrics.
     #[test]
     fn the_build_is_shown_with_the_labels_of_the_reference() {
         let mut registry = Registry::default();

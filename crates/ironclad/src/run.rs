@@ -23,13 +23,14 @@ use crate::{
     signals::Stop,
 };
 
-/// How long a kube-apiserver may take to list what it serves already.
+/// Time that a kube-apiserver may need to list a group that it serves already.
 const DISCOVERY_LAG: Duration = Duration::from_secs(5);
 
 /// Run the controllers against an existing kube-apiserver.
 ///
-/// The kube-controller-manager beside that kube-apiserver may run only the controllers that keep objects (namespace, garbage
-/// collector, service accounts, certificates): a stock one would start the templates in the control plane itself.
+/// The kube-controller-manager of that kube-apiserver may run only the controllers that maintain objects (namespace,
+/// garbage collector, service accounts, certificates): with all controllers it would start the templates in the control
+/// plane itself.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ironclad crds --install --kubeconfig plane.kubeconfig
@@ -43,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Context in that kubeconfig [default: its current context]
     #[arg(long, alias = "karmada-context", value_name = "NAME")]
     pub context: Option<String>,
-    /// Where health and metrics are served, 0 for nowhere
+    /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
     #[command(flatten)]
@@ -59,7 +60,7 @@ pub(crate) struct RunArgs {
 /// Runs until SIGTERM or ctrl-c.
 ///
 /// # Errors
-/// If the control plane can't be reached or lacks our CRDs, or the ops address is taken.
+/// The control plane is unreachable or lacks our CRDs, or the ops address is in use.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut stop = Stop::install()?;
     let settings = args.controllers.settings()?;
@@ -72,7 +73,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     wait_for_crds(&client, &server, &seam.clock).await?;
     warn_of_started_templates(&client).await;
     if let Some(webhooks) = webhooks {
-        // Every replica answers, whoever leads; what the leader writes is exempt.
+        // Every replica serves webhooks, leader or not; the leader's own writes are exempt.
         let listener = tokio::net::TcpListener::bind(webhooks.bind).await.with_context(|| {
             format!("listening on {} for webhooks\n  try: another --webhook-bind-address, or 0 for none", webhooks.bind)
         })?;
@@ -102,7 +103,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         vec![("plane", plane), ("members", members)],
         electors.iter().map(|electors| electors.collector()).collect(),
         move || {
-            // Who stands by is ready to take over: its caches fill when it leads.
+            // A process that stands by is ready: its caches fill when it becomes leader.
             let stands_by = elected.as_ref().is_some_and(|electors| !electors.main.leads());
             vec![("caches", stands_by || checked.lock().as_ref().is_some_and(|context| context.is_synced()))]
         },
@@ -140,7 +141,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What works while this process leads; dropped when it does not any more.
+/// Running controllers of a leader; dropped at the end of its term.
 struct Work(Present<Context>);
 
 impl Drop for Work {
@@ -165,7 +166,8 @@ impl Connector for FencedConnector {
     }
 }
 
-/// A kube-apiserver lists a group some moments after it serves its first kind: whoever has just installed them need not wait.
+/// Waits for the CRDs: a kube-apiserver lists a group some moments after it serves the first kind, and they may just
+/// have been installed.
 async fn wait_for_crds(client: &Client, server: &str, clock: &Clock) -> anyhow::Result<()> {
     let deadline = clock.mono() + DISCOVERY_LAG;
     loop {
@@ -196,7 +198,7 @@ async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A stock kube-controller-manager beside the control plane acts on templates (operations.md 2.16).
+/// Warns if a kube-controller-manager beside the control plane starts templates (specification/operations.md 2.16).
 async fn warn_of_started_templates(client: &Client) {
     let sets: Api<ReplicaSet> = Api::all(client.clone());
     let Ok(list) = sets.list(&ListParams::default().limit(1)).await else { return };

@@ -39,7 +39,7 @@ use crate::{
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
 
 const DEMO_NEEDS: &str = "--demo needs three members\n  try: --clusters 3";
-/// The user that the controllers are; their own writes are not reviewed (admission.md 1.3).
+/// User of the controllers, whose own writes are not reviewed (specification/admission.md 1.3).
 const CONTROLLERS_USER: &str = "ironclad-controllers";
 
 /// Run everything in one process: an embedded, durable API server, all controllers, and simulated members.
@@ -54,19 +54,19 @@ const CONTROLLERS_USER: &str = "ironclad-controllers";
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig get clusters
   kubectl --kubeconfig ~/.local/share/ironclad/kubeconfig --context member1 get pods -A")]
 pub(crate) struct UpArgs {
-    /// Where everything is kept [default: $XDG_DATA_HOME/ironclad, else ~/.local/share/ironclad]
+    /// Data directory [default: $XDG_DATA_HOME/ironclad, else ~/.local/share/ironclad]
     #[arg(long, env = "IRONCLAD_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where the API is served, with TLS
+    /// Address of the API, with TLS
     #[arg(long, env = "IRONCLAD_LISTEN", default_value = "127.0.0.1:6443", value_name = "ADDRESS:PORT")]
     pub listen: String,
-    /// Where the kubeconfig is written [default: DIR/kubeconfig]
+    /// File of the kubeconfig [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Apply a sample and show where it went
     #[arg(long)]
     pub demo: bool,
-    /// Where health and metrics are served, 0 for nowhere
+    /// Address of health and metrics, 0 for none
     #[arg(long, env = "IRONCLAD_METRICS_BIND_ADDRESS", default_value = "127.0.0.1:10357", value_name = "ADDRESS")]
     pub metrics_bind_address: String,
     /// Start from what `ironclad backup FILE` saved; --data-dir must be empty
@@ -83,7 +83,7 @@ pub(crate) struct UpArgs {
 /// Runs until SIGTERM or ctrl-c.
 ///
 /// # Errors
-/// If the data directory can't be used, an address is taken, or a part does not start.
+/// The data directory is unusable, an address is in use, or a part does not start.
 pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     if args.demo && args.fleet.clusters.is_some_and(|clusters| clusters < 3) {
         bail!("{DEMO_NEEDS}");
@@ -174,7 +174,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What keeps the control plane's objects in order; nothing that would start templates.
+/// Starts the controllers that maintain the control plane's objects; none that would start templates.
 fn start_plane_controllers(client: Client, seam: &Seam, credentials: &pki::Pki) {
     let cluster = Cluster { client: client.clone(), caches: Caches::default(), seam: seam.clone() };
     let options = kubecontrollers::Options {
@@ -203,7 +203,7 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Installs our kinds; those that stand already are left alone unless they differ.
+/// Installs our CRDs; existing ones are updated only if they differ.
 async fn install_crds(admin: &Client) -> anyhow::Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let present = api.list(&kube::api::ListParams::default()).await?;
@@ -229,7 +229,7 @@ async fn install_crds(admin: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As whom the embedded server names its converter in CRDs; it calls it without a network.
+/// Client config of the converter in CRDs. The embedded server calls it without a network.
 fn converter() -> WebhookClientConfig {
     let service = ServiceReference {
         namespace: namespaces::SYSTEM.to_owned(),

@@ -1,8 +1,8 @@
-//! The JSONPath templates of Kubernetes, as `{.a.b[0]}`: text with actions in braces. Not RFC 9535, which is another language.
+//! JSONPath templates of Kubernetes, such as `{.a.b[0]}`: text with actions in braces. RFC 9535 is another language.
 //!
-//! Read are names, quoted names, indexes, slices, lists of them, wildcards, `..`, filters with one comparison, quoted text, numbers,
-//! and `{range …}…{end}`. As in Kubernetes `$` is what `@` is: whatever stands at this place. Other than there a filter may look
-//! through the values of an object, and at the first of several values.
+//! Supported are names, quoted names, indexes, slices, lists of them, wildcards, `..`, filters with one comparison,
+//! quoted text, numbers, and `{range …}…{end}`. As in Kubernetes, `$` equals `@`: the current value. Beyond Kubernetes,
+//! a filter may iterate over the values of an object, and compares the first of several values.
 
 mod read;
 mod select;
@@ -24,28 +24,28 @@ pub struct Template(Vec<Part>);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path(Vec<Step>);
 
-/// What is made of a name that an object has not, or that leads into nothing.
+/// Treatment of a missing field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// An error.
     Refused,
-    /// Nothing, as kubectl has it.
+    /// An empty result, as in kubectl.
     Nothing,
 }
 
-/// How a template is filled.
+/// Rules of evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// What is made of what is not there.
+    /// Treatment of missing fields.
     pub missing: Missing,
     /// Values that a path may select on its way: `..` and wildcards multiply.
     pub found_max: usize,
 }
 
-/// Why a template can't be read, or gives nothing.
+/// Reason why a template is invalid or yields no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// There are no braces: it would be taken as plain text.
+    /// There are no braces: the template would be plain text.
     #[error("a path stands in braces, as {{.field}}")]
     NoBraces,
     /// A brace is not closed.
@@ -60,7 +60,7 @@ pub enum PathError {
     /// It is longer than its bound.
     #[error("the template is longer than {0} bytes")]
     TooLong(usize),
-    /// Ranges or filters stand in each other more deeply than anybody means.
+    /// Ranges or filters are nested too deeply.
     #[error("ranges and filters stand too deep in each other")]
     TooDeep,
     /// The path leads nowhere.
@@ -115,10 +115,10 @@ enum Compare {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// If what stands in its braces can't be read.
+    /// An action in braces is invalid.
     pub fn parse(template: &str) -> Result<Self, PathError> {
         if template.len() > TEMPLATE_MAX {
             return Err(PathError::TooLong(TEMPLATE_MAX));
@@ -126,13 +126,13 @@ impl Template {
         read::template(template).map(Self)
     }
 
-    /// Whether nothing of it depends on what it is filled with.
+    /// Returns `true` if the template is plain text.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.0.iter().all(|part| matches!(part, Part::Text(_)))
     }
 
-    /// Whether it repeats a part of itself.
+    /// Returns `true` if the template contains a range.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Range(..)))
@@ -148,7 +148,7 @@ impl Template {
         Ok(text)
     }
 
-    /// What its paths select, without its text.
+    /// Returns the selected values, without the text of the template.
     ///
     /// # Errors
     /// As [`Self::render`].
@@ -160,10 +160,10 @@ impl Template {
 }
 
 impl Path {
-    /// One path as it is written where nothing else can stand: `.a.b`, `a.b` or `{.a.b}`.
+    /// Parses a path in any of the forms that flags accept: `.a.b`, `a.b` or `{.a.b}`.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// The path is invalid.
     pub fn relaxed(text: &str) -> Result<Self, PathError> {
         let syntax = || PathError::Syntax(text.to_owned());
         let bare = match text.strip_prefix('{') {
@@ -183,7 +183,7 @@ impl Path {
         }
     }
 
-    /// What it selects.
+    /// Returns the selected values.
     ///
     /// # Errors
     /// As [`Template::render`].

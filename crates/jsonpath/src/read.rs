@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::{Compare, Operand, Part, PathError, Pick, Step};
 
-/// How deep ranges, and filters and lists of paths, may stand in each other.
+/// Maximum nesting of ranges, and of filters and lists of paths.
 const DEPTH_MAX: usize = 16;
 
 pub(super) fn template(text: &str) -> Result<Vec<Part>, PathError> {
-    // The innermost range that is open stands last; the template itself first.
+    // Open ranges, the innermost last; the template itself is the first.
     let mut open: Vec<(Vec<Step>, Vec<Part>)> = vec![(Vec::new(), Vec::new())];
     let mut rest = text;
     while let Some(brace) = rest.find('{') {
@@ -57,7 +57,7 @@ fn closing(text: &str, close: char) -> Option<usize> {
     outside(text, |rest| rest.starts_with(close)).map(|(at, _)| at)
 }
 
-/// Where `found` first says so, outside of quotes and inner brackets, and what stands from there.
+/// Splits the text where `found` first matches outside of quotes and inner brackets.
 fn outside(text: &str, found: impl Fn(&str) -> bool) -> Option<(usize, &str)> {
     let (mut quote, mut depth, mut escaped) = (None, 0_u32, false);
     for (at, c) in text.char_indices() {
@@ -85,7 +85,7 @@ fn action(text: &str) -> Result<Part, PathError> {
     path(text, DEPTH_MAX).map(Part::Path)
 }
 
-/// A path from where it stands; nothing, `$` and `@` are the whole.
+/// Parses a path from its first step; empty, `$` and `@` mean the current value.
 fn path(text: &str, depth: usize) -> Result<Vec<Step>, PathError> {
     let rest = text.strip_prefix(['$', '@']).unwrap_or(text);
     if !rest.is_empty() && !rest.starts_with(['.', '[']) {
@@ -94,7 +94,7 @@ fn path(text: &str, depth: usize) -> Result<Vec<Step>, PathError> {
     steps(rest, depth)?.ok_or_else(|| PathError::Syntax(text.to_owned()))
 }
 
-/// What quotes enclose, with its escapes read as Go reads them.
+/// Returns the content of quotes, with escapes as in Go.
 fn unquoted(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -155,7 +155,7 @@ fn named(name: String) -> Step {
     if name == "*" { Step::All } else { Step::Name(name) }
 }
 
-/// A name up to the next step; a backslash takes what follows as it is.
+/// Parses a name up to the next step; a backslash escapes the next character.
 fn name(text: &str) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -190,7 +190,7 @@ fn bracket(text: &str, depth: usize) -> Result<Option<Step>, PathError> {
     }
 }
 
-/// One of a list in brackets. `'a.b'` is the path that it would be outside, `"a.b"` a name.
+/// Parses one element of a list in brackets: `'a.b'` is a path, `"a.b"` is a name.
 fn pick(text: &str, depth: usize) -> Result<Option<Pick>, PathError> {
     if let Some(inner) = text.strip_prefix('\'').and_then(|inner| inner.strip_suffix('\'')) {
         let steps = steps(&format!(".{inner}"), depth)?;
@@ -210,7 +210,7 @@ fn place(text: &str) -> Option<Pick> {
     };
     let parts: Vec<&str> = text.split(':').collect();
     match parts.as_slice() {
-        // As `[:]`.
+        // The same as `[:]`.
         [""] => Some(Pick::Slice { from: None, to: None, step: 1 }),
         [index] => Some(Pick::Index(index.parse().ok()?)),
         [from, to] => Some(Pick::Slice { from: number(from)?, to: number(to)?, step: 1 }),

@@ -1,4 +1,4 @@
-//! What a path selects.
+//! Evaluation of a path.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ impl Walk {
         let mut is_deep = false;
         for step in steps {
             let mut next = Vec::new();
-            // Each part of a list looks at all values before the next part does.
+            // As kubectl does, apply each element of a list to all values before the next element.
             let parts: &[Pick] = if let Step::Pick(picks) = step { picks } else { &[] };
             for value in &found {
                 if parts.is_empty() {
@@ -38,7 +38,7 @@ impl Walk {
         Ok(found)
     }
 
-    /// In the depth of a value nothing has to be there.
+    /// Descends (`..`) skip values without the field.
     fn tried(self, is_deep: bool, step: impl FnOnce(Self) -> Result<(), PathError>) -> Result<(), PathError> {
         let missing = if is_deep { Missing::Nothing } else { self.0.missing };
         match step(Self(Rules { missing, ..self.0 })) {
@@ -69,7 +69,7 @@ impl Walk {
                 into.extend(children(value));
                 self.bound(into)?;
             }
-            // Taken apart before.
+            // Handled above.
             Step::Pick(_) => {}
             Step::Filter { left, compare } => {
                 for element in children(value) {
@@ -82,7 +82,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The value and all in it, each before what is in it. Without recursion: nobody says how deep an object is.
+    /// Appends the value and all its descendants, parents first. Not recursive: the depth of objects is not bounded
+    /// here.
     fn deep<'a>(self, value: &'a Value, into: &mut Vec<&'a Value>) -> Result<(), PathError> {
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
@@ -106,7 +107,7 @@ impl Walk {
                     Err(other) => return Err(other),
                 }
             }
-            // Out of bounds is an error by any rules: an index says that somebody knows the list.
+            // An index out of bounds is an error under any rules.
             Pick::Index(index) => {
                 let list = value.as_array().ok_or_else(|| not_found(format!("[{index}]")))?;
                 let at = if *index < 0 { i64::try_from(list.len()).unwrap_or(i64::MAX) + index } else { *index };

@@ -24,7 +24,7 @@ fn filled(template: &str, rules: Rules) -> Result<String, String> {
     Template::parse(template).and_then(|t| t.render(&pod(), rules)).map_err(|error| error.to_string())
 }
 
-/// What kubectl 1.36 prints for `-o jsonpath=`.
+/// Output of kubectl 1.36 for `-o jsonpath=`.
 #[test]
 fn as_kubectl_fills_them() {
     for (template, want) in [
@@ -73,7 +73,7 @@ fn as_kubectl_fills_them() {
         ("{range .spec.containers[*]}{.name}", "c1c2"),
         ("{range .spec.containers[*]}{$.metadata.name}{end}", ""),
         ("{range .nope[*]}{.x}{end}", ""),
-        // What is not there is nothing.
+        // A missing field yields nothing.
         ("{.nope}", ""),
         ("{.nope.x}", ""),
         ("{.nope[0]}", ""),

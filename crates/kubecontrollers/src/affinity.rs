@@ -50,7 +50,7 @@ pub fn accepts(spec: &PodSpec, node: &Node) -> bool {
     required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches_term(term, node)))
 }
 
-/// True if all that the term asks for holds. A term that asks for nothing matches nothing.
+/// Returns `true` if all conditions of the term hold. A term without conditions matches nothing.
 #[must_use]
 pub fn matches_term(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();

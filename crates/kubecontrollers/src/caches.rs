@@ -1,4 +1,4 @@
-//! The informers that the controllers of one cluster share: one watch for each kind that anybody needs.
+//! Shared informers of a cluster's controllers: one watch for each kind that a controller needs.
 
 use std::sync::{
     Arc,
@@ -42,8 +42,8 @@ fn index_by_claim(volume: &PersistentVolume) -> Vec<String> {
     claim.map(key).into_iter().collect()
 }
 
-/// The informers of one cluster. Cheap to clone. Whoever needs a kind takes its informer, adds handlers, and only then
-/// [`Caches::start`] is called: no event is missed.
+/// Informers of one cluster. Cheap to clone. Take the informer of a kind and add handlers first, then call
+/// [`Caches::start`]: no event is missed.
 #[derive(Clone)]
 pub struct Caches(Arc<Kinds>);
 
@@ -240,7 +240,7 @@ impl Caches {
         self.0.autoscalers.want()
     }
 
-    /// Starts the watches of all kinds that were asked for, as tasks of this seam.
+    /// Starts the watches of all requested kinds, as tasks of this seam.
     pub fn start(&self, client: &Client, seam: &Seam) {
         self.0.pods.start(client, seam);
         self.0.nodes.start(client, seam);

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 
 use crate::template;
 
-/// The label of pods that says which revision they are.
+/// Label with the revision of a pod.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
-/// Revisions that are kept besides those in use, if the user says nothing.
+/// Default number of unused revisions to keep.
 const LIMIT: i32 = 10;
 
-/// What to do about the revisions.
+/// Actions on the revisions.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<ControllerRevision>>,
 }
 
-/// What to do about the revisions of this object, of which these are in use.
+/// Decides about the revisions of this object; `in_use` are those of its pods.
 pub(crate) fn decide(
     owner: &ObjectMeta,
     template: &PodTemplateSpec,
@@ -91,10 +91,10 @@ fn revision(
     }
 }
 
-/// Carries the plan out.
+/// Applies the plan.
 ///
 /// # Errors
-/// What the server said to the first request that failed.
+/// The error of the first request that failed.
 pub(crate) async fn apply(
     client: &Client,
     writer: &Writer,

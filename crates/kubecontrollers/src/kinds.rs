@@ -31,10 +31,10 @@ impl Kind {
 /// The kinds by group and plural.
 pub(crate) type Kinds = BTreeMap<(String, String), Arc<Kind>>;
 
-/// Asks the server which kinds it has: two requests.
+/// Discovers the kinds of the server, with two requests.
 ///
 /// # Errors
-/// What the server or the way to it said.
+/// The error of a request.
 pub(crate) async fn discover(client: &Client) -> Result<Kinds, Failure> {
     let core = client.list_core_api_versions_aggregated().await?;
     let groups = client.list_api_groups_aggregated().await?;
@@ -53,7 +53,7 @@ fn of<'a>(groups: impl Iterator<Item = &'a APIGroupDiscovery>) -> Kinds {
                 else {
                     continue;
                 };
-                // Versions come in the order of preference: the first that has the resource stands for it.
+                // Versions are in order of preference: use the first that has the resource.
                 kinds.entry((name.clone(), plural.clone())).or_insert_with(|| {
                     let api_version =
                         if name.is_empty() { version_name.clone() } else { format!("{name}/{version_name}") };

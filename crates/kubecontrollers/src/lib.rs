@@ -1,7 +1,7 @@
-//! The built-in controllers of a cluster: garbage collection, namespaces and the workload controllers.
+//! Built-in controllers of a cluster: garbage collection, namespaces and the workload controllers.
 //!
-//! They run in the embedded control plane (the first few) and in simulated members (all), over any `kube::Client`. Each is
-//! a pure decision with a table of cases beside it and a thin loop.
+//! They run in the embedded control plane (the first few) and in simulated members (all), over any `kube::Client`. Each
+//! is a pure decision with a table test beside it, and a thin loop.
 
 pub mod affinity;
 mod aggregation;

@@ -1,4 +1,4 @@
-//! Who owns whom: controller references, and which objects of a namespace a controller takes or lets go.
+//! Controller references: which objects of a namespace a controller owns, adopts or releases.
 
 use std::sync::Arc;
 
@@ -54,19 +54,19 @@ pub(crate) fn selector(of: Option<&LabelSelector>) -> Option<Selector> {
     (!selector.selects_all()).then_some(selector)
 }
 
-/// What a controller does with the objects that it could have.
+/// Objects of a controller, by action.
 #[derive(Debug)]
 pub(crate) struct Claims<K> {
     /// Its own, and matching.
     pub(crate) mine: Vec<Arc<K>>,
-    /// Nobody's, and matching: take them.
+    /// Without an owner, and matching: adopt.
     pub(crate) adopt: Vec<Arc<K>>,
-    /// Its own, and no longer matching: let them go.
+    /// Its own, and no longer matching: release.
     pub(crate) release: Vec<Arc<K>>,
 }
 
-/// Sorts what it owns and what nobody owns by the selector. A controller that is being deleted takes and releases nothing;
-/// what is being deleted is neither taken nor released.
+/// Sorts owned objects and those without an owner by the selector. A controller that is being deleted adopts and
+/// releases nothing; objects that are being deleted are neither adopted nor released.
 pub(crate) fn claim<K: Resource>(
     controller: &ObjectMeta,
     selector: &Selector,

@@ -1,4 +1,4 @@
-//! When a status is written: at once if nothing is on its way, else after a moment, so that one write tells of many steps.
+//! Debounce of status writes: immediate if nothing is in progress, else delayed, so that one write covers many steps.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,26 +8,27 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// A status that will soon change again waits so long for it.
+/// Delay of a status write while more changes are in progress.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Since when each object wants another status.
+/// Times since which objects need a status write.
 #[derive(Debug, Default)]
 pub(crate) struct Pace(Mutex<BTreeMap<Key, Instant>>);
 
-/// What to do about a status.
+/// Decision about a status write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It is right as it is.
     Keep,
     /// Write it.
     Write,
-    /// Look again after this.
+    /// Check again after this time.
     Wait(Duration),
 }
 
 impl Pace {
-    /// The turn of an object whose status is to change (or not), with nothing (or something) on its way.
+    /// Decides whether the status of an object is written now; `changes`: it differs, `settled`: nothing is in
+    /// progress.
     pub(crate) fn turn(&self, key: &Key, changes: bool, settled: bool, now: Instant) -> Turn {
         let mut since = self.0.lock();
         if !changes {
@@ -38,13 +39,13 @@ impl Pace {
         if settled || due <= now { Turn::Write } else { Turn::Wait(due - now) }
     }
 
-    /// The status was written, or the object is gone.
+    /// Forgets the object: its status was written, or it was deleted.
     pub(crate) fn done(&self, key: &Key) {
         self.0.lock().remove(key);
     }
 }
 
-/// The merge patch from one status to another: fields that go are named with null.
+/// Returns the merge patch from one status to another; removed fields become null.
 pub(crate) fn status_patch<S: Serialize>(before: Option<&S>, after: &S) -> Value {
     let fields = |s: &S| serde_json::to_value(s).unwrap_or_default();
     let (before, mut after) = (before.map(fields).unwrap_or_default(), fields(after));

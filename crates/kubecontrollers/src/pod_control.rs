@@ -21,14 +21,14 @@ use crate::{
     pods::{is_terminating, name_base},
 };
 
-/// Requests that go out at once for one workload. The first failure stops those that follow.
+/// Concurrent requests for one workload. The first failure stops those that follow.
 const AT_ONCE: usize = 16;
 /// Begins the places of pods that are as good as any other.
 const ANY: char = '#';
 /// Letters that are drawn for the name of a pod.
 const DRAWN: usize = 5;
 
-/// What keeps a workload from its number of pods.
+/// Error that keeps a workload from its number of pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     /// `FailedCreate` or `FailedDelete`.
@@ -45,13 +45,13 @@ pub(crate) struct PodControl {
     memory: Mutex<BTreeMap<String, Memory>>,
 }
 
-/// What is known of a workload that no cache shows, by its uid.
+/// In-memory state of a workload, by its uid.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Names drawn for pods that may or may not exist, by the place that each is for: they are used again until the server
-    /// has answered for each. So a create whose answer was lost is never made twice.
+    /// Drawn names of pods that may or may not exist, by position. A name is used again until the server has answered,
+    /// so that a create with a lost response is never repeated under another name.
     names: BTreeMap<String, String>,
-    /// Pods that the server was asked to delete and the watch still shows alive: no other goes in their place.
+    /// Pods whose deletion was requested while the watch still shows them: no other is deleted in their place.
     deleting: BTreeSet<String>,
     trouble: Option<Trouble>,
 }
@@ -87,7 +87,7 @@ impl PodControl {
         Api::namespaced(self.client.clone(), owner.namespace.as_deref().unwrap_or(""))
     }
 
-    /// The pods that this workload controls, without those that it has already asked to delete.
+    /// Returns the pods that this workload controls, without those whose deletion was requested.
     pub(crate) fn owned(&self, owner: &str) -> Vec<Arc<Pod>> {
         let mut owned = self.pods.by_index(BY_CONTROLLER, owner);
         if let Some(memory) = self.memory.lock().get_mut(owner)
@@ -101,12 +101,12 @@ impl PodControl {
         owned
     }
 
-    /// Why the last pass failed.
+    /// Error of the last reconcile.
     pub(crate) fn trouble(&self, owner: &str) -> Option<Trouble> {
         self.memory.lock().get(owner).and_then(|m| m.trouble.clone())
     }
 
-    /// The workload is gone.
+    /// Forgets a deleted workload.
     pub(crate) fn forget(&self, owner: &str) {
         self.memory.lock().remove(owner);
     }
@@ -134,7 +134,7 @@ impl PodControl {
         }
     }
 
-    /// Each pod with its place. Pods that are as good as any other take the places whose answers were lost first.
+    /// Assigns a position to each pod. Interchangeable pods first take the positions of lost responses.
     fn placed(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Vec<(String, Pod)> {
         let open: Vec<String> = {
             let mut memory = self.memory.lock();
@@ -168,8 +168,8 @@ impl PodControl {
     async fn create_one(&self, owner: &ObjectMeta, api: &Api<Pod>, place: &str, pod: &Pod) -> Result<(), Failure> {
         let created = self.writer.create(api, Some(&self.pods), pod).await.map(|_| ());
         if let Err(Failure::AlreadyExists(message)) = &created {
-            // Ours, from a try whose answer was lost, or a stranger's. In either case a drawn name is used up, and the next
-            // pass counts anew.
+            // Ours, from an attempt whose response was lost, or a foreign pod. In either case the name is taken; the
+            // next reconcile counts again.
             let found = api.get_opt(&pod.name_any()).await?;
             let ours = found.filter(|f| controller_of(&f.metadata).is_some_and(|r| r.uid == uid(owner)));
             let drawn = pod.metadata.generate_name.is_some();

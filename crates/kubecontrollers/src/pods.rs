@@ -1,4 +1,4 @@
-//! What the state of a pod means to the controllers that count it.
+//! State of pods as controllers count it.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodTemplateSpec};
 use kube::api::ObjectMeta;
 
-/// The annotation that says which pods of a set are the cheapest to lose.
+/// Annotation that ranks the pods of a ReplicaSet for deletion.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Kubernetes names its pods with at most so many bytes before the drawn ones.
+/// Maximum bytes of a generated name before its suffix, as in Kubernetes.
 const BASE_BYTES_MAX: usize = 58;
 
-/// How a pod counts towards `availableReplicas`.
+/// Contribution of a pod to `availableReplicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Availability {
     /// Ready for long enough.
@@ -59,7 +59,7 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0))
 }
 
-/// Whether the pod was ready for `min_ready_seconds` by now.
+/// Returns whether the pod has been ready for `min_ready_seconds`.
 pub(crate) fn availability(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Availability {
     let Some(since) = ready_since(pod) else { return Availability::No };
     let from = since.saturating_add(SignedDuration::from_secs(i64::from(min_ready_seconds))).unwrap_or(since);
@@ -72,7 +72,7 @@ pub fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).unwrap_or("")
 }
 
-/// What it costs to lose the pod, by its annotation.
+/// Returns the deletion cost of the pod, from its annotation.
 pub(crate) fn deletion_cost(pod: &Pod) -> i32 {
     let text = pod.metadata.annotations.as_ref().and_then(|a| a.get(DELETION_COST));
     text.and_then(|t| t.parse().ok()).unwrap_or(0)
@@ -101,7 +101,7 @@ pub(crate) fn from_template(template: Option<&PodTemplateSpec>, of: &ObjectMeta)
     }
 }
 
-/// The part of a generated name that comes before what is drawn.
+/// Returns the part of a generated name before its random suffix.
 pub(crate) fn name_base(owner: &str) -> String {
     let mut end = (owner.len() + 1).min(BASE_BYTES_MAX) - 1;
     while !owner.is_char_boundary(end) {

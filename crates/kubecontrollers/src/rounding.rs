@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Which way a fraction of a pod goes.
+/// Rounding of a fraction of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Round {
     /// To one more.
@@ -11,7 +11,7 @@ pub(crate) enum Round {
     Down,
 }
 
-/// A number, or a percentage of one. What can't be read is none.
+/// Resolves a number or percentage; `None` if it is invalid.
 pub(crate) fn resolve(value: &IntOrString, of: i32, round: Round) -> i32 {
     match value {
         IntOrString::Int(n) => (*n).max(0),

@@ -10,7 +10,7 @@ use crate::{
 /// A built-in controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
-    /// Deletes what no owner is left of, and ends foreground and orphaning deletions.
+    /// Deletes objects without owners, and completes foreground and orphaning deletions.
     GarbageCollector,
     /// Empties namespaces that are being deleted.
     Namespace,
@@ -20,17 +20,17 @@ pub enum Controller {
     Token,
     /// Keeps the root certificate in each namespace.
     RootCertificate,
-    /// Lets claims go that no pod uses.
+    /// Removes the protection finalizer of claims without pods.
     ClaimProtection,
-    /// Lets volumes go whose claims are gone.
+    /// Removes the protection finalizer of volumes without claims.
     VolumeProtection,
     /// The rules of ClusterRoles that are made of others.
     RoleAggregation,
     /// Signs requests for certificates that were approved, and removes old ones.
     CertificateSigning,
-    /// Where the pods of Services are.
+    /// Maintains the EndpointSlices of Services.
     EndpointSlice,
-    /// How many pods may be evicted.
+    /// Maintains the status of PodDisruptionBudgets.
     Disruption,
     /// ReplicaSets for Deployments.
     Deployment,
@@ -49,7 +49,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    /// All of them, in the order in which they start.
+    /// All controllers, in the order in which they start.
     pub const ALL: [Self; 18] = [
         Self::GarbageCollector,
         Self::Namespace,
@@ -71,7 +71,7 @@ impl Controller {
         Self::Autoscaler,
     ];
 
-    /// Those of the control plane: what stands there are templates, and nothing must start them.
+    /// Controllers of the control plane. Its workloads are templates, which must not start.
     pub const PLANE: [Self; 9] = [
         Self::GarbageCollector,
         Self::Namespace,
@@ -116,20 +116,20 @@ impl fmt::Display for Controller {
     }
 }
 
-/// What the controllers are told.
+/// Options of the controllers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Which ones run.
     pub controllers: Vec<Controller>,
-    /// The certificate (PEM) that [`Controller::RootCertificate`] publishes, and [`Controller::Token`] puts beside tokens; without
-    /// it, the first does nothing.
+    /// Certificate (PEM) that [`Controller::RootCertificate`] publishes and [`Controller::Token`] adds to tokens;
+    /// without it, the former does nothing.
     pub root_certificate: Option<String>,
-    /// What signs for [`Controller::CertificateSigning`]; without it, that does nothing.
+    /// Signer of [`Controller::CertificateSigning`]; without it, that controller does nothing.
     pub signer: Option<Signer>,
 }
 
-/// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for the
-/// caches, which the caller starts with [`crate::Caches::start`] once everybody who shares them is prepared.
+/// Prepares these controllers on the cluster's caches and starts their loops as tasks of its seam. The loops wait for
+/// the caches: start them with [`crate::Caches::start`] once all their users are prepared.
 pub fn start(cluster: &Cluster, options: &Options) {
     for controller in Controller::ALL.into_iter().filter(|c| options.controllers.contains(c)) {
         match controller {

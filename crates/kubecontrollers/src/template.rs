@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// The letters of names that Kubernetes derives from a number.
 const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// The label that tells the pods of one template from those of another.
+/// Label with the hash of a pod's template.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
 /// True if the two templates make the same pods.
@@ -45,7 +45,7 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// The hash of a template, in letters. It is ours: Kubernetes hashes a dump of its own types.
+/// Hash of a template, in letters. It differs from Kubernetes', which hashes a dump of its own types.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let mut hash = 0x811c_9dc5u32;
     let text = canonical(&without_hash(template)).to_string();

@@ -1,11 +1,11 @@
-//! Secrets of type `kubernetes.io/service-account-token`: filled with a token of the ServiceAccount that they name, removed
-//! when there is none (apiserver.md 19).
+//! Secrets of type `kubernetes.io/service-account-token`: filled with a token of the ServiceAccount that they name,
+//! removed if it does not exist (specification/apiserver.md 19).
 //!
-//! Accounts aren't watched: the token of a Secret whose account is deleted is refused at once, but the Secret stays until
-//! somebody writes it or the controllers start anew.
+//! ServiceAccounts are not watched: the token of a deleted account is rejected immediately, but its Secret remains
+//! until it is written or the controllers restart.
 //!
-//! The token is bound to its Secret and ends with it; it also has an end of its own, after 136 years, which a token of
-//! kube-controller-manager hasn't.
+//! The token is bound to its Secret. It also expires after 136 years, which a token of kube-controller-manager does
+//! not.
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ use serde_json::json;
 
 use crate::Cluster;
 
-/// The Secrets that are looked at.
+/// Type of the Secrets that this controller fills.
 pub(crate) const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// The most that a TokenRequest may ask for.
+/// Maximum validity of a TokenRequest, in seconds.
 const SECONDS: i64 = 1 << 32;
 const WORKERS: usize = 1;
 
-/// What is to be done with a Secret.
+/// Action on a Secret.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Nothing,
-    /// The account that it names is gone or another.
+    /// The account that it names is absent or another one.
     Remove,
     /// It lacks the token, the namespace or the certificate.
     Fill,
@@ -65,7 +65,7 @@ struct Controller {
     certificate: Option<String>,
 }
 
-/// Runs the controller as tasks of the cluster's seam; `certificate` (PEM) goes into the Secrets too.
+/// Starts the controller as tasks of the cluster's seam; `certificate` (PEM) is added to the Secrets.
 pub(crate) fn start(cluster: &Cluster, certificate: Option<&str>) {
     let controller = Arc::new(Controller {
         client: cluster.client.clone(),

@@ -1,4 +1,4 @@
-//! What the controllers of pods have in common: their queue, their claims on pods, and the pace of their status.
+//! Common parts of the workload controllers: queue, claims on pods, and debounced status.
 
 use std::{collections::BTreeSet, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     pods::labels,
 };
 
-/// Objects of one kind that are worked on at once.
+/// Concurrent reconciles per kind.
 const WORKERS: usize = 8;
 
 /// A kind of workload whose pods a controller of ours makes.
@@ -41,7 +41,7 @@ pub(crate) trait Kind:
     /// Which pods are its own.
     fn selector(&self) -> Option<Selector>;
 
-    /// What it says of itself.
+    /// Returns its status.
     fn status(&self) -> Option<&Self::Status>;
 }
 
@@ -104,7 +104,7 @@ impl<W: Kind> Workload<W> {
         self.queue.add(key);
     }
 
-    /// The objects that a pod's change may concern: its controller, or those that could take it.
+    /// Returns the objects that a change of this pod concerns: its controller, or those that could adopt it.
     fn of_pod(&self, change: &Change<Pod>) -> BTreeSet<Key> {
         let mut keys = BTreeSet::new();
         for pod in change.old.iter().chain(&change.new) {
@@ -123,7 +123,7 @@ impl<W: Kind> Workload<W> {
         keys
     }
 
-    /// The object of this key with its pods; one that is gone is forgotten.
+    /// Returns the object of this key with its pods; a deleted one is forgotten.
     pub(crate) fn find(&self, key: &Key) -> Option<(Arc<W>, Claims<Pod>)> {
         let found = self.objects.get_key(key).and_then(|object| {
             let selector = object.selector()?;
@@ -143,7 +143,7 @@ impl<W: Kind> Workload<W> {
         controller_reference(&W::api_version(&()), &W::kind(&()), object.meta())
     }
 
-    /// Takes and lets go what the claims say.
+    /// Adopts and releases pods according to the claims.
     pub(crate) async fn settle_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
         let (api, pods, writer) = (self.control.api(object.meta()), self.control.pods(), self.control.writer());
         for pod in &claims.adopt {
@@ -156,7 +156,7 @@ impl<W: Kind> Workload<W> {
         Ok(())
     }
 
-    /// Writes the status if it changes and its turn has come; else says how long to wait.
+    /// Writes the status if it changed and the debounce time is over; otherwise returns the time to wait.
     pub(crate) async fn tell(
         &self,
         key: &Key,
@@ -181,7 +181,7 @@ impl<W: Kind> Workload<W> {
     }
 }
 
-/// The next look: after a wait or at a time, whichever is earlier.
+/// Next reconcile: after a delay or at a time, whichever is earlier.
 pub(crate) fn next(wait: Option<Duration>, at: Option<Timestamp>, now: Timestamp) -> Next {
     let until = at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     match wait.into_iter().chain(until).min() {

@@ -27,7 +27,7 @@ fn key() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-/// Any small JSON document, its words taken from those that patches give a meaning to.
+/// Any small JSON document of words that have a meaning in patches.
 pub(crate) fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

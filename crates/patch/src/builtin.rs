@@ -42,7 +42,7 @@ fn expanded() -> &'static (Table, String) {
     })
 }
 
-/// A resource as discovery describes it (apiserver.md 4, 27).
+/// A resource as discovery describes it (specification/apiserver.md 4, 27).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resource {
@@ -56,9 +56,9 @@ pub struct Resource {
     pub singular: String,
     /// `Deployment`
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// Its objects live in namespaces.
     pub namespaced: bool,
-    /// In the order of discovery.
+    /// Verbs, in the order of discovery.
     pub verbs: Vec<String>,
     /// `deploy`
     #[serde(default)]
@@ -88,11 +88,11 @@ pub struct Subresource {
     /// The version of that kind, where it is another one than the resource's.
     #[serde(default)]
     pub version: Option<String>,
-    /// In the order of discovery.
+    /// Verbs, in the order of discovery.
     pub verbs: Vec<String>,
 }
 
-/// All built-in resources: groups in the order of `/apis` after the core group, their resources by name.
+/// Returns all built-in resources: groups in the order of `/apis` after the core group, their resources by name.
 #[must_use]
 pub fn resources() -> &'static [Resource] {
     static ALL: LazyLock<Vec<Resource>> =

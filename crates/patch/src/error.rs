@@ -1,10 +1,10 @@
-//! What a client is told when a patch or an object can't be accepted (apiserver.md 6).
+//! Errors of patches and objects as clients see them (specification/apiserver.md 6).
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Why a patch was refused. The variant decides the HTTP code, [`fmt::Display`] gives the Status message.
+/// Reason why a patch was rejected. The variant decides the HTTP code, [`fmt::Display`] gives the Status message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// 400 `BadRequest`: the patch can't be decoded or a directive is malformed.
@@ -18,12 +18,12 @@ pub enum PatchError {
         /// One cause per field, in the order of the message.
         conflicts: Vec<crate::error::Conflict>,
     },
-    /// 413 `RequestEntityTooLarge`: more operations than the server accepts. The text comes after
-    /// `Request entity too large: `.
+    /// 413 `RequestEntityTooLarge`: more operations than the server accepts. The text follows `Request entity too
+    /// large: `.
     #[error("Request entity too large: {0}")]
     TooLarge(String),
-    /// 422 `Invalid` with an empty details object: an operation does not apply. Clients see one fixed message; the
-    /// text kept here is for the log.
+    /// 422 `Invalid` with an empty details object: an operation does not apply. Clients see one fixed message; this
+    /// text is for the log.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable(String),
     /// 422 `Invalid` about the patched object, with empty kind and name:
@@ -32,7 +32,7 @@ pub enum PatchError {
     Invalid {
         /// The patched JSON, or Go's print of the patch for a strategic merge patch.
         value: String,
-        /// What is wrong with it.
+        /// The mistake.
         message: String,
     },
     /// 500 without a reason: Kubernetes hands these texts out raw.
@@ -82,7 +82,7 @@ pub enum Reason {
     Required,
     /// A value is wrong.
     Invalid,
-    /// A value is none of those allowed.
+    /// The value is not one of those allowed.
     NotSupported,
     /// A value must not be given here.
     Forbidden,
@@ -120,7 +120,7 @@ pub struct FieldError {
     pub field: String,
     /// The kind of mistake.
     pub reason: Reason,
-    /// What stands in `details.causes[].message`, for example `Invalid value: 0: must be …`.
+    /// Text of `details.causes[].message`, for example `Invalid value: 0: must be …`.
     pub message: String,
 }
 

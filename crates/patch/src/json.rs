@@ -1,7 +1,7 @@
-//! JSON patch, RFC 6902, with the oddities of the library inside a kube-apiserver (apiserver.md 12).
+//! JSON patch, RFC 6902, with the deviations of the library in a kube-apiserver (specification/apiserver.md 12).
 //!
-//! Different from the RFC: `replace` of a missing member adds it, negative indices count from the end, a missing
-//! `value` is `null`, `test` for `null` passes on a missing member, and what stands before the first `/` of a pointer is
+//! Deviations from the RFC: `replace` of a missing member adds it, negative indices count from the end, a missing
+//! `value` is `null`, `test` for `null` succeeds on a missing member, and text before the first `/` of a pointer is
 //! ignored. Only `replace` and `test` may address the whole document.
 
 use serde_json::{Map, Value};
@@ -11,12 +11,10 @@ use crate::error::PatchError;
 /// A patch with more operations than this is refused with 413.
 pub const OPERATIONS_MAX: usize = 10_000;
 
-/// The `copy` operations of one patch may add no more than this many bytes of JSON: without a bound, thirty of them make
-/// a gigabyte.
+/// Bytes of JSON that the `copy` operations of one patch may add: without a limit, thirty of them make a gigabyte.
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// How deep a patched document may nest. Bodies are bounded by their parser; `copy` into itself would double the depth
-/// each time.
+/// Maximum nesting of a patched document. The parser limits bodies, but `copy` into itself doubles the depth each time.
 pub const DEPTH_MAX: usize = 256;
 
 const OPERATION_FIELDS: [&str; 4] = ["op", "path", "from", "value"];
@@ -36,8 +34,8 @@ pub struct JsonPatch<'a> {
 }
 
 impl<'a> JsonPatch<'a> {
-    /// Reads a patch. What an operation says is looked at when it is applied, so a later operation with a mistake does
-    /// not hide the earlier one's failure.
+    /// Parses a patch. Operations are checked when they are applied, so that a later invalid operation does not hide
+    /// the failure of an earlier one.
     ///
     /// # Errors
     /// 400 if it is not a list of objects, 413 if it has more than [`OPERATIONS_MAX`] of them.
@@ -229,7 +227,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// `~1` is a slash and `~0` a tilde, read once from left to right.
+/// Replaces `~1` by a slash and `~0` by a tilde, in one pass from left to right.
 fn unescape(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut rest = word;

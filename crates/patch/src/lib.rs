@@ -1,17 +1,18 @@
 //! JSON, merge and strategic merge patches and structural schemas, as Kubernetes applies them.
 //!
-//! Everything here is a pure function of JSON values: no IO, no clock, no `async`. What an API server does around it
-//! (reading, admission, conflict checks, storing) is not here.
+//! Everything here is a pure function of JSON values: no IO, no clock, no `async`. Reading, admission, conflict checks
+//! and storage belong to the API server.
 //!
-//! | module | what it answers |
-//! | --- | --- |
-//! | [`merge`], [`json`], [`strategic`] | what does this patch make of that object (apiserver.md 12) |
-//! | [`schema`], [`builtin`] | which fields has a kind, and how do its lists merge (28) |
-//! | [`decode`] | is this body an object of that kind: unknown and duplicate fields, wrong types (2, 14) |
-//! | [`managed`] | who owns which field, and server-side apply (13) |
-//! | [`structural`] | the same for custom resources: pruning, defaults, validation (18) |
-//! | `cel` (with the feature) | what users' expressions come to: in schemas, in policies (18, 21) |
-//! | [`selector`], [`names`] | label and field selectors (10); which texts are names and labels (7) |
+//! | module | purpose | chapter of specification/apiserver.md |
+//! | --- | --- | --- |
+//! | [`merge`], [`json`], [`strategic`] | patches | 12 |
+//! | [`schema`], [`builtin`] | fields of kinds, and merging of their lists | 28 |
+//! | [`decode`] | decoding of bodies: unknown and duplicate fields, wrong types | 2, 14 |
+//! | [`managed`] | field ownership and server-side apply | 13 |
+//! | [`structural`] | custom resources: pruning, defaults, validation | 18 |
+//! | `cel` (feature) | expressions in schemas and policies | 18, 21 |
+//! | [`selector`] | label and field selectors | 10 |
+//! | [`names`] | syntax of names and labels | 7 |
 
 #[cfg(test)]
 mod arbitrary;

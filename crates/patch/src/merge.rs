@@ -1,4 +1,4 @@
-//! JSON merge patch, RFC 7396 (apiserver.md 12).
+//! JSON merge patch, RFC 7396 (specification/apiserver.md 12).
 
 use serde_json::Value;
 

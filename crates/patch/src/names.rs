@@ -1,6 +1,6 @@
-//! Which texts are names, label keys and label values, and what to say about the others (apiserver.md 7).
+//! Syntax of names, label keys and label values, with Kubernetes' messages (specification/apiserver.md 7).
 //!
-//! Each function gives the mistakes of a text in Kubernetes' words; none means it is fine.
+//! Each function returns the mistakes of a text; none means that it is valid.
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";

@@ -1,7 +1,7 @@
-//! Schema tables: which fields an object has, of which types, and how its lists and maps merge (apiserver.md 28).
+//! Schema tables: fields, their types, and how lists and maps merge (specification/apiserver.md 28).
 //!
-//! One table drives decoding, strategic merge patch and server-side apply. That of the built-in kinds is
-//! [`crate::builtin::table`]; a custom resource brings its own ([`crate::structural::Structural::table`]).
+//! One table drives decoding, strategic merge patch and server-side apply. [`crate::builtin::table`] has the built-in
+//! kinds; a custom resource brings its own ([`crate::structural::Structural::table`]).
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Gvk {
 pub struct Table {
     pub(crate) schemas: Vec<Schema>,
     pub(crate) by_name: BTreeMap<String, SchemaId>,
-    /// Kind, then group, then version: a look-up needs no owned key.
+    /// Kind, then group, then version: a lookup needs no owned key.
     pub(crate) by_kind: BTreeMap<String, Vec<(String, String, SchemaId)>>,
 }
 
@@ -36,21 +36,21 @@ pub struct Table {
 pub struct Schema {
     /// `io.k8s.api.apps.v1.DeploymentSpec`
     pub name: String,
-    /// What kind of value it is.
+    /// Kind of value.
     pub form: Form,
     /// The fields, for [`Form::Object`].
     pub fields: BTreeMap<String, Field>,
     /// Names of fields that validation requires; built-in kinds print them even when empty.
     pub required: Vec<String>,
-    /// The kinds whose objects look like this.
+    /// Kinds of objects with this schema.
     pub kinds: Vec<Gvk>,
-    /// Whether fields that are not declared are kept as they are.
+    /// Undeclared fields are preserved.
     pub preserve_unknown: bool,
     /// For people.
     pub description: Option<String>,
 }
 
-/// How the values of a schema are written.
+/// Representation of a schema's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// An object with declared fields.
@@ -72,19 +72,20 @@ pub enum Form {
 /// A field of a schema.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// What may stand in it.
+    /// Type of the value.
     pub element: Element,
-    /// How a strategic merge patch treats it.
+    /// Treatment by a strategic merge patch.
     pub strategy: Strategy,
-    /// The field by which elements of a merged list are told apart.
+    /// Field that identifies the elements of a merged list.
     pub merge_key: Option<String>,
-    /// What becomes of it when it is empty.
+    /// Treatment when it is empty.
     pub printed: Printed,
     /// For people.
     pub description: Option<String>,
 }
 
-/// When a field is printed, as Go's struct tags say. A zero value is `""`, 0, `false`, an empty list or map.
+/// Condition under which a field is printed, as in Go's struct tags. A zero value is `""`, 0, `false`, an empty list or
+/// map.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Printed {
     /// Whenever it was given, also with a zero value.
@@ -109,16 +110,16 @@ pub struct Strategy {
     pub retain_keys: bool,
 }
 
-/// A value's type with what is said about it where it stands.
+/// Type of a value, with the properties of its place.
 #[derive(Debug, Clone)]
 pub struct Element {
     /// The type.
     pub ty: Type,
     /// `enum`; empty if every value is allowed.
     pub allowed: Vec<String>,
-    /// The published default, if it is not Go's zero value.
+    /// Published default, if it is not Go's zero value.
     pub default: Option<Value>,
-    /// Whether `null` is a value of its own (custom resources only).
+    /// `null` is a value (custom resources only).
     pub nullable: bool,
 }
 
@@ -142,21 +143,21 @@ pub enum Type {
     Schema {
         /// Which one.
         id: SchemaId,
-        /// Whether an apply owns it as a whole.
+        /// An apply owns it as a whole.
         atomic: bool,
     },
     /// A list.
     List {
-        /// What its items are.
+        /// Type of the items.
         item: Box<Element>,
-        /// How an apply merges it.
+        /// Treatment by an apply.
         list: ListType,
     },
     /// An object whose member names are data.
     Map {
-        /// What its values are.
+        /// Type of the values.
         value: Box<Element>,
-        /// Whether an apply owns it as a whole.
+        /// An apply owns it as a whole.
         atomic: bool,
     },
     /// Anything.
@@ -170,12 +171,12 @@ pub enum ListType {
     Atomic,
     /// Values that occur once.
     Set,
-    /// Objects told apart by these fields, in the order in which they are declared.
+    /// Objects identified by these fields, in the order of declaration.
     Map(Vec<String>),
 }
 
 impl Element {
-    /// An element about which nothing but its type is said.
+    /// Creates an element with a type and no other properties.
     #[must_use]
     pub fn of(ty: Type) -> Self {
         Self { ty, allowed: Vec::new(), default: None, nullable: false }
@@ -205,7 +206,7 @@ impl Table {
         &self.schemas[id.0 as usize]
     }
 
-    /// All schemas in the order of their names.
+    /// All schemas, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (SchemaId, &Schema)> {
         self.by_name.values().map(|id| (*id, self.get(*id)))
     }
@@ -255,7 +256,7 @@ impl Schema {
         }
     }
 
-    /// `v1.DeploymentSpec`: how Go's messages call the type.
+    /// Name of the type in Go's messages: `v1.DeploymentSpec`.
     pub(crate) fn go_name(&self) -> &str {
         let mut dots = self.name.rmatch_indices('.').map(|(at, _)| at);
         dots.nth(1).map_or(self.name.as_str(), |at| &self.name[at + 1..])

@@ -216,7 +216,8 @@ impl std::str::FromStr for Amount {
 
 impl Ord for Amount {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The scale is the smallest that is possible, so of two positive numbers the one with the larger scale is larger.
+        // The scale is the smallest that is possible, so of two positive numbers the one with the larger scale is
+        // larger.
         let magnitude = |amount: &Self| (amount.scale, amount.mantissa.unsigned_abs());
         let sign = self.mantissa.signum();
         sign.cmp(&other.mantissa.signum()).then_with(|| {

@@ -38,7 +38,8 @@ impl Quantity {
     }
 }
 
-/// Returns `true` if the fast path of Kubernetes' parser keeps the text: a small number whose digits it takes for canonical.
+/// Returns `true` if the fast path of Kubernetes' parser keeps the text: a small number whose digits it takes for
+/// canonical.
 fn stays_as_written(parts: &Parts<'_>) -> bool {
     let integer = if parts.integer.is_empty() { "0" } else { parts.integer };
     let (digits, fraction) = (format!("{integer}{}", parts.fraction), parts.fraction.len() as i32);

@@ -1,4 +1,4 @@
-//! One clock with two readings: `wall` for appointments and stored timestamps, `mono` for durations (design.md 7).
+//! One clock with two readings: `wall` for appointments and stored timestamps, `mono` for durations.
 
 use std::{
     sync::{
@@ -39,7 +39,7 @@ impl Clock {
         Self(Arc::new(Source::Simulated { epoch, start: now_of_tokio(), skew_ms: AtomicI64::new(0) }))
     }
 
-    /// The same time for another process, whose wall clock can be skewed on its own.
+    /// Returns a clock of the same time for another process, with a wall clock that can be skewed separately.
     #[must_use]
     pub fn for_process(&self) -> Self {
         match &*self.0 {
@@ -50,8 +50,8 @@ impl Clock {
         }
     }
 
-    /// Moves the wall clock of this simulated process by so many milliseconds from the true time; `mono` is untouched.
-    /// The system's clock ignores it.
+    /// Skews the wall clock of this simulated process by this many milliseconds; `mono` is unaffected. The system's
+    /// clock ignores it.
     pub fn set_skew_ms(&self, ms: i64) {
         if let Source::Simulated { skew_ms, .. } = &*self.0 {
             skew_ms.store(ms, Ordering::Relaxed);
@@ -72,7 +72,8 @@ impl Clock {
         }
     }
 
-    /// The time of day in whole seconds, as it stands on the wire: two equal writes must not differ by a fraction.
+    /// Returns the time of day in whole seconds, the precision of the API: two equal writes must not differ by a
+    /// fraction.
     #[must_use]
     pub fn wall_seconds(&self) -> Timestamp {
         Timestamp::from_second(self.wall().as_second()).unwrap_or(Timestamp::UNIX_EPOCH)

@@ -1,8 +1,9 @@
-//! Time, chance and tasks behind one seam, so that a whole control plane can run from one seed.
+//! Seam: the boundary to clock, randomness and tasks, which tests replace.
 //!
-//! Every crate that waits, draws or spawns does it through a [`Seam`]. In production it is the system's clock, the
-//! system's randomness and tokio's scheduler; in the simulation it is virtual time, named streams from one root seed
-//! and tasks that can be killed together. It does no IO and knows nothing of Kubernetes.
+//! Every crate that waits, draws random numbers or spawns tasks does it through a [`Seam`]. In production it is the
+//! system's clock, the system's randomness and tokio's scheduler; in the simulation it is virtual time, named streams
+//! from one root seed, and tasks that can be killed together, so that a whole control plane runs from one seed. It does
+//! no IO and knows nothing of Kubernetes.
 
 mod clock;
 mod rng;
@@ -12,7 +13,7 @@ pub use clock::Clock;
 pub use rng::{Rng, Stream};
 pub use tasks::{Cancelled, TaskHandle, Tasks};
 
-/// What a process gets of the world besides its clients: a clock, chance, and an owner for its tasks.
+/// Environment of a process besides its clients: clock, randomness, and the owner of its tasks.
 #[derive(Clone, Debug)]
 pub struct Seam {
     /// Two readings of time.
@@ -30,7 +31,7 @@ impl Seam {
         Self { clock: Clock::system(), rng: Rng::from_system(), tasks: Tasks::new(name) }
     }
 
-    /// The same clock and chance with tasks of their own, which end with this process's tasks.
+    /// Returns a seam with the same clock, independent streams, and a child group of tasks that ends with this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         Self { clock: self.clock.clone(), rng: self.rng.child(name), tasks: self.tasks.child(name) }

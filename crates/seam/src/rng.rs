@@ -112,7 +112,7 @@ impl Stream {
         )
     }
 
-    /// So many letters of the alphabet that Kubernetes generates names from.
+    /// Returns this many letters of the alphabet of Kubernetes' generated names.
     #[must_use]
     pub fn suffix(&self, length: usize) -> String {
         (0..length).map(|_| char::from(SUFFIX_LETTERS[self.below(27) as usize])).collect()

@@ -23,7 +23,7 @@ pub struct Tasks(Arc<Group>);
 struct Group {
     name: String,
     state: Mutex<State>,
-    /// Woken when a task ends or the group is asked to stop.
+    /// Notified when a task ends and when the group is stopped.
     changed: Notify,
 }
 
@@ -41,11 +41,11 @@ struct State {
 #[error("the task was cancelled before it ended")]
 pub struct Cancelled;
 
-/// Awaits the answer of a task. Dropping it leaves the task running: its group owns it.
+/// Handle that resolves to a task's result. Dropping it does not stop the task: the group owns it.
 pub struct TaskHandle<T>(Option<JoinHandle<T>>);
 
 impl Tasks {
-    /// A group of its own.
+    /// Creates an independent group.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), changed: Notify::new() }))
@@ -98,7 +98,7 @@ impl Tasks {
         let dead = state.dead;
         match state.running.get_mut(&id) {
             Some((_, abort)) => *abort = Some(handle.abort_handle()),
-            // Killed between the two locks: the entry is gone and nobody else would end it.
+            // Killed between the two locks: the entry was removed, so abort here.
             None if dead => handle.abort(),
             None => {}
         }
@@ -144,7 +144,7 @@ impl Tasks {
         self.0.changed.notify_waiters();
     }
 
-    /// Resolves when the group is asked to stop. Tasks that hold something worth finishing wait for it.
+    /// Resolves when the group is stopped. Tasks that must finish some work first await it.
     pub async fn stopping(&self) {
         loop {
             let changed = self.0.changed.notified();
@@ -170,7 +170,7 @@ impl Tasks {
         }
     }
 
-    /// The names of what runs, for a person who asks why something does not end.
+    /// Names of the running tasks, for diagnosis of a shutdown that does not end.
     #[must_use]
     pub fn running(&self) -> Vec<String> {
         self.0.state.lock().running.values().map(|(name, _)| name.to_string()).collect()

@@ -1,8 +1,8 @@
-//! A simulated member: the embedded server with nodes and pods that come alive.
+//! Simulated member cluster: the embedded server with nodes and running pods.
 //!
-//! [`Member::start`] opens a server on a store and runs in it what makes a cluster: nodes, a pod scheduler that fits what
-//! pods request, kubelets that start pods after a delay, and the built-in controllers. Faults are switched while it runs.
-//! It knows nothing of the control plane and its kinds.
+//! [`Member::start`] opens a server on a store and runs a cluster in it: nodes, a pod scheduler that respects requests,
+//! kubelets that start pods after a delay, and the built-in controllers. Faults are switched while it runs. It knows
+//! nothing of the control plane and its kinds.
 
 mod faults;
 mod kubelet;

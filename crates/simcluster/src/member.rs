@@ -23,11 +23,11 @@ use crate::{
     volumes,
 };
 
-/// Who the member's own controllers are.
+/// User of the member's own controllers.
 const INSIDE_USER: &str = "system:kube-controller-manager";
-/// Who tests and tools are when they look into a member past its faults.
+/// User of tests and tools that access a member past its faults.
 const ADMIN_USER: &str = "kubernetes-admin";
-/// How often [`Member::ready`] looks.
+/// Polling interval of [`Member::ready`].
 const READY_EVERY: Duration = Duration::from_millis(5);
 
 /// A simulated member. Cheap to clone; it lives until its seam's tasks are stopped or killed.
@@ -46,20 +46,20 @@ pub(crate) struct Inner {
 
 struct State {
     options: MemberOptions,
-    /// What the usage of the options says, read once.
+    /// Usage rules of the options, parsed once.
     rules: Arc<Rules>,
     faults: Faults,
-    /// What moves in it, while it is up.
+    /// Controllers and nodes, while it is up.
     inside: Option<Inside>,
-    /// How often it was started: names are not drawn twice.
+    /// Number of starts: each draws from streams of its own.
     starts: u64,
-    /// Whose turn it is in a flapping member; up in any other.
+    /// Phase of a flapping member; up in any other.
     turn: Turn,
     turns: Option<Tasks>,
     front: Option<Front>,
 }
 
-/// Where the member is served to users, over TLS.
+/// TLS endpoint of the member for users.
 struct Front {
     /// It keeps the port while the member is down.
     listener: TcpListener,
@@ -80,8 +80,8 @@ impl Member {
     /// # Errors
     /// The server can't be opened on the store.
     pub async fn start(options: MemberOptions, store: Store, seam: Seam) -> Result<Self, OpenError> {
-        // Half of what a write costs, for a note that hardly anybody reads here; what is applied from the server's side is
-        // tracked all the same.
+        // No `managedFields` for plain writes: that halves their cost, and hardly anybody reads them here. Server-side
+        // apply is tracked all the same.
         let placing: Arc<Placing> = Arc::default();
         let server_options = Options {
             name: options.name.clone(),
@@ -138,11 +138,11 @@ impl Member {
         Faulted::new(self.0.server.in_process(identity), self.0.link.clone())
     }
 
-    /// Serves the member to users over TLS on this listener from now on. While the member is down, its connections are cut
-    /// and new ones get no answer; the port stays its own. Other faults are between it and the control plane, not here.
+    /// Serves the member to users over TLS on this listener. While the member is down, its connections are cut and new
+    /// ones get no response; it keeps the port. Other faults are between the member and the control plane, not here.
     ///
     /// # Errors
-    /// The listener can't be used.
+    /// The listener cannot be used.
     pub fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let mut state = self.0.state.lock();
@@ -158,13 +158,13 @@ impl Member {
         &self.0.traffic
     }
 
-    /// What is wrong with it.
+    /// Current faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.0.state.lock().faults.clone()
     }
 
-    /// What is wrong with it from now on, in place of what was.
+    /// Replaces the current faults.
     pub fn set_faults(&self, faults: Faults) {
         let turns = {
             let mut state = self.0.state.lock();
@@ -199,7 +199,7 @@ impl Member {
         }
     }
 
-    /// Its metrics API says this of its pods from now on.
+    /// Sets the usage that its metrics API reports.
     pub fn set_usage(&self, usage: Vec<UsageRule>) {
         let rules = Arc::new(Rules::of(&usage));
         let mut state = self.0.state.lock();
@@ -207,7 +207,7 @@ impl Member {
         state.rules = rules;
     }
 
-    /// What pods do takes so long from now on; what is waited for already keeps its time.
+    /// Sets the durations of pods' steps; steps in progress keep theirs.
     pub fn set_times(&self, times: Times) {
         *self.0.times.lock() = times;
     }
@@ -222,7 +222,7 @@ impl Member {
         state.front = None;
     }
 
-    /// Resolves when all nodes are there and ready. While the member is down, it waits.
+    /// Resolves when all nodes exist and are ready. Waits while the member is down.
     pub async fn ready(&self) {
         while !self.0.state.lock().inside.as_ref().is_some_and(|i| i.nodes.are_ready()) {
             self.0.seam.clock.sleep(READY_EVERY).await;
@@ -249,7 +249,7 @@ impl Member {
                     member.state.lock().turn = turn;
                     member.apply_faults();
                     drop(member);
-                    // Turns of no length would leave no time to anybody else.
+                    // Phases of no length would starve other tasks.
                     clock.sleep(time.max(READY_EVERY)).await;
                 }
             }
@@ -265,12 +265,12 @@ enum Turn {
 }
 
 impl Inner {
-    /// What moves in it, while it is up.
+    /// Returns its controllers' cluster, while it is up.
     pub(crate) fn cluster(&self) -> Option<Cluster> {
         self.state.lock().inside.as_ref().map(|inside| inside.cluster.clone())
     }
 
-    /// What its pods use.
+    /// Returns the usage rules of its pods.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         self.state.lock().rules.clone()
     }

@@ -1,4 +1,4 @@
-//! What a simulated member is told, and what can be done to it while it runs.
+//! Options of a simulated member, and changes while it runs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,21 +12,21 @@ use crate::usage::UsageRule;
 pub struct MemberOptions {
     /// The member's name; its nodes are `NAME-node-1` and so on.
     pub name: String,
-    /// What it consists of.
+    /// Nodes of the member.
     pub shape: Shape,
-    /// From the binding of a pod until it is running and ready, unless the pod says otherwise.
+    /// Time from the binding of a pod until it is running and ready, unless the pod overrides it.
     pub startup_delay: Duration,
-    /// From the deletion of a running pod until it is gone, at most its grace period.
+    /// Time from the deletion of a running pod until it is deleted, at most its grace period.
     pub termination_delay: Duration,
-    /// How long pods run that are meant to end (`restartPolicy` not `Always`), unless the pod says otherwise.
+    /// Run time of pods that are meant to complete (`restartPolicy` not `Always`), unless the pod overrides it.
     pub run_time: Duration,
     /// The certificate (PEM) that is published in each namespace, if any.
     pub root_certificate: Option<String>,
-    /// What signs requests for certificates that were approved; without it, nobody does.
+    /// Signer of approved certificate requests; without it, none are signed.
     pub authority: Option<Authority>,
-    /// What signs the tokens of its ServiceAccounts; without it, a key of this process.
+    /// Signing key of ServiceAccount tokens; without it, a key of this process.
     pub token_key: Option<TokenKey>,
-    /// What its metrics API says that pods use; the last rule that matches wins.
+    /// Usage that its metrics API reports; the last matching rule wins.
     pub usage: Vec<UsageRule>,
 }
 
@@ -46,7 +46,7 @@ impl Default for MemberOptions {
     }
 }
 
-/// How long things take that pods do, unless a pod says otherwise.
+/// Durations of pods' steps, unless a pod overrides them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// [`MemberOptions::startup_delay`].
@@ -69,14 +69,14 @@ impl Default for Times {
     }
 }
 
-/// The nodes of a member, as `SimulatedCluster.spec` describes them (api.md 11.8).
+/// Nodes of a member, as in `SimulatedCluster.spec` (specification/api.md 11.8).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// How many.
+    /// Number of nodes.
     pub nodes: u32,
-    /// What each has, and all of it is allocatable.
+    /// Capacity of each node, all of it allocatable.
     pub capacity: BTreeMap<String, Quantity>,
-    /// What each is labelled with besides its host name, operating system and architecture.
+    /// Labels of each node besides host name, operating system and architecture.
     pub node_labels: BTreeMap<String, String>,
 }
 
@@ -91,24 +91,24 @@ impl Default for Shape {
     }
 }
 
-/// What is wrong with a member (api.md 11.8). `Faults::default()` is nothing.
+/// Faults of a member (specification/api.md 11.8); none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Its server answers nothing and nothing in it moves.
     pub down: bool,
-    /// It is cut off from the control plane and goes on by itself.
+    /// It is cut off from the control plane and keeps running.
     pub partition: bool,
-    /// Every answer to the control plane comes that much later.
+    /// Delay of every response to the control plane.
     pub slow: Option<Duration>,
-    /// Up and down by turns.
+    /// Alternately up and down.
     pub flap: Option<Flap>,
 }
 
-/// The turns of a flapping member; it starts with the time up.
+/// Phases of a flapping member; it starts with the time up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flap {
-    /// So long it is up.
+    /// Time up.
     pub up: Duration,
-    /// So long it is down.
+    /// Time down.
     pub down: Duration,
 }

@@ -1,5 +1,5 @@
-//! Pods get their node as they are made, and run at once where their start takes no time: what real schedulers and kubelets
-//! tell in writes of their own is stored with the pod.
+//! Placement of new pods: they get their node when they are created, and run immediately if their startup takes no
+//! time. Writes that real schedulers and kubelets send separately are stored with the pod.
 
 use std::{
     fmt,
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 
 use crate::{kubelet::Kubelet, scheduler::Scheduler};
 
-/// How long a place is kept for a pod that no cache shows: whoever reviews its creation later may refuse it.
+/// Time for which a placement is assumed before a cache shows the pod: a later admission step may reject its creation.
 pub(crate) const KEPT: Duration = Duration::from_secs(30);
 
-/// The scheduler and the kubelets as the server asks them about new pods; nobody while the member is down.
+/// Scheduler and kubelets that the server calls for new pods; none while the member is down.
 #[derive(Default)]
 pub(crate) struct Placing(Mutex<(Weak<Scheduler>, Weak<Kubelet>)>);
 
 impl Placing {
-    /// From now on these are asked.
+    /// Sets scheduler and kubelets.
     pub(crate) fn by(&self, scheduler: Weak<Scheduler>, kubelet: Weak<Kubelet>) {
         *self.0.lock() = (scheduler, kubelet);
     }
@@ -47,7 +47,7 @@ impl Admission for Placing {
             return Ok(None);
         }
         let (Some(object), Some((scheduler, kubelet))) = (review.object, self.asked()) else { return Ok(None) };
-        // What is no pod is told so by the schema.
+        // Schema validation rejects what is not a pod.
         let Ok(mut pod) = Pod::deserialize(object) else { return Ok(None) };
         let Some((node, scheduled)) = scheduler.promise(&pod) else { return Ok(None) };
         let mut placed = object.clone();

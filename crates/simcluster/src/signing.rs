@@ -3,7 +3,7 @@
 use ironclad_apiserver::pki::{self, Authority};
 use ironclad_kubecontrollers::Signer;
 
-/// What signs for the controllers of a cluster with this authority.
+/// Returns the signer of this authority for the controllers of a cluster.
 #[must_use]
 pub fn signer(authority: Authority) -> Signer {
     Signer::new(move |order, now| {

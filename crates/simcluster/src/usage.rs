@@ -1,7 +1,7 @@
-//! What a running pod uses of its node: nobody measures it, so it is what it was told to use.
+//! Resource usage of a running pod: configured, since nothing is measured.
 //!
-//! The last rule of the member that names the resource and matches the pod decides, else the pod's own annotation, else it
-//! idles.
+//! The last rule of the member that has the resource and matches the pod decides, else the pod's own annotation, else
+//! the pod idles.
 
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -17,10 +17,10 @@ pub(crate) const CPU_ANNOTATION: &str = "sim.ironclad.io/cpu";
 pub(crate) const MEMORY_ANNOTATION: &str = "sim.ironclad.io/memory";
 /// The name of the memory resource.
 const MEMORY: &str = "memory";
-/// What a pod uses that nobody gave a load.
+/// Usage of a pod without a configured one.
 const IDLE: Usage = Usage { cpu_millis: 1, memory_bytes: 8 << 20 };
 
-/// What pods of a member use (api.md 11.8, `spec.usage`).
+/// Usage of a member's pods (specification/api.md 11.8, `spec.usage`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageRule {
     /// The namespace of the pods; empty means all.
@@ -49,7 +49,7 @@ impl Usage {
         }
     }
 
-    /// The part of the container of this number, from 0 on, of so many: what does not divide goes to the first.
+    /// Returns the share of container `number` (from 0) of `of`; the first gets the remainder.
     pub(crate) fn part(self, number: usize, of: usize) -> Self {
         let share = |whole: i64| {
             let of = i64::try_from(of.max(1)).unwrap_or(1);
@@ -59,7 +59,7 @@ impl Usage {
     }
 }
 
-/// Rules as they are asked: read once.
+/// Parsed rules.
 #[derive(Debug, Default)]
 pub(crate) struct Rules(Vec<Rule>);
 
@@ -72,7 +72,7 @@ struct Rule {
 }
 
 impl Rules {
-    /// Reads the rules. One whose selector can't be read matches nothing, an amount that can't be read is none.
+    /// Parses the rules. An invalid selector matches nothing, an invalid amount is absent.
     pub(crate) fn of(rules: &[UsageRule]) -> Self {
         let amount = |resource: &str, q: &Option<Quantity>| q.as_ref().and_then(|q| parse(resource, &q.0));
         let read = rules.iter().filter_map(|rule| {
@@ -90,7 +90,7 @@ impl Rules {
         Self(read.collect())
     }
 
-    /// What the pod uses while it runs.
+    /// Returns the usage of the pod while it runs.
     pub(crate) fn usage(&self, pod: &Pod) -> Usage {
         let none = std::collections::BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);

@@ -10,8 +10,8 @@ pub trait Backend: Send {
     /// Called once, first.
     fn load(&mut self) -> Result<Loaded, BackendError>;
 
-    /// Makes the transactions durable, all or none. When it answers, no crash can lose them. After an error the
-    /// engine never calls it again: whether the group is there is found out by the next `load`.
+    /// Makes the transactions durable, all or none. No crash can lose them after it returned. After an error the engine
+    /// does not call it again; the next `load` shows whether the group was written.
     fn commit(&mut self, group: &[Record]) -> Result<(), BackendError>;
 
     /// Forgets a server's transactions up to and including this revision; its newest state stays. A crash may undo it.
@@ -30,10 +30,10 @@ pub struct Record {
     pub transaction: Arc<Transaction>,
 }
 
-/// What a backend kept, by server.
+/// State that a backend loaded, by server.
 pub type Loaded = BTreeMap<String, LoadedServer>;
 
-/// What a backend kept of one server.
+/// State that a backend loaded for one server.
 #[derive(Debug)]
 pub struct LoadedServer {
     /// The newest revision.
@@ -53,6 +53,6 @@ pub struct BackendStats {
     pub transactions: u64,
     /// Compactions done.
     pub compactions: u64,
-    /// Bytes that it takes on disk (or in memory), where that is known.
+    /// Bytes used on disk (or in memory), if known.
     pub stored_bytes: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! Backups: all servers of an engine at one moment, and files beside them, as one stream of bytes; and back again.
+//! Backup and restore: all servers of an engine at one moment, and files beside them, as one stream of bytes.
 //!
-//! A backup has the newest state of every key with its revisions, so that what is restored goes on where it was. It has no
-//! past: watches from before begin anew. Whoever has a backup has every secret in it.
+//! A backup has the newest state of every key with its revisions, so that a restored server continues with the next
+//! revision. It has no history: watches start anew. A backup contains every secret.
 
 mod format;
 mod restore;
@@ -22,12 +22,12 @@ pub use self::{
 };
 pub(crate) use restore::MARKER;
 
-/// A backup's chunks have about so many bytes.
+/// Approximate bytes of a backup's chunks.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// The largest file that goes along: keys and certificates are far smaller.
+/// Largest file that is included: keys and certificates are far smaller.
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// All servers at one moment. It shares the bytes of values with the engine.
+/// State of all servers at one moment. It shares the bytes of values with the engine.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     servers: Vec<ServerState>,
@@ -48,10 +48,10 @@ impl Snapshot {
         Self { servers, files: Vec::new() }
     }
 
-    /// What a data directory holds that no process has open.
+    /// Reads a data directory that no process has open.
     ///
     /// # Errors
-    /// As [`RedbBackend::open`]; and where there is no store yet.
+    /// As [`RedbBackend::open`], and if the directory holds no store.
     pub fn of_directory(data_dir: &Path) -> Result<Self, BackendError> {
         let mut backend = RedbBackend::open_existing(data_dir)?;
         let loaded: Loaded = crate::Backend::load(&mut backend)?;
@@ -95,7 +95,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The backup as chunks, made as they are asked for.
+    /// Returns the backup in chunks, which are encoded as they are requested.
     pub fn chunks(self) -> impl Iterator<Item = Bytes> + Send + 'static {
         let of_server = |server: ServerState| {
             let ServerState { name, revision, entries } = server;
@@ -118,7 +118,7 @@ impl Snapshot {
     }
 }
 
-/// Whether a path stays in the folder that it is put into.
+/// Returns `true` if a relative path stays inside its directory.
 fn stays_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))

@@ -1,10 +1,10 @@
-//! How entries and transactions stand on disk (format 1). Numbers are little-endian.
+//! Encoding of entries and transactions on disk (format 1). Numbers are little-endian.
 //!
-//! A log record holds what its transaction *replaced*: the new values are in the head or in a later record. So every
-//! value is on disk once, and walking the log backwards from the head gives each change both of its sides.
+//! A log record holds the values that its transaction *replaced*: the new values are in the head or in a later record.
+//! So every value is on disk once, and a walk backwards from the head gives each change both of its sides.
 //!
-//! Entries and records begin with a sum over themselves: redb checks its own after a crash only, and a damaged object
-//! must be refused at the start rather than be served.
+//! Entries and records begin with a checksum: redb verifies its own only after a crash, and a damaged object must be
+//! refused at start rather than be served.
 
 use bytes::Bytes;
 
@@ -26,8 +26,8 @@ pub(crate) fn encode_entry(key: &str, entry: &Entry, into: &mut [u8]) {
     into[..SUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Tells damaged bytes from good ones; no protection against intent. Every step is a bijection of the state, so two
-/// inputs of a length that differ in one word never have the same sum.
+/// Checksum against damage, not against intent. Every step is a bijection of the state, so two inputs of one length
+/// that differ in one word never have the same sum.
 pub(crate) fn sum(name: &[u8], bytes: &[u8]) -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let mut add = |word: u64| {

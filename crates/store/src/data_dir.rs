@@ -1,4 +1,4 @@
-//! The data directory: made private, held by one process, its failures told with path and remedy.
+//! Data directory: private to its owner, locked by one process, with errors that name the path and a remedy.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::BackendError;
 
-/// Held by the process that has the directory open; its pid stands in it.
+/// Lock file of the process that has the directory open; contains its pid.
 pub(crate) const LOCK_FILE: &str = "store.lock";
 
 /// A data directory that this process holds until it is dropped.
@@ -18,7 +18,7 @@ pub(crate) struct DataDir {
 }
 
 impl DataDir {
-    /// Makes the directory if need be (mode 0700) and takes its lock.
+    /// Creates the directory if it is missing (mode 0700) and locks it.
     pub(crate) fn hold(path: &Path) -> Result<Self, BackendError> {
         let fail = |error| classify(&path.display().to_string(), error);
         let mut builder = DirBuilder::new();
@@ -38,7 +38,7 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// Gives a finished file its name, so that after a crash it is there as a whole or not at all.
+    /// Renames a finished file, so that after a crash it exists completely or not at all.
     pub(crate) fn put_in_place(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path.join(from), self.path.join(to))?;
         self.sync()
@@ -61,7 +61,7 @@ pub(crate) fn private_file() -> OpenOptions {
 
 fn holder(lock: &mut File) -> String {
     let mut pid = String::new();
-    // A pid is short; what is longer is none.
+    // A longer text is not a pid.
     let read = lock.take(20).read_to_string(&mut pid);
     match (read, pid.trim()) {
         (Ok(_), pid) if !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()) => format!("pid {pid}"),
@@ -69,7 +69,7 @@ fn holder(lock: &mut File) -> String {
     }
 }
 
-/// What a failure of the system means for the owner of the data directory.
+/// Maps a system error to the error that the owner of the data directory sees.
 pub(crate) fn classify(path: &str, source: io::Error) -> BackendError {
     use io::ErrorKind as Kind;
     let path = path.to_owned();
@@ -78,7 +78,7 @@ pub(crate) fn classify(path: &str, source: io::Error) -> BackendError {
         Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
             BackendError::NotWritable { path, source }
         }
-        // redb's words for a file that is none of its own, or was cut short.
+        // redb's errors for a foreign or truncated file.
         Kind::InvalidData | Kind::UnexpectedEof => BackendError::Corrupt { path, detail: source.to_string() },
         _ => BackendError::Io { path, source },
     }

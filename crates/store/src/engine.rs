@@ -1,4 +1,4 @@
-//! One engine per process: the servers, the queue of accepted transactions, and who commits it.
+//! Engine of a process: its servers, the queue of accepted transactions, and the committer.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ use crate::{
     store::Server,
 };
 
-/// Owns the backend and the committer of a process, and all its servers. Cheap to clone.
+/// Owner of the backend, the committer and all servers of a process. Cheap to clone.
 ///
-/// When the last clone and the last [`Store`] are gone, or at [`Engine::close`], what was accepted is finished and the
-/// backend is released.
+/// When the last clone and the last [`Store`] are dropped, or at [`Engine::close`], accepted transactions are finished
+/// and the backend is released.
 #[derive(Clone)]
 pub struct Engine(Arc<Handle>);
 
@@ -38,11 +38,11 @@ struct Handle {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What writers and the committer share.
+/// State shared by writers and the committer.
 pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) committer: Mutex<Committer>,
-    /// Room in the queue, in KiB.
+    /// Free capacity of the queue, in KiB.
     room: Arc<Semaphore>,
     servers: Mutex<Servers>,
     pub(crate) clock: Clock,
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Servers {
     open: BTreeMap<String, Arc<Server>>,
-    /// Loaded, but nobody has asked for them yet.
+    /// Servers that were loaded and not opened yet.
     loaded: Loaded,
 }
 
@@ -69,10 +69,10 @@ pub struct EngineStats {
 }
 
 impl Engine {
-    /// Loads what the backend kept and starts the committer.
+    /// Loads the backend's state and starts the committer.
     ///
     /// # Errors
-    /// The backend can't be read, or the thread can't be started.
+    /// The backend cannot be read, or the thread cannot be started.
     pub fn open(mut backend: Box<dyn Backend>, mode: Commit, clock: Clock) -> Result<Self, OpenError> {
         let loaded = backend.load()?;
         let shared = Arc::new(Shared {
@@ -97,13 +97,13 @@ impl Engine {
         Store::new(self.clone(), self.0.shared.server(server, None))
     }
 
-    /// The server of this name, with these options from now on, for all who have it open.
+    /// Opens a server with these options, which apply to everyone who has it open.
     #[must_use]
     pub fn store_with(&self, server: &str, options: Options) -> Store {
         Store::new(self.clone(), self.0.shared.server(server, Some(options)))
     }
 
-    /// The names of all servers, those that nobody has opened yet included.
+    /// Names of all servers, including those that were not opened yet.
     #[must_use]
     pub fn servers(&self) -> Vec<String> {
         let servers = self.0.shared.servers.lock();
@@ -112,12 +112,12 @@ impl Engine {
         names
     }
 
-    /// All servers at one moment between two groups: whatever was acknowledged before this call is in it, and nothing is in
-    /// it by half. Waits while a group is committed; values are shared, not copied.
+    /// Captures all servers at one moment between two groups: it contains every write that was acknowledged before, and
+    /// no partial transaction. Waits while a group is committed. Values are shared, not copied.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.0.shared;
-        // Only who holds it publishes.
+        // Only the holder of this lock publishes.
         let _committer = shared.committer.lock();
         let servers = shared.servers.lock();
         let open = servers.open.iter().map(|(name, server)| {
@@ -138,14 +138,14 @@ impl Engine {
         self.0.shared.committer.lock().stats()
     }
 
-    /// Why writes are refused, if they are: the text of [`StoreError::ReadOnly`] or [`StoreError::Closed`].
+    /// Reason why writes are refused, if they are: [`StoreError::ReadOnly`] or [`StoreError::Closed`].
     #[must_use]
     pub fn refuses_writes(&self) -> Option<StoreError> {
         self.0.shared.queue.refusal()
     }
 
-    /// Finishes what was accepted, refuses what comes later, ends all watches and releases the backend.
-    /// Blocks for as long as the last groups take. Reads go on.
+    /// Finishes accepted transactions, refuses later ones, ends all watches and releases the backend. Blocks until the
+    /// last groups are committed. Reads continue to work.
     pub fn close(&self) {
         self.0.close();
     }
@@ -164,9 +164,9 @@ impl Engine {
     ) -> Result<TxnResult, StoreError> {
         let shared = &self.0.shared;
         let room = match self.0.mode {
-            // Nothing ever waits in the queue.
+            // The queue stays empty in this mode.
             Commit::Inline => None,
-            // A closed semaphore: the queue says why.
+            // The semaphore is closed: the queue has the reason.
             Commit::Thread => shared.room.clone().acquire_many_owned(kib(bytes)).await.ok(),
         };
         let mut answer = match shared.submit(server, compares, ops, bytes, room)? {
@@ -175,7 +175,7 @@ impl Engine {
         };
         match self.0.mode {
             Commit::Inline => {
-                // Whoever committed it, this caller or one on another thread, has answered when this is over.
+                // Afterwards the transaction was committed, by this caller or on another thread.
                 shared.commit_all();
                 answer.try_recv().unwrap_or(Err(StoreError::Closed))
             }
@@ -195,7 +195,7 @@ impl Handle {
         self.shared.queue.close();
         self.shared.room.close();
         match self.thread.lock().take() {
-            // The last handle may go with a task that the committer itself has just woken.
+            // The last handle can be dropped by a task that the committer itself woke.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
                 // A panic of the backend has been turned into a failure already.
@@ -240,7 +240,7 @@ impl Shared {
         server
     }
 
-    /// Checks the conditions and, in the same breath, takes the revision and the place in the queue.
+    /// Checks the conditions and takes revision and queue position under one lock.
     fn submit(
         &self,
         server: &Arc<Server>,

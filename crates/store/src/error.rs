@@ -1,4 +1,4 @@
-//! What can go wrong, each with what to do about it.
+//! Errors of the store, each with a remedy.
 
 use std::{any::Any, io, sync::Arc};
 
@@ -7,28 +7,28 @@ use crate::{Key, Revision, limits};
 /// A revision that cannot be read or watched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevisionError {
-    /// That far back nothing is kept: list again (410 Expired).
+    /// The revision is older than the history: list again (410 Expired).
     #[error("revision {requested} has been compacted, the oldest one kept is {floor}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The oldest revision that can be read and watched from.
         floor: Revision,
     },
-    /// Nothing has that revision yet (504 Timeout, "Too large resource version").
+    /// The revision is in the future (504 Timeout, "Too large resource version").
     #[error("revision {requested} is in the future, the newest one is {current}")]
     FutureRevision {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision.
         current: Revision,
     },
 }
 
-/// A transaction that was not accepted, or whose fate the backend left open.
+/// A transaction that was not accepted, or whose outcome is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The value is larger than the store takes.
+    /// The value exceeds its limit.
     #[error(
         "the value of {key} has {bytes} bytes, at most {} are allowed: make the object smaller or split it",
         limits::VALUE_BYTES_MAX
@@ -45,7 +45,7 @@ pub enum StoreError {
         /// The size of the key.
         bytes: usize,
     },
-    /// The transaction is larger than the store takes.
+    /// The transaction exceeds its limit.
     #[error(
         "a transaction of {ops} changes and {bytes} bytes is too large: at most {} and {} are allowed, split it",
         limits::TXN_OPS_MAX,
@@ -63,13 +63,13 @@ pub enum StoreError {
         /// The key.
         key: Key,
     },
-    /// The backend failed: the store is read-only until the process starts again. A transaction that was under way
-    /// when it failed was not published; after the restart it is there as a whole or not at all.
+    /// The backend failed: the store is read-only until the process restarts. A transaction in flight was not
+    /// published; after the restart it exists completely or not at all.
     #[error(
         "the store no longer takes writes since its backend failed; reads go on; remove the cause and start the process again"
     )]
     ReadOnly {
-        /// What the backend said.
+        /// The error of the backend.
         #[source]
         cause: Arc<BackendError>,
     },
@@ -81,14 +81,14 @@ pub enum StoreError {
 /// A backend that cannot be opened, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// Somebody else has the data directory open.
+    /// Another process has the data directory open.
     #[error(
         "data directory {path} is in use by another process ({holder}): stop that process, or choose another directory"
     )]
     InUse {
         /// The data directory.
         path: String,
-        /// Who, as far as it is known.
+        /// The other process, if known.
         holder: String,
     },
     /// The data directory cannot be made or written to.
@@ -96,7 +96,7 @@ pub enum BackendError {
     NotWritable {
         /// The data directory.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -117,7 +117,7 @@ pub enum BackendError {
     NoSpace {
         /// The data directory.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -134,12 +134,12 @@ pub enum BackendError {
         /// The newest format that this version reads.
         supported: String,
     },
-    /// What was read makes no sense.
+    /// The stored data is invalid.
     #[error("data directory {path} is damaged ({detail}): restore it from a backup, or choose another directory")]
     Corrupt {
         /// The data directory.
         path: String,
-        /// What and where.
+        /// What is wrong, and where.
         detail: String,
     },
     /// Any other failure of reading or writing.
@@ -147,7 +147,7 @@ pub enum BackendError {
     Io {
         /// The data directory.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -164,7 +164,7 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// What a panic said.
+/// Text of a panic.
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the backend panicked")

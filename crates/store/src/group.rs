@@ -1,4 +1,4 @@
-//! Group commit: takes what is queued, makes it durable together, publishes it, answers.
+//! Group commit: takes queued transactions, makes them durable together, publishes and answers them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,12 +16,12 @@ use crate::{
     error::text_of, limits, store::Server,
 };
 
-/// The backend is told to forget at most so many transactions at once, so that no commit waits long.
+/// Most transactions in one compaction of the backend, so that no commit waits long.
 const COMPACT_MAX: u64 = 4_096;
 
-/// A group of so many transactions comes of several writers at once: more of theirs are on their way.
+/// A group of this many transactions comes from concurrent writers, so more are expected.
 const CROWD: usize = 4;
-/// How long they are waited for: making a group durable costs nearly the same for one as for many.
+/// Time to wait for more transactions: a commit costs nearly the same for one as for many.
 const GATHER: Duration = Duration::from_millis(1);
 
 /// An accepted transaction, or an answer that has to wait for those before it.
@@ -31,7 +31,7 @@ pub(crate) struct Item {
     pub(crate) bytes: usize,
     pub(crate) result: TxnResult,
     pub(crate) answer: oneshot::Sender<Result<TxnResult, StoreError>>,
-    /// Held until the item is answered.
+    /// Released when the item is answered.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct Item {
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
-    /// Notified when an item is queued that somebody waits for, and when the queue is closed.
+    /// Notified when an item with a waiting caller is queued, and when the queue is closed.
     more: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     items: VecDeque<Item>,
-    /// Whether somebody waits for the first item.
+    /// The committer waits for the first item.
     idle: bool,
     refusal: Option<StoreError>,
 }
@@ -81,7 +81,7 @@ impl Queue {
         std::mem::take(&mut state.items)
     }
 
-    /// The next group: at least one item, if there is any, then as many as the bound allows.
+    /// Takes the next group: one item, if there is any, and more up to the size limit.
     fn take(&self) -> Vec<Item> {
         let mut state = self.state.lock();
         let mut bytes = 0;
@@ -93,7 +93,8 @@ impl Queue {
         state.items.drain(..count).collect()
     }
 
-    /// Waits until there is something to commit, and a little longer if a crowd writes; false when the queue is closed and empty.
+    /// Waits for an item, and a little longer if writers are concurrent. Returns `false` when the queue is closed and
+    /// empty.
     fn wait(&self, crowd: bool) -> bool {
         let mut state = self.state.lock();
         state.idle = true;
@@ -111,7 +112,7 @@ impl Queue {
     }
 }
 
-/// The only one who talks to the backend.
+/// The only user of the backend.
 pub(crate) struct Committer {
     backend: Option<Box<dyn Backend>>,
     /// The oldest revision that the backend can still serve a window from, by server.
@@ -190,9 +191,9 @@ impl Shared {
         while self.commit_group() > 0 {}
     }
 
-    /// Commits one group, and says of how many items.
+    /// Commits one group and returns its number of items.
     fn commit_group(&self) -> usize {
-        // Held throughout: groups are committed and published one after the other.
+        // Locked throughout: groups are committed and published one after the other.
         let mut committer = self.committer.lock();
         let items = self.queue.take();
         let count = items.len();
@@ -223,7 +224,7 @@ impl Shared {
                 item.server.overlay.lock().published(transaction);
                 servers.entry(item.server.name.clone()).or_insert_with(|| item.server.clone());
             }
-            // Nobody may listen any more: the write stands all the same.
+            // The caller may have gone away; the write is valid all the same.
             let _ = item.answer.send(Ok(item.result));
             drop(item.room);
         }

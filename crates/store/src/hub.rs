@@ -1,4 +1,4 @@
-//! Who watches what. Publishing looks up the watchers of the changed keys; the others cost nothing.
+//! Registry of watchers. Publishing notifies the watchers of the changed keys; others cost nothing.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +19,7 @@ pub(crate) struct Hub {
     closed: bool,
 }
 
-/// What was published for one watcher and not yet taken.
+/// Published transactions that one watcher has not taken yet.
 #[derive(Default)]
 pub(crate) struct Inbox(pub(crate) Mutex<InboxState>);
 
@@ -31,7 +31,7 @@ pub(crate) struct InboxState {
     pub(crate) end: Option<End>,
 }
 
-/// Why nothing more comes after what is queued.
+/// Reason why a watch ends after its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// The buffer was full.
@@ -64,7 +64,7 @@ impl Hub {
         self.by_prefix.values().map(BTreeMap::len).sum()
     }
 
-    /// Queues the transaction for every watcher of one of its keys; those without room are ended.
+    /// Queues the transaction for every watcher of one of its keys. A watcher with a full buffer is ended.
     pub(crate) fn deliver(
         &mut self,
         transaction: &Arc<Transaction>,
@@ -77,7 +77,7 @@ impl Hub {
             for (prefix, watchers) in self.prefixes_of(event.key.as_bytes()) {
                 for (id, inbox) in watchers {
                     let mut inbox = inbox.0.lock();
-                    // A transaction comes whole, whatever number of its keys matches.
+                    // A watcher gets a transaction once, however many of its keys match.
                     let has = inbox.queue.back().is_some_and(|(t, _)| t.revision == transaction.revision);
                     if has || inbox.end.is_some() {
                         continue;

@@ -1,13 +1,13 @@
 //! A revisioned, watchable key-value store: memory first, durable by group commit.
 //!
-//! One [`Engine`] per process owns one [`Backend`] and one committer. It holds any number of servers, each with a
-//! keyspace and a revision counter of its own, reached through a [`Store`]. Every transaction that changes something
-//! takes the next revision; it is made durable together with whatever else is queued, and only then is it published
-//! to readers and watchers and answered. Reads never touch the backend.
+//! One [`Engine`] per process owns one [`Backend`] and one committer. It holds any number of servers, each with its own
+//! keyspace and revision counter, reached through a [`Store`]. Every transaction that changes something takes the next
+//! revision. It is made durable together with everything else that is queued, and only then published to readers and
+//! watchers, and answered. Reads never touch the backend.
 //!
-//! What a watch promises stands at [`Watch`]; what is kept of the past, and for how long, at [`Options`].
-//! The store knows nothing of Kubernetes: keys are paths, values are bytes, and writes that change nothing are
-//! filtered above it (reference/apiserver.md 29).
+//! [`Watch`] documents the guarantees of a watch, [`Options`] the retention of history. The store knows nothing of
+//! Kubernetes: keys are paths, values are bytes, and its callers filter writes that change nothing
+//! (specification/apiserver.md 29).
 
 mod backend;
 mod backup;

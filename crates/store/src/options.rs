@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Bounds that do not depend on who uses the store.
+/// Fixed limits.
 pub mod limits {
-    /// The largest value: 1.5 MiB, as etcd takes it.
+    /// Largest value in bytes: 1.5 MiB, as in etcd.
     pub const VALUE_BYTES_MAX: usize = 1_536 * 1024;
     /// The longest key.
     pub const KEY_BYTES_MAX: usize = 4_096;
@@ -12,15 +12,15 @@ pub mod limits {
     pub const TXN_OPS_MAX: usize = 1_024;
     /// The most bytes of keys and values of one transaction.
     pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
-    /// What waits for the committer: writers beyond it wait in line.
+    /// Bytes that wait for the committer. Further writers wait in line.
     pub const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
-    /// One group commit takes transactions until it has so many bytes.
+    /// Bytes at which a group commit takes no more transactions.
     pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-    /// What a change counts against a server's window on top of key and value.
+    /// Bytes that a change counts against a server's window besides key and value.
     pub const EVENT_OVERHEAD_BYTES: usize = 320;
 }
 
-/// Who makes writes durable.
+/// Executor of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The writer itself, when its future is polled: no thread, so the same on every run. For the simulation.
@@ -29,16 +29,16 @@ pub enum Commit {
     Thread,
 }
 
-/// What a server keeps of its past, and how far a watcher may fall behind.
+/// Retention of history, and buffer of watchers.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// History is kept so long (monotonic time), unless it grows too large first.
+    /// Retention of history (monotonic time), unless it exceeds its size first.
     pub history: Duration,
     /// History is cut when its changes (keys, values and an overhead each) have more bytes than this.
     pub history_bytes: usize,
-    /// The backend is told to forget when so many transactions have left the window.
+    /// Transactions outside of the window at which the backend is compacted.
     pub compact_step: u64,
-    /// A watcher that has so many undelivered transactions is ended.
+    /// Undelivered transactions at which a watcher is ended.
     pub watch_buffer: usize,
     /// A watcher whose undelivered transactions have more bytes than this is ended.
     pub watch_buffer_bytes: usize,

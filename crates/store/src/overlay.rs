@@ -1,4 +1,4 @@
-//! What was accepted and is not durable yet: conditions are checked against it, readers never see it.
+//! Accepted transactions that are not durable yet: conditions are checked against them, readers do not see them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,9 +18,9 @@ struct Pending {
     entry: Option<Entry>,
 }
 
-/// What a transaction comes to.
+/// Result of evaluating a transaction.
 pub(crate) enum Outcome {
-    /// Changes to commit; they take the next revision.
+    /// Changes to commit, under the next revision.
     Change(Transaction),
     /// An answer without changes, true as soon as everything accepted before it is durable.
     AfterPending(TxnResult),
@@ -40,8 +40,8 @@ impl Overlay {
         }
     }
 
-    /// Checks the conditions and says what the changes come to; nothing is accepted yet.
-    /// The changes have distinct keys, in key order.
+    /// Checks the conditions and returns the resulting changes; accepts nothing yet. The changes have distinct keys, in
+    /// key order.
     pub(crate) fn evaluate(&self, space: &Space, compares: &[Compare], ops: Vec<Op>) -> Outcome {
         let pending = compares.iter().any(|c| self.changed.contains_key(&c.key));
         if !compares.iter().all(|c| c.holds(self.current(space, &c.key))) {
@@ -69,10 +69,10 @@ impl Overlay {
         match op {
             Op::Put { key, value, expires } => {
                 let (create, version) = previous.as_ref().map_or((revision, 1), |e| (e.create, e.version + 1));
-                // A copy of exactly its size: the caller's may be a slice of something larger, or have room to spare.
+                // Copy to exact size: the caller's bytes may be a slice of something larger.
                 let value = Bytes::copy_from_slice(&value);
                 let entry = Some(Entry { create, modified: revision, version, expires, value });
-                // One copy of a key, whoever writes it.
+                // Share one copy of the key.
                 let key = space.key(&key).unwrap_or(key);
                 Some(Event { key, entry, previous })
             }
@@ -84,7 +84,7 @@ impl Overlay {
         }
     }
 
-    /// Takes the transaction's revision and makes its changes count for the conditions of the next ones.
+    /// Takes the transaction's revision, and lets the conditions of later transactions see its changes.
     pub(crate) fn accept(&mut self, transaction: &Transaction) {
         self.last = transaction.revision;
         for event in &transaction.events {

@@ -60,10 +60,10 @@ struct Format {
 }
 
 impl RedbBackend {
-    /// Opens a data directory, or makes one: directory 0700, files 0600, held against other processes until dropped.
+    /// Opens or creates a data directory: directory 0700, files 0600, locked against other processes until dropped.
     ///
     /// # Errors
-    /// In use, not writable, full, damaged, or of a newer format.
+    /// The directory is in use, not writable, full, damaged, or of a newer format.
     pub fn open(path: &Path) -> Result<Self, BackendError> {
         let name = path.display().to_string();
         let dir = DataDir::hold(path)?;
@@ -86,10 +86,10 @@ impl RedbBackend {
         Ok(backend)
     }
 
-    /// Opens a data directory that has a store in it already.
+    /// Opens a data directory that already has a store.
     ///
     /// # Errors
-    /// As [`RedbBackend::open`], and where there is none: then nothing is made.
+    /// As [`RedbBackend::open`], and if there is no store; then nothing is created.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, BackendError> {
         let name = path.display().to_string();
         if !path.join(FILE).try_exists().map_err(|error| classify(&name, error))? {
@@ -117,7 +117,7 @@ impl RedbBackend {
         Ok(())
     }
 
-    /// Puts what [`RedbBackend::create`] made, and is closed, where it is looked for.
+    /// Renames a closed store from [`RedbBackend::create`] to its final name.
     pub(crate) fn put_in_place(dir: &DataDir) -> io::Result<()> {
         dir.put_in_place(NEW_FILE, FILE)
     }
@@ -153,10 +153,10 @@ impl RedbBackend {
         write().map_err(|error: Failure| error.of(&self.path))
     }
 
-    /// Opens, or initialises, any storage; `path` stands in errors.
+    /// Opens or initialises any storage; `path` is shown in errors.
     ///
     /// # Errors
-    /// Damaged, failing, or of a newer format.
+    /// The storage is damaged, failing, or of a newer format.
     pub fn on(storage: impl StorageBackend, path: &str) -> Result<Self, BackendError> {
         guarded(path, || Self::open_storage(storage, path))
     }
@@ -286,7 +286,7 @@ impl RedbBackend {
     ) -> Result<Result<Vec<Arc<Transaction>>, u64>, Failure> {
         let table = self.database.get()?.begin_read()?.open_table(LOG)?;
         let mut log = Vec::new();
-        // What keys were before the transactions walked so far.
+        // States of keys before the transactions that were visited so far.
         let mut older: BTreeMap<Key, Option<Entry>> = BTreeMap::new();
         let mut expected = newest;
         for row in table.range((id, 0)..=(id, u64::MAX))?.rev() {
@@ -450,7 +450,7 @@ impl From<TableError> for Failure {
     }
 }
 
-/// An open database. Closing it writes, and panics at some damage; there is nothing left to lose then.
+/// An open database. Closing it writes, and panics on some damage; nothing can be lost at that time.
 struct Handle(Option<Database>);
 
 impl Handle {

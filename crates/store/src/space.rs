@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Space {
     revision: Revision,
     head: BTreeMap<Key, Entry>,
-    /// What keys were before the transactions of the window, oldest first.
+    /// States of keys before the transactions of the window, oldest first.
     before: BTreeMap<Key, VecDeque<Before>>,
     /// The transactions after the floor, without gaps, oldest first.
     window: VecDeque<Kept>,
@@ -40,7 +40,7 @@ struct Before {
 pub(crate) struct Registered {
     pub(crate) id: u64,
     pub(crate) inbox: Arc<Inbox>,
-    /// What it asked for and is past already.
+    /// Past transactions that the watch requested.
     pub(crate) backlog: VecDeque<Arc<Transaction>>,
 }
 
@@ -81,7 +81,7 @@ impl Space {
         Revision::new(self.revision.get().saturating_sub(window)).unwrap_or(Revision::FIRST)
     }
 
-    /// What the backend may forget, and how much is worth the call.
+    /// Returns the revision up to which the backend may compact, and how many transactions make the call worthwhile.
     pub(crate) fn to_compact(&self) -> (Revision, u64) {
         (self.floor(), self.options.compact_step)
     }
@@ -107,7 +107,7 @@ impl Space {
         self.expiries.first().map(|(at, _)| *at)
     }
 
-    /// All keys with their newest entries.
+    /// Returns all keys with their newest entries.
     pub(crate) fn entries(&self) -> Vec<(Key, Entry)> {
         self.head.iter().map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
@@ -237,7 +237,7 @@ impl Space {
         })
     }
 
-    /// Registers a watcher for everything after `from`; what of it is already past comes back.
+    /// Registers a watcher for everything after `from`, and returns the part that is already past.
     pub(crate) fn watch(&mut self, prefix: &str, from: Revision) -> Result<Registered, RevisionError> {
         self.check(from)?;
         let missed = usize::try_from(self.revision.get() - from.get()).unwrap_or(usize::MAX);
@@ -252,8 +252,8 @@ impl Space {
     }
 }
 
-/// What a transaction counts against the window: for each change the larger of the two values, since one of them is
-/// either in the head or counted by the next change of the key.
+/// Bytes that a transaction counts against the window: for each change the larger of the two values, since one of them
+/// is either in the head or counted by the next change of the key.
 fn cost(transaction: &Transaction) -> usize {
     let value = |e: &Option<Entry>| e.as_ref().map_or(0, |e| e.value.len());
     let of = |e: &Event| value(&e.entry).max(value(&e.previous)) + e.key.len() + limits::EVENT_OVERHEAD_BYTES;

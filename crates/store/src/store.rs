@@ -14,7 +14,7 @@ use crate::{
 /// Most entries that one call of [`Store::reap`] deletes.
 const REAP_MAX: usize = 256;
 
-/// One server of an engine. Locks are taken in this order: overlay, space, the engine's queue.
+/// One server of an engine. Lock order: overlay, space, the engine's queue.
 pub(crate) struct Server {
     pub(crate) name: Arc<str>,
     pub(crate) overlay: Mutex<Overlay>,
@@ -23,7 +23,7 @@ pub(crate) struct Server {
     pub(crate) published: Notify,
 }
 
-/// A server's keyspace and revisions. Cheap to clone; all clones and all who open the same name see the same.
+/// Keyspace and revisions of a server. Cheap to clone; all clones and all openers of the same name share it.
 #[derive(Clone)]
 pub struct Store {
     engine: Engine,
@@ -41,7 +41,7 @@ impl Store {
         &self.server.name
     }
 
-    /// Why it refuses writes, if it does; reads go on.
+    /// Reason why writes are refused, if they are. Reads continue to work.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<StoreError> {
         self.engine.refuses_writes()
@@ -65,14 +65,14 @@ impl Store {
         self.server.space.read().get(key).cloned()
     }
 
-    /// The newest state of a key, and the revision at which it is that.
+    /// Returns the newest state of a key, and the store's revision at that moment.
     #[must_use]
     pub fn get_with_revision(&self, key: &str) -> (Option<Entry>, Revision) {
         let space = self.server.space.read();
         (space.get(key).cloned(), space.revision())
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.server.space.read().len()
@@ -84,13 +84,14 @@ impl Store {
         self.len() == 0
     }
 
-    /// How many watches are open: for metrics.
+    /// Number of open watches, for metrics.
     #[must_use]
     pub fn watches(&self) -> usize {
         self.server.space.read().hub.len()
     }
 
-    /// The keys with a prefix, in order, as one consistent state: the newest, or that of a revision that is still kept.
+    /// Returns the keys with a prefix, in order, as one consistent state: the newest, or that of a revision in the
+    /// history.
     ///
     /// # Errors
     /// A revision below the floor or in the future.
@@ -98,16 +99,16 @@ impl Store {
         self.server.space.read().range(query)
     }
 
-    /// If all conditions hold, makes all changes as one revision; else answers what the compared keys are.
+    /// Applies all changes as one revision if all conditions hold; otherwise returns the states of the compared keys.
     ///
-    /// Durable and visible to readers and watchers when it answers. From its first poll on it runs to its end whatever
-    /// becomes of this future, unless it still waits in line for room in the queue: then it never happened. Writers
-    /// that run together see each other's accepted changes in their conditions: of two that compare the same revision,
+    /// When it returns, the changes are durable and visible to readers and watchers. From its first poll on it runs to
+    /// its end even if this future is dropped, unless it still waits for capacity in the queue: then nothing happened.
+    /// Concurrent writers see each other's accepted changes in their conditions: of two that compare the same revision,
     /// one fails.
     ///
     /// # Errors
-    /// A value, key or transaction beyond its bound, a key changed twice; then nothing happened.
-    /// [`StoreError::ReadOnly`] when the backend failed: see there. [`StoreError::Closed`]: nothing happened.
+    /// A value, key or transaction exceeds its limit, or a key is changed twice; then nothing happened.
+    /// [`StoreError::ReadOnly`] if the backend failed: see there. [`StoreError::Closed`]: nothing happened.
     pub async fn txn(&self, compares: Vec<Compare>, mut ops: Vec<Op>) -> Result<TxnResult, StoreError> {
         ops.sort_by(|a, b| a.key().cmp(b.key()));
         let bytes = check(&compares, &ops)?;
@@ -124,7 +125,7 @@ impl Store {
         }
     }
 
-    /// Everything that changes under the prefix after this revision; see [`Watch`] for what is promised.
+    /// Watches everything that changes under the prefix after this revision; [`Watch`] documents the guarantees.
     ///
     /// # Errors
     /// A revision below the floor or in the future.
@@ -153,8 +154,8 @@ impl Store {
         self.server.space.read().next_expiry()
     }
 
-    /// Deletes entries that have expired, a bounded number; answers how many, so that one calls again until none is
-    /// left. The deletions are ordinary events of the watches. Entries that were written meanwhile stay.
+    /// Deletes a bounded number of expired entries and returns how many; call it until none is left. The deletions are
+    /// ordinary watch events. Entries that were written concurrently remain.
     ///
     /// # Errors
     /// As [`Store::txn`].

@@ -82,7 +82,7 @@ impl std::fmt::Debug for Op {
     }
 }
 
-/// What became of a transaction. Both answers are of a durable, published state.
+/// Outcome of a transaction. Both describe a durable, published state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnResult {
     /// Every condition held and the changes are durable.

@@ -1,4 +1,4 @@
-//! What is stored and what is answered: keys, entries, events, transactions, ranges.
+//! Data types: keys, entries, events, transactions, ranges.
 
 use std::{borrow::Borrow, fmt, num::NonZeroU64, ops::Deref, sync::Arc};
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 pub struct Revision(NonZeroU64);
 
 impl Revision {
-    /// The revision of a server that was never written to. The first transaction takes the one after it.
+    /// Revision of a new server. The first transaction takes the one after it.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
-    /// The revision with this number; zero is none.
+    /// Returns the revision with this number; `None` for zero.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
@@ -21,7 +21,7 @@ impl Revision {
         }
     }
 
-    /// The number, as it stands in a `resourceVersion`.
+    /// Returns the number, as in a `resourceVersion`.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
@@ -107,7 +107,7 @@ impl fmt::Debug for Key {
 pub struct Expiry(NonZeroU64);
 
 impl Expiry {
-    /// The moment so many seconds after the Unix epoch; zero is none.
+    /// Returns the moment this many seconds after the Unix epoch; `None` for zero.
     #[must_use]
     pub const fn at_unix_seconds(seconds: u64) -> Option<Self> {
         match NonZeroU64::new(seconds) {
@@ -155,9 +155,9 @@ impl fmt::Debug for Entry {
 pub struct Event {
     /// The key.
     pub key: Key,
-    /// What it is from this revision on; `None`: deleted.
+    /// State from this revision on; `None` if the key was deleted.
     pub entry: Option<Entry>,
-    /// What it was before; `None`: it did not exist.
+    /// State before; `None` if the key did not exist.
     pub previous: Option<Entry>,
 }
 
@@ -181,21 +181,21 @@ impl Transaction {
     }
 }
 
-/// What to read: all keys with a prefix, or a page of them.
+/// Selection of a read: all keys with a prefix, or a page of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Query<'a> {
     /// Keys that start with this; the empty one is all.
     pub prefix: &'a str,
     /// Only keys after this one.
     pub start_after: Option<&'a str>,
-    /// At most so many entries.
+    /// Most entries to return.
     pub limit: Option<usize>,
     /// The state at this revision instead of the newest.
     pub at: Option<Revision>,
 }
 
 impl<'a> Query<'a> {
-    /// All keys with this prefix, at the newest revision.
+    /// Selects all keys with this prefix, at the newest revision.
     #[must_use]
     pub const fn prefix(prefix: &'a str) -> Self {
         Self { prefix, start_after: None, limit: None, at: None }
@@ -209,12 +209,12 @@ pub struct Range {
     pub entries: Vec<(Key, Entry)>,
     /// The revision of this state: `at`, or the newest when it was read.
     pub revision: Revision,
-    /// How many more keys match after the last entry.
+    /// Number of matching keys after the last entry.
     pub remaining: u64,
 }
 
 impl Range {
-    /// The limit cut the answer short: go on after the last key.
+    /// Returns `true` if the limit truncated the answer: continue after the last key.
     #[must_use]
     pub fn more(&self) -> bool {
         self.remaining > 0

@@ -15,18 +15,18 @@ use crate::{
     store::Server,
 };
 
-/// Every change under a prefix after a revision.
+/// Watch of every change under a prefix after a revision.
 ///
-/// Promised: batches come in the order of their revisions, none twice, none missing; a batch holds all changes that
-/// its transaction made under the prefix. A watcher that does not keep up gets what was buffered for it, then
-/// [`Lagged`], then the end: it may go on with a new watch from the last batch or progress it has seen.
+/// Guarantees: batches arrive in the order of their revisions, none twice, none missing; a batch holds all changes that
+/// its transaction made under the prefix. A watcher that does not keep up gets the buffered batches, then [`Lagged`],
+/// then the end; it may start a new watch from the last batch or progress that it has seen.
 pub struct Watch {
     server: Arc<Server>,
     prefix: Box<str>,
     id: u64,
     inbox: Arc<Inbox>,
-    /// What was past when the watch began. Not counted against the buffer: it is bounded by the window, and a watcher
-    /// that has much to catch up with would otherwise be ended again and again.
+    /// Transactions that were past when the watch began. They do not count against the buffer: the window bounds them,
+    /// and a watcher with much to catch up with would be ended again and again.
     backlog: VecDeque<Arc<Transaction>>,
     seen: Revision,
     ended: bool,
@@ -79,7 +79,7 @@ impl Watch {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// [`Watch::next`] for those who write futures and streams.
+    /// Poll form of [`Watch::next`], for hand-written futures and streams.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Batch, Lagged>>> {
         if self.ended {
             return Poll::Ready(None);
@@ -112,11 +112,11 @@ impl Watch {
                 }
             }
         }
-        // Published between the two looks.
+        // Published between the two checks.
         Poll::Ready(self.ready().map(Ok))
     }
 
-    /// The next batch if it is there already.
+    /// Returns the next batch if one is queued.
     fn ready(&mut self) -> Option<Batch> {
         let transaction = self.backlog.pop_front().or_else(|| {
             let mut inbox = self.inbox.0.lock();
@@ -130,13 +130,13 @@ impl Watch {
         Some(Batch { transaction, from, to })
     }
 
-    /// Everything under the prefix up to this revision was delivered: what a bookmark may say. It grows with writes
-    /// elsewhere too, and never runs ahead of a batch that is yet to be taken.
+    /// Returns the revision up to which everything under the prefix was delivered, as for a bookmark. It also grows
+    /// with writes elsewhere, and never exceeds a batch that is not taken yet.
     pub fn progress(&mut self) -> Revision {
         let upto = if let Some(next) = self.backlog.front() {
             next.revision.previous()
         } else {
-            // Publishing holds the same lock for writing: nothing slips in between the two looks.
+            // Publishing locks the same space for writing, so nothing is published between the two checks.
             let space = self.server.space.read();
             let inbox = self.inbox.0.lock();
             match (inbox.queue.front(), inbox.end) {

@@ -1,7 +1,8 @@
-//! The certificates of the webhook server: which stand, which are due for renewal (admission.md 1, 8).
+//! Certificates of the webhook server: their Secret and their renewal (specification/admission.md 1, 8).
 //!
-//! An authority signs the server's certificate; both stand in a Secret that all replicas share. What a kube-apiserver trusts
-//! is a bundle: a new authority stands in it beside the old one until that has ended, so no call fails on the day of the change.
+//! An authority signs the server's certificate; both are in a Secret that all replicas share. A kube-apiserver trusts a
+//! bundle: a new authority is added to it while the old one is still valid, so that no call fails on the day of the
+//! change.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +19,12 @@ pub(crate) const KEY: &str = "tls.key";
 
 const CA_DAYS: i64 = 3_650;
 const LEAF_DAYS: i64 = 365;
-/// Renewed so long before the end.
+/// Remaining validity, in days, at which a certificate is renewed.
 const CA_RENEW_DAYS: i64 = 730;
 const LEAF_RENEW_DAYS: i64 = 90;
 const DAY_SECONDS: i64 = 86_400;
 
-/// What the server serves with and what it is trusted by.
+/// Certificates that the server presents, and authorities that clients trust.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificates {
     pub(crate) authority: Pair,
@@ -33,7 +34,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// As a Secret holds them; `None` if something is missing.
+    /// Reads the Secret's data; `None` if something is missing.
     pub(crate) fn read(data: &BTreeMap<String, Vec<u8>>) -> Option<Self> {
         let text = |key: &str| data.get(key).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
         Some(Self {
@@ -43,7 +44,7 @@ impl Certificates {
         })
     }
 
-    /// As a Secret holds them.
+    /// Returns the Secret's data.
     pub(crate) fn data(&self) -> BTreeMap<String, Vec<u8>> {
         [
             (CA_CERTIFICATE, &self.authority.certificate),
@@ -57,10 +58,10 @@ impl Certificates {
         .collect()
     }
 
-    /// The certificates to use from now on, if they are not those that stand: missing, soon to end, or for other hosts.
+    /// Returns new certificates if the current ones are missing, expire soon, or are for other hosts.
     ///
     /// # Errors
-    /// What the certificate library said.
+    /// The error of the certificate library.
     pub(crate) fn renewed(standing: Option<&Self>, hosts: &[String], seam: &Seam) -> Result<Option<Self>, String> {
         let now = seam.clock.wall_seconds();
         let lasts = |certificate: &str, days: i64| {
@@ -128,7 +129,7 @@ mod tests {
             ("an authority two years before its end", 3_650 - 730, &hosts, true, true),
         ] {
             let seam = seam_at(day);
-            // The server's own certificate was renewed meanwhile, but for the rows that are about it.
+            // By then the server's own certificate was renewed; only the rows about it keep the old one.
             let standing = if day > 365 {
                 Certificates {
                     serving: pki::serving(&first.authority, "x", hosts, 365, &seam).unwrap(),

@@ -13,7 +13,7 @@ pub struct InProcessAdmission {
 }
 
 impl InProcessAdmission {
-    /// With these gates and flags.
+    /// Creates the reviewer for these gates and flags.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { config }
@@ -76,7 +76,7 @@ fn request<'a>(review: &Review<'a>) -> Request<'a> {
         operation: match review.operation {
             ServerOperation::Create => Operation::Create,
             ServerOperation::Update => Operation::Update,
-            // Nobody asks in-process of the last one: it writes nothing.
+            // Connect requests write nothing, so no rule asks for them.
             ServerOperation::Delete | ServerOperation::Connect => Operation::Delete,
         },
         group: review.group,

@@ -1,4 +1,4 @@
-//! What a webhook looks up, asked of the control plane.
+//! Look-ups of webhook reviews in the control plane.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -54,7 +54,7 @@ async fn answer(client: &Client, need: &Need) -> Result<Vec<Value>, kube::Error>
                 .items
                 .into_iter()
                 .map(|mut object| {
-                    // Items of a list do not say what they are.
+                    // Items of a list have no `apiVersion` and `kind`.
                     object.types.get_or_insert_with(|| kube::core::TypeMeta {
                         api_version: resource_of(resource).api_version,
                         kind: resource.kind.to_owned(),
@@ -67,7 +67,7 @@ async fn answer(client: &Client, need: &Need) -> Result<Vec<Value>, kube::Error>
     }
 }
 
-/// Asks every kind that lives in namespaces.
+/// Lists the labelled objects of every namespaced kind.
 async fn labelled(
     client: &Client,
     key: &str,
@@ -99,7 +99,7 @@ async fn labelled(
     Ok(lists.into_iter().flatten().take(at_most).collect())
 }
 
-/// Carries out what a review wants written.
+/// Performs the writes that a review requires.
 pub(crate) async fn carry_out(client: &Client, effects: Vec<Effect>) -> Result<(), Failed> {
     let mut done: Vec<(Api<DynamicObject>, String, Value)> = Vec::new();
     for effect in effects {
@@ -112,7 +112,7 @@ pub(crate) async fn carry_out(client: &Client, effects: Vec<Effect>) -> Result<(
         match api.replace_status(&name, &params, &object).await {
             Ok(_) => done.push((api, name, before.data["status"].clone())),
             Err(error) => {
-                // All or none: what was booked already is taken back.
+                // All writes or none: undo the ones that succeeded.
                 for (api, name, status) in done {
                     let patch = serde_json::json!({ "status": status });
                     let _ = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch)).await;
@@ -124,10 +124,10 @@ pub(crate) async fn carry_out(client: &Client, effects: Vec<Effect>) -> Result<(
     Ok(())
 }
 
-/// Why a write did not happen.
+/// Reason why a write did not happen.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// Somebody wrote in between: review again.
+    /// The object changed: review again.
     Conflict,
     /// Anything else.
     Other(String),

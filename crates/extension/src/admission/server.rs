@@ -1,4 +1,4 @@
-//! The webhook server: TLS, bounded bodies, and a review for each path (admission.md 1).
+//! Webhook server: TLS, bounded bodies, one review per request (specification/admission.md 1).
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -35,11 +35,11 @@ const CONNECTIONS_MAX: usize = 256;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const HEADERS_MAX: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often a review is made again because a quota changed meanwhile, and the first pause between.
+/// Attempts of a review while a quota changes concurrently, and the pause before the second one.
 const CHARGES: u32 = 5;
 const CHARGE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The certificate in use; replaced while connections go on.
+/// Current certificate. It can be replaced while connections are open.
 #[derive(Debug, Default)]
 pub(crate) struct InUse(RwLock<Option<Arc<CertifiedKey>>>);
 
@@ -141,7 +141,7 @@ impl Webhooks {
         };
         let body = body.to_bytes();
         let webhooks = self.clone();
-        // A task of its own: what panics is answered, and nothing else suffers.
+        // Run as a separate task, so that a panic becomes an error response.
         let task = self.seam.tasks.spawn("review", async move {
             match webhook {
                 Some(webhook) => webhooks.review(webhook, &body).await,

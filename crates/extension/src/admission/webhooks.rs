@@ -1,4 +1,4 @@
-//! The webhooks of `ironclad run`: certificates in a Secret, the listener, and what a kube-apiserver is told of them.
+//! Webhooks of `ironclad run`: certificates in a Secret, the listener, and the registrations.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -32,34 +32,34 @@ use super::{
 
 /// The Secret that all replicas share.
 const SECRET: &str = "ironclad-webhook-certificates";
-/// How often certificates and registrations are looked at.
+/// Interval between checks of certificates and registrations.
 const LOOK: Duration = Duration::from_secs(300);
-/// The same while something is wrong.
+/// Interval between checks after a failure.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const FIELD_MANAGER: &str = "ironclad-webhooks";
 
-/// How webhooks are served.
+/// Options of the webhook server.
 #[derive(Debug, Clone)]
 pub struct WebhookOptions {
-    /// Where a kube-apiserver finds them.
+    /// Address at which a kube-apiserver reaches the webhooks.
     pub endpoint: Endpoint,
     /// The names and addresses that the certificate is for.
     pub hosts: Vec<String>,
-    /// Whether v1alpha1 of the bindings is served: `--serve-legacy-binding-api`.
+    /// Serve v1alpha1 of the bindings: `--serve-legacy-binding-api`.
     pub legacy_bindings: bool,
     /// Gates and flags of the rules; the own user is found out if it is not given.
     pub config: Config,
 }
 
-/// Why webhooks are not served.
+/// Reason why webhooks are not served.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// A request failed.
     #[error("{what}")]
     Request {
-        /// What was to be done.
+        /// The operation.
         what: String,
-        /// What came back.
+        /// The error of the client.
         #[source]
         source: Box<kube::Error>,
     },
@@ -76,11 +76,11 @@ fn failed(what: impl Into<String>) -> impl FnOnce(kube::Error) -> WebhookError {
     move |source| WebhookError::Request { what, source: Box::new(source) }
 }
 
-/// Serves the webhooks on a listener, registers them, and keeps both right until the tasks are stopped. Returns once the
-/// control plane asks.
+/// Serves the webhooks on a listener, registers them, and maintains certificates and registrations until the tasks are
+/// stopped. Returns once the webhooks are registered.
 ///
 /// # Errors
-/// If the control plane refuses the Secret or the registrations.
+/// The control plane rejects the Secret or the registrations.
 pub async fn serve_webhooks(
     client: Client,
     listener: TcpListener,
@@ -96,7 +96,7 @@ pub async fn serve_webhooks(
     let certificates = certificates(&client, &options.hosts, seam).await?;
     in_use.set(&certificates.serving).map_err(WebhookError::Certificate)?;
     served.clone_from(&certificates.serving.certificate);
-    // The server first: whoever is told of it calls at once.
+    // Start the server first: a kube-apiserver calls as soon as the webhooks are registered.
     let webhooks = Webhooks { config: Arc::new(options.config.clone()), client: client.clone(), seam: seam.clone() };
     let certificate = in_use.clone();
     seam.tasks.spawn("webhooks", async move {
@@ -126,7 +126,7 @@ pub async fn serve_webhooks(
     Ok(())
 }
 
-/// One look: certificates that are due, and registrations that somebody changed.
+/// One check: renews certificates that are due and repairs registrations that were changed.
 async fn keep(
     client: &Client,
     options: &WebhookOptions,
@@ -185,7 +185,7 @@ async fn certificates(client: &Client, hosts: &[String], seam: &Seam) -> Result<
         };
         match written {
             Ok(_) => return Ok(fresh),
-            // Another replica was quicker: use what it wrote.
+            // Another replica wrote first: use its certificates.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {}
             Err(error) => return Err(failed(what())(error)),
         }
@@ -269,12 +269,12 @@ where
     Err(WebhookError::Contended(what()))
 }
 
-/// Whether what stands says all that is wanted; what a server adds by itself does not count.
+/// Returns `true` if the existing object has every wanted field. Fields that a server adds do not count.
 fn covers(standing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
     use serde_json::Value;
     match (standing, wanted) {
         (Value::Object(a), Value::Object(b)) => {
-            // A condition or selector that is not wanted any more must go.
+            // A condition or selector that is no longer wanted must be removed.
             let gone = ["matchConditions"].iter().any(|key| {
                 !b.contains_key(*key) && a.get(*key).is_some_and(|v| v.as_array().is_some_and(|l| !l.is_empty()))
             });
@@ -285,7 +285,7 @@ fn covers(standing: &serde_json::Value, wanted: &serde_json::Value) -> bool {
     }
 }
 
-/// Has v1alpha1 of the bindings served, converted by us.
+/// Enables v1alpha1 of the bindings, converted by this process.
 async fn serve_legacy(client: &Client, options: &WebhookOptions, bundle: &str) -> Result<(), WebhookError> {
     let config = options.endpoint.client_config("/convert", bundle);
     let converter: WebhookClientConfig =

@@ -1,4 +1,4 @@
-//! What the leader knows, in front of the embedded server.
+//! The leader's state, served in front of the embedded server.
 
 use std::sync::Arc;
 

@@ -45,7 +45,7 @@ pub(crate) async fn plane(config: Config, kinds: &[&str]) -> Plane {
     Plane { server, client, _engine: engine }
 }
 
-/// A client of this user, who may do everything.
+/// Returns a client of this user, who has all rights.
 pub(crate) fn client(server: &Arc<Server>, user: &str) -> Client {
     in_process_client(server.in_process(Identity::admin(user)), Arc::new(Traffic::default()))
 }

@@ -1,4 +1,4 @@
-//! What a Farm is: the part that you write anew for your kind.
+//! Interpretation of a Farm: the part to rewrite for your kind.
 
 use ironclad_api::{
     config::{
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 pub(crate) fn answer(request: &ResourceInterpreterRequest) -> ResourceInterpreterResponse {
     let mut response = match interpret(request) {
         Ok(response) => ResourceInterpreterResponse { successful: true, ..response },
-        // What is asked again later, or told to whoever looks at the object, is this message.
+        // The control plane retries later, and shows this message on the object.
         Err(message) => ResourceInterpreterResponse {
             status: Some(RequestStatus { message, code: 400 }),
             ..ResourceInterpreterResponse::default()
         },
     };
-    // Without the question's uid nobody would know which question is answered.
+    // The response must repeat the request's uid.
     response.uid.clone_from(&request.uid);
     response
 }
@@ -29,7 +29,7 @@ fn interpret(request: &ResourceInterpreterRequest) -> Result<ResourceInterpreter
     let farm = &request.object;
     let mut response = ResourceInterpreterResponse::default();
     match request.operation.as_str() {
-        // How many there are to share out, and what one of them needs.
+        // Replicas to divide, and the resources of one replica.
         operations::INTERPRET_REPLICA => {
             response.replicas = Some(size(farm)?);
             response.replica_requirements = Some(ReplicaRequirements {
@@ -42,9 +42,9 @@ fn interpret(request: &ResourceInterpreterRequest) -> Result<ResourceInterpreter
             let share = request.desired_replicas.ok_or("the question has no replicas")?;
             patch(&mut response, &json!([{"op": "add", "path": "/spec/size", "value": share}]));
         }
-        // What of the farm in a cluster is worth reporting.
+        // The part of the member's status to report.
         operations::INTERPRET_STATUS => response.raw_status = Some(json!({"ready": ready(&farm["status"])})),
-        // And what the reports of all clusters say together.
+        // The template's status, from the reports of all clusters.
         operations::AGGREGATE_STATUS => {
             let reports = request.aggregated_status.iter().filter_map(|item| item.status.as_ref());
             let sum: i64 = reports.map(|status| ready(&status.value())).sum();
@@ -53,7 +53,7 @@ fn interpret(request: &ResourceInterpreterRequest) -> Result<ResourceInterpreter
         operations::INTERPRET_HEALTH => {
             response.healthy = Some(ready(&farm["status"]) >= i64::from(size(farm)?));
         }
-        // What must go wherever the farm goes, if its policy has propagateDeps.
+        // Objects that must be propagated with the farm if its policy has propagateDeps.
         operations::INTERPRET_DEPENDENCY => {
             response.dependencies = farm["spec"]["seeds"]
                 .as_str()

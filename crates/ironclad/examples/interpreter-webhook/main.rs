@@ -1,7 +1,9 @@
-//! An interpreter webhook: a server that tells the control plane what a Farm's replicas, status, health and dependencies are.
+//! Interpreter webhook: a server that interprets replicas, status, health and dependencies of a Farm for the control
+//! plane.
 //!
-//! `farms.rs` is about farms; this file is about serving: TLS, one path, one body in and one out. See docs/tasks/interpret-custom-kinds.md, and
-//! samples/interpreter-webhook for the kind, a farm, and the configuration.
+//! `farms.rs` is about farms; this file serves: TLS, one path, one request body and one response. See
+//! docs/tasks/interpret-custom-kinds.md for the protocol, and samples/interpreter-webhook for the kind, a farm, and the
+//! configuration.
 
 mod farms;
 
@@ -29,13 +31,13 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// An interpreter webhook for farms.
 #[derive(Parser)]
 struct Args {
-    /// Where to listen; port 0 is any that is free
+    /// Address to listen on; port 0 is any free one
     #[arg(long, default_value = "127.0.0.1:9443", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// The name or address by which the control plane finds it
     #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
     host: String,
-    /// Where the configuration to apply is written
+    /// File to write the configuration to
     #[arg(long, default_value = "farms-webhook.yaml", value_name = "FILE")]
     manifest: PathBuf,
 }
@@ -43,8 +45,8 @@ struct Args {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    // A certificate of its own making, which the configuration tells the control plane to trust. In a cluster it would come from
-    // your issuer, and live longer than the process.
+    // A self-signed certificate, which the configuration tells the control plane to trust. In a cluster your issuer
+    // would provide one that outlives the process.
     let own = rcgen::generate_simple_self_signed(vec![args.host.clone()])?;
     let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -100,7 +102,7 @@ impl axum::serve::Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = axum::serve::Listener::accept(&mut self.tcp).await;
-            // One who does not finish the handshake keeps nobody else waiting for long.
+            // A client that does not finish the handshake must not delay the others for long.
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, self.tls.accept(stream)).await {
                 return (stream, address);
             }

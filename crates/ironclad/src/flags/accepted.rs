@@ -1,5 +1,5 @@
-//! Flags of Karmada's programs that say nothing here: accepted, so that command lines that exist still start, and warned of
-//! (operations.md 2.1, 8).
+//! Flags of Karmada's programs without an effect here: accepted with a warning, so that existing command lines still
+//! start (specification/operations.md 2.1, 8).
 
 use clap::{Arg, ArgMatches, Command, error::Error};
 
@@ -9,7 +9,7 @@ const OPS: &str = "health is served at --metrics-bind-address";
 const PPROF: &str = "profiles are not served";
 const LEGACY: &str = "it has no effect in Karmada either";
 
-/// Each flag, and why it says nothing.
+/// Each flag, and the reason why it has no effect.
 pub(crate) const ACCEPTED: [(&str, &str); 19] = [
     ("kube-api-qps", NO_LIMIT),
     ("kube-api-burst", NO_LIMIT),
@@ -65,7 +65,7 @@ impl clap::FromArgMatches for AcceptedArgs {
     }
 }
 
-/// Whether a flag needs a value.
+/// Form of a flag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Value,
@@ -81,7 +81,7 @@ fn arg(flag: &'static str, form: Form) -> Arg {
     }
 }
 
-/// What klog, the logger of Kubernetes' programs, has besides -v, on every verb (operations.md 2.1).
+/// Flags of klog, the logger of Kubernetes' programs, besides -v, on every verb (specification/operations.md 2.1).
 const KLOG: [(&str, Form); 12] = [
     ("add-dir-header", Form::Switch),
     ("alsologtostderr", Form::Switch),

@@ -1,4 +1,4 @@
-//! Flags of what is refused and filled in (admission.md 1).
+//! Flags of admission (specification/admission.md 1).
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,11 @@ use ironclad_admission::{Config, registration::Endpoint};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::Settings;
 
-/// What admission lets through.
+/// Admission flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Admission")]
 pub(crate) struct AdmissionFlags {
-    /// Whether a namespace that holds deletion-protected objects is protected itself
+    /// Protect namespaces that contain deletion-protected objects
     #[arg(
         long,
         env = "IRONCLAD_PROTECT_NAMESPACE_CONTENTS",
@@ -26,7 +26,7 @@ pub(crate) struct AdmissionFlags {
 }
 
 impl AdmissionFlags {
-    /// What the rules are told; `own_user` is the user that our controllers are.
+    /// Returns the configuration of the rules; `own_user` is the user of our controllers.
     pub(crate) fn config(&self, settings: &Settings, own_user: Option<String>) -> Config {
         Config {
             gates: settings.gates.clone(),
@@ -38,20 +38,20 @@ impl AdmissionFlags {
     }
 }
 
-/// Where a kube-apiserver asks us for reviews.
+/// Webhook flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Admission")]
 pub(crate) struct WebhookFlags {
-    /// Where webhooks are served and registered, with certificates made and renewed for them; 0 for nowhere
+    /// Address on which webhooks are served and registered, with managed certificates; 0 for none
     #[arg(long, env = "IRONCLAD_WEBHOOK_BIND_ADDRESS", default_value = "0", value_name = "ADDRESS:PORT")]
     webhook_bind_address: String,
-    /// Where the kube-apiserver finds them [default: https:// and the bind address]
+    /// URL at which the kube-apiserver reaches the webhooks [default: https:// and the bind address]
     #[arg(long, env = "IRONCLAD_WEBHOOK_URL", value_name = "https://HOST:PORT", conflicts_with = "webhook_service")]
     webhook_url: Option<String>,
     /// The Service by which the kube-apiserver finds them, in place of a URL
     #[arg(long, env = "IRONCLAD_WEBHOOK_SERVICE", value_name = "NAMESPACE/NAME[:PORT]")]
     webhook_service: Option<String>,
-    /// Whether v1alpha1 of the bindings is served to old clients, converted by us
+    /// Serve v1alpha1 of the bindings to old clients, with conversion
     #[arg(
         long,
         env = "IRONCLAD_SERVE_LEGACY_BINDING_API",
@@ -65,22 +65,22 @@ pub(crate) struct WebhookFlags {
     pub serve_legacy_binding_api: bool,
 }
 
-/// What the flags say of webhooks.
+/// Options of the webhook server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Webhooks {
-    /// Where to listen.
+    /// Address to listen on.
     pub bind: SocketAddr,
-    /// What is registered, if not the address that is listened on.
+    /// Registered endpoint, if it is not the bind address.
     pub endpoint: Option<Endpoint>,
-    /// What the certificate is for.
+    /// Hosts of the certificate.
     pub hosts: Vec<String>,
 }
 
 impl WebhookFlags {
-    /// What the flags say; `None` if webhooks are not served.
+    /// Returns the options; `None` if webhooks are not served.
     ///
     /// # Errors
-    /// If an address can't be one, or nobody could find us at it.
+    /// An address is invalid, or the webhooks would be unreachable.
     pub(crate) fn webhooks(&self) -> anyhow::Result<Option<Webhooks>> {
         if self.webhook_bind_address == "0" {
             return Ok(None);
@@ -129,7 +129,7 @@ fn of_url(url: &str) -> anyhow::Result<(Endpoint, Vec<String>)> {
     if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
         return Err(misused().into());
     }
-    // An IPv6 address stands in brackets, which its certificate does not have.
+    // An IPv6 address has brackets in a URL, but not in its certificate.
     let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, _)) => host,
         None => authority.split(':').next().unwrap_or(authority),

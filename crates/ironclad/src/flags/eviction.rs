@@ -1,14 +1,14 @@
-//! The flags of the eviction queue (failover.md 6.10, 14.2, 14.3).
+//! Flags of the eviction queue (specification/failover.md 6.10, 14.2, 14.3).
 
 use ironclad_failover::{Flags, flags::EvictionFlags};
 
 use super::Period;
 
-/// Who leaves a faulty cluster, and how fast.
+/// Eviction flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Cluster failover")]
 pub(crate) struct EvictionArgs {
-    /// Evictions per second while most clusters are well
+    /// Evictions per second while most clusters are healthy
     #[arg(
         long,
         default_value_t = EvictionFlags::default().resource_eviction_rate,
@@ -47,7 +47,7 @@ pub(crate) struct EvictionArgs {
     /// Evict from clusters with NoExecute taints
     #[arg(long, default_value_t = EvictionFlags::default().enable_no_execute_taint_eviction, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_ENABLE_NO_EXECUTE_TAINT_EVICTION")]
     enable_no_execute_taint_eviction: bool,
-    /// How copies go from clusters with NoExecute taints where the policy does not say: Gracefully or Directly
+    /// Purge mode of evictions from clusters with NoExecute taints whose policy has none: Gracefully or Directly
     #[arg(
         long,
         default_value_t = EvictionFlags::default().no_execute_taint_eviction_purge_mode,
@@ -55,28 +55,28 @@ pub(crate) struct EvictionArgs {
         env = "IRONCLAD_NO_EXECUTE_TAINT_EVICTION_PURGE_MODE"
     )]
     no_execute_taint_eviction_purge_mode: String,
-    /// Whether a workload that has nowhere to go is evicted: strict, relaxed or off
+    /// Check that an evicted workload can be scheduled elsewhere: strict, relaxed or off
     #[arg(long, default_value_t = EvictionFlags::default().pre_scheduling_check, value_name = "MODE", env = "IRONCLAD_PRE_SCHEDULING_CHECK")]
     pre_scheduling_check: String,
-    /// Evict nothing for whose replicas the other clusters have no room
+    /// Do not evict workloads for which the other clusters lack available replicas
     #[arg(long, default_value_t = EvictionFlags::default().capacity_check, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_EVICTION_CAPACITY_CHECK")]
     eviction_capacity_check: bool,
-    /// Evictions that are written at once; never raises the rate
+    /// Concurrent writes of evictions; does not raise the rate
     #[arg(long, default_value_t = EvictionFlags::default().concurrent_binding_eviction_syncs, value_name = "NUMBER", env = "IRONCLAD_CONCURRENT_BINDING_EVICTION_SYNCS")]
     concurrent_binding_eviction_syncs: u32,
     /// Evict nothing while no cluster is healthy
     #[arg(long, default_value_t = EvictionFlags::default().halt_eviction_on_total_outage, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", env = "IRONCLAD_HALT_EVICTION_ON_TOTAL_OUTAGE")]
     halt_eviction_on_total_outage: bool,
-    /// How long nothing is evicted after half of the clusters failed within a minute; 0 is off
+    /// Time without evictions after half of the clusters failed within a minute; 0 is off
     #[arg(long, default_value_t = Period(EvictionFlags::default().mass_failure_hold), value_name = "DURATION", env = "IRONCLAD_MASS_FAILURE_HOLD")]
     mass_failure_hold: Period,
-    /// How long nothing is evicted after the start [default: --cluster-monitor-grace-period]
+    /// Time without evictions after the start [default: --cluster-monitor-grace-period]
     #[arg(long, value_name = "DURATION", env = "IRONCLAD_EVICTION_WARM_UP")]
     eviction_warm_up: Option<Period>,
-    /// Evictions from one cluster in one fault, after which a person is asked; 0 is no limit
+    /// Evictions from one cluster in one fault episode, after which they stop until a person allows more; 0 is no limit
     #[arg(long, default_value_t = EvictionFlags::default().max_evictions_per_episode, value_name = "NUMBER", env = "IRONCLAD_MAX_EVICTIONS_PER_EPISODE")]
     max_evictions_per_episode: u32,
-    /// Evict (enforce), or only tell what would be evicted (observe)
+    /// Evict (enforce), or only report what would be evicted (observe)
     #[arg(long, default_value_t = EvictionFlags::default().failover_mode, value_name = "MODE", env = "IRONCLAD_FAILOVER_MODE")]
     failover_mode: String,
     /// The first wait after a failed eviction
@@ -94,13 +94,13 @@ pub(crate) struct EvictionArgs {
         env = "IRONCLAD_RATE_LIMITER_QPS"
     )]
     rate_limiter_qps: f64,
-    /// So many of them at once
+    /// Burst of repeated attempts
     #[arg(long, default_value_t = EvictionFlags::default().rate_limiter_bucket_size, value_name = "NUMBER", env = "IRONCLAD_RATE_LIMITER_BUCKET_SIZE")]
     rate_limiter_bucket_size: u32,
 }
 
 impl EvictionArgs {
-    /// Into the flags of failover.
+    /// Writes the values into the options of failover.
     pub(crate) fn put_into(&self, flags: &mut Flags) {
         flags.eviction = EvictionFlags {
             resource_eviction_rate: self.resource_eviction_rate,

@@ -1,13 +1,14 @@
-//! What ends evictions, and the flags that seed 004 retired (failover.md 7.4, 10).
+//! Flags of graceful eviction, and those that specification/proposals/004.md retired (specification/failover.md 7.4,
+//! 10).
 
 use ironclad_controllers::ControllerList;
 use ironclad_failover::{Flags, deprecated::Deprecated, graceful::Plugins};
 
-/// How evictions end.
+/// Graceful eviction flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Cluster failover")]
 pub(crate) struct GracefulArgs {
-    /// What lets the copy that an eviction leaves go: any of these that agrees; `*` all, `-name` not this one
+    /// Conditions under which an evicted copy is removed, any of them suffices: `*` all, `-name` not this one
     #[arg(
         long,
         env = "IRONCLAD_EVICT_PLUGINS",
@@ -31,10 +32,11 @@ pub(crate) struct GracefulArgs {
 }
 
 impl GracefulArgs {
-    /// Into the flags of failover and the list of controllers, with a warning for each flag that says nothing any more.
+    /// Writes the values into the options of failover and the list of controllers; returns a warning for each flag
+    /// without an effect.
     ///
     /// # Errors
-    /// If a plugin is unknown.
+    /// A plugin is unknown.
     pub(crate) fn put_into(
         &self,
         flags: &mut Flags,

@@ -1,4 +1,4 @@
-//! The flags of cluster health and of taints (failover.md 1.5, 1.6).
+//! Flags of cluster health and of taints (specification/failover.md 1.5, 1.6).
 
 use ironclad_failover::{
     Flags,
@@ -9,36 +9,36 @@ use ironclad_failover::{
 
 use super::Period;
 
-/// How the health of clusters is found out, and which taints follow from it.
+/// Cluster health flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Cluster health")]
 pub(crate) struct HealthArgs {
-    /// From one probe of a cluster to the next
+    /// Interval between probes of a cluster
     #[arg(long, default_value_t = Period(HealthFlags::default().status_update_frequency), value_name = "DURATION", env = "IRONCLAD_CLUSTER_STATUS_UPDATE_FREQUENCY")]
     cluster_status_update_frequency: Period,
-    /// How long a cluster must answer well until it is Ready
+    /// Time for which a cluster must be healthy until it is Ready
     #[arg(long, default_value_t = Period(HealthFlags::default().thresholds.success), value_name = "DURATION", env = "IRONCLAD_CLUSTER_SUCCESS_THRESHOLD")]
     cluster_success_threshold: Period,
-    /// How long a cluster must not answer well until it is not Ready
+    /// Time for which a cluster must be unhealthy until it is not Ready
     #[arg(long, default_value_t = Period(HealthFlags::default().thresholds.failure), value_name = "DURATION", env = "IRONCLAD_CLUSTER_FAILURE_THRESHOLD")]
     cluster_failure_threshold: Period,
-    /// From one look at the leases of agents to the next
+    /// Interval between checks of agents' leases
     #[arg(long, default_value_t = Period(HealthFlags::default().monitor_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_PERIOD")]
     cluster_monitor_period: Period,
     /// An agent that is silent for longer makes its cluster's Ready Unknown
     #[arg(long, default_value_t = Period(HealthFlags::default().monitor_grace_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_MONITOR_GRACE_PERIOD")]
     cluster_monitor_grace_period: Period,
-    /// The same before its first word
+    /// The same before its first renewal
     #[arg(long, default_value_t = Period(HealthFlags::default().startup_grace_period), value_name = "DURATION", env = "IRONCLAD_CLUSTER_STARTUP_GRACE_PERIOD")]
     cluster_startup_grace_period: Period,
-    /// How long filling the caches of a member may take
+    /// Timeout for filling the caches of a member
     #[arg(long, default_value_t = Period(HealthFlags::default().cache_sync_timeout), value_name = "DURATION", env = "IRONCLAD_CLUSTER_CACHE_SYNC_TIMEOUT")]
     cluster_cache_sync_timeout: Period,
     /// URLs of which one can be reached unless this control plane itself is cut off: then no member is blamed
     #[arg(long, value_delimiter = ',', value_name = "URL,...", env = "IRONCLAD_CONNECTIVITY_WITNESSES")]
     connectivity_witnesses: Vec<String>,
-    /// The share of ready nodes below which a cluster's condition NodesReady is False, for ClusterTaintPolicies; 0 is no such
-    /// condition
+    /// Share of ready nodes below which a cluster's condition NodesReady is False, for ClusterTaintPolicies; 0 is no
+    /// such condition
     #[arg(
         long,
         default_value_t = HealthFlags::default().nodes_ready_ratio,
@@ -56,7 +56,7 @@ pub(crate) struct HealthArgs {
 }
 
 impl HealthArgs {
-    /// Into the flags of failover.
+    /// Writes the values into the options of failover.
     pub(crate) fn put_into(&self, flags: &mut Flags) {
         flags.health = HealthFlags {
             status_update_frequency: self.cluster_status_update_frequency.0,

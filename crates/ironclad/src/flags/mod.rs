@@ -18,7 +18,7 @@ use ironclad_controllers::{ControllerList, Settings};
 use ironclad_failover::{Flags, flags::FailoverGate};
 use ironclad_fleet::gates::{Gate, Gates};
 
-/// A duration on the command line. Its text is that of the flags' documentation: `5ms`, `60s`, `2m`.
+/// A duration on the command line. It prints as in the flags' documentation: `5ms`, `60s`, `2m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Period(pub(crate) Duration);
 
@@ -65,10 +65,10 @@ pub(crate) struct ControllerFlags {
 }
 
 impl ControllerFlags {
-    /// What the flags say, with a warning for each that says nothing any more.
+    /// Returns the settings, and logs a warning for each flag without an effect.
     ///
     /// # Errors
-    /// If a flag has a value that it can't have.
+    /// A flag has an invalid value.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let misused = |error: String| Misused(format!("{error}\n  see: --help"));
         let (gates, warnings) = Gates::parse(&self.feature_gates).map_err(|error| misused(error.to_string()))?;
@@ -110,13 +110,13 @@ mod tests {
         flags: ControllerFlags,
     }
 
-    /// What a command line is answered with; `Ok` if it is taken.
+    /// Parses a command line and checks its values.
     fn answer(flag: &str) -> Result<(), String> {
         let line = Line::try_parse_from(["x", flag]).map_err(|error| error.to_string())?;
         line.flags.settings().map(drop).map_err(|error| error.to_string())
     }
 
-    /// Every flag of failover.md 1.5, 6.6 and 6.10, at its bounds and beyond them.
+    /// Every flag of specification/failover.md 1.5, 6.6 and 6.10, at its bounds and beyond them.
     #[test]
     fn values_that_cannot_be() {
         for (flag, want) in [

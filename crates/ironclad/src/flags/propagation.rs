@@ -1,4 +1,4 @@
-//! Flags of the road from template to member.
+//! Flags of propagation.
 
 use ironclad_cli::report::Misused;
 use ironclad_propagation::{
@@ -8,7 +8,7 @@ use ironclad_propagation::{
 
 use super::Period;
 
-/// What is propagated at all.
+/// Propagation flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Propagation")]
 pub(crate) struct PropagationFlags {
@@ -25,7 +25,7 @@ pub(crate) struct PropagationFlags {
     /// kube-node-lease and the control plane's own are among them, whatever is given
     #[arg(long, env = "IRONCLAD_SKIPPED_PROPAGATING_NAMESPACES", default_value = "kube-.*", value_name = "LIST")]
     skipped_propagating_namespaces: String,
-    /// Watch nodes and pods of members, so that clusters show what they can take and what is asked of them
+    /// Watch nodes and pods of members, so that clusters report their allocatable and allocated resources
     #[arg(
         long,
         env = "IRONCLAD_ENABLE_CLUSTER_RESOURCE_MODELING",
@@ -34,16 +34,16 @@ pub(crate) struct PropagationFlags {
         value_name = "BOOL"
     )]
     enable_cluster_resource_modeling: bool,
-    /// From one full count of what bindings take of FederatedResourceQuotas to the next, if these are enforced
+    /// Interval between full recounts of the usage of FederatedResourceQuotas, if these are enforced
     #[arg(long, default_value_t = Period(Flags::default().quota_sync_period), value_name = "DURATION", env = "IRONCLAD_FEDERATED_RESOURCE_QUOTA_SYNC_PERIOD")]
     federated_resource_quota_sync_period: Period,
 }
 
 impl PropagationFlags {
-    /// What the flags say.
+    /// Returns the options.
     ///
     /// # Errors
-    /// If one can't be read.
+    /// A value is invalid.
     pub(crate) fn settings(&self) -> anyhow::Result<Flags> {
         let skipped = Skipped::parse(&self.skipped_propagating_apis, &self.skipped_propagating_namespaces);
         let resource_modeling =

@@ -1,5 +1,5 @@
-//! The tables of flags of the references against what `run` and `up` take: names and defaults (operations.md 8 and 9, api.md 14,
-//! admission.md 1).
+//! Flags of `run` and `up` against the tables of the specification: names and defaults (specification/operations.md 8
+//! and 9, specification/api.md 14, specification/admission.md 1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use ironclad_reference::Reference;
 use super::accepted::ACCEPTED;
 use crate::Ironclad;
 
-/// Flags of the tables that are not taken, by the start of their names, and why: an unknown flag is an error, which is more honest
-/// than one that does nothing.
+/// Flags of the tables that are rejected, by prefix, and the reason: an error is more honest than a flag without an
+/// effect.
 const NOT_TAKEN: [(&str, &str); 15] = [
     ("federated-hpa-cluster-failure-grace", "autoscaling is not built yet"),
     ("cron-federated-hpa-starting-deadline", "autoscaling is not built yet"),
@@ -30,7 +30,7 @@ const NOT_TAKEN: [(&str, &str); 15] = [
     ("tls-", "as the one before; the oldest version is TLS 1.3"),
 ];
 
-/// Processes whose flags are those of programs that are not there.
+/// Programs of Karmada that do not exist here.
 const OTHER_PROGRAMS: [&str; 2] = ["descheduler", "estimator"];
 
 /// Defaults that differ from the table's, and why.
@@ -65,7 +65,7 @@ const SHORTENED: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The flags of a verb, with the default that is shown; none if there is none.
+/// Flags of a verb with their default; empty if there is none.
 fn flags(verb: &str) -> BTreeMap<String, String> {
     let tree = Ironclad::command();
     let verb = tree.find_subcommand(verb).unwrap();
@@ -76,7 +76,7 @@ fn flags(verb: &str) -> BTreeMap<String, String> {
     verb.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), default(arg)))).collect()
 }
 
-/// The flags that a cell names, in its order, with what it says of their defaults.
+/// Flags that a cell names, in its order, with their defaults.
 fn named(cell: &str, default: &str) -> Vec<(String, Option<String>)> {
     let words = cell.split('`').skip(1).step_by(2);
     let mut names: Vec<String> = words
@@ -154,7 +154,7 @@ fn flags_and_defaults_are_those_of_the_tables() {
         };
         let Some(want) = want else { continue };
         compared += 1;
-        // Rates stand with their unit in one of the tables, the feature gates with the place of their list.
+        // Rates have a unit in one of the tables, feature gates the location of their list.
         let want = want.trim_end_matches(" /s");
         if *is != want && flag != "feature-gates" && !want.contains(':') {
             wrong.push(format!("--{flag} is {is:?} by default, by the table {want:?}"));
@@ -176,7 +176,7 @@ fn up_takes_what_run_takes_but_for_webhooks_and_election() {
     assert_eq!(missing, ["context", "serve-legacy-binding-api", "take-over-karmada"]);
 }
 
-/// operations.md 9: the row of the controller manager, and our own Lease below it.
+/// specification/operations.md 9: the row of the controller manager, and our own Lease below it.
 #[test]
 fn leases_are_kept_as_long_as_the_table_says() {
     let table = Reference::Operations.table("## 9. ");
@@ -190,7 +190,7 @@ fn leases_are_kept_as_long_as_the_table_says() {
     assert_eq!(names, crate::leader::OF_KARMADA, "which --take-over-karmada holds");
 }
 
-/// operations.md 8.1: the controllers that `--controllers` knows, in its text.
+/// specification/operations.md 8.1: the controllers that `--controllers` knows.
 #[test]
 fn controllers_are_those_of_the_table() {
     let table = Reference::Operations.table("### 8.1");
@@ -208,7 +208,8 @@ fn controllers_are_those_of_the_table() {
     }
 }
 
-/// operations.md 8.6, whose list is a text: the gates beside those of api.md 14, which `api`'s tests compare.
+/// specification/operations.md 8.6, whose list is a text: the gates besides those of specification/api.md 14, which
+/// tests of `api` compare.
 #[test]
 fn gates_for_all_of_a_stage_are_understood() {
     for gates in ["AllAlpha=true", "AllBeta=false", "AllAlpha=true,AllBeta=true"] {
@@ -218,7 +219,7 @@ fn gates_for_all_of_a_stage_are_understood() {
     assert_eq!(Gate::ALL.len(), Reference::Api.table("## 14.").rows.len());
 }
 
-/// Verbs of the table that are not there, and why.
+/// Verbs of the table that do not exist, and the reason.
 const NO_VERBS: [(&str, &str); 13] = [
     ("register", "there are no agents yet"),
     ("unregister", "there are no agents yet"),
@@ -235,7 +236,7 @@ const NO_VERBS: [(&str, &str); 13] = [
     ("addons", "there is one process"),
 ];
 
-/// operations.md 2.2: verbs for now and next.
+/// specification/operations.md 2.2: verbs of the stages "now" and "next".
 #[test]
 fn verbs_are_those_of_the_table() {
     let tree = Ironclad::command();
@@ -274,7 +275,8 @@ fn leaves() -> BTreeMap<String, clap::Command> {
     leaves
 }
 
-/// Where each flag of operations.md 2.1 is, by the start of its row: verbs, or `*` for all; and other names that it must have.
+/// Verbs of each flag of specification/operations.md 2.1, by the prefix of its row (`*` for all), and other names that
+/// it must have.
 const SHARED: [(&str, &[&str], &[&str]); 8] = [
     (
         "`--kubeconfig`",
@@ -319,7 +321,7 @@ const SHARED: [(&str, &[&str], &[&str]); 8] = [
     ("`--cluster-namespace`", &["join", "unjoin"], &[]),
 ];
 
-/// operations.md 2.1: where it is one verb's, a flag has the spelling and the default of all others.
+/// specification/operations.md 2.1: a shared flag has the same spelling and default on every verb.
 #[test]
 fn flags_that_verbs_share_are_those_of_the_table() {
     let leaves = leaves();
@@ -341,11 +343,11 @@ fn flags_that_verbs_share_are_those_of_the_table() {
                 let arg = verb.get_arguments().find(named).unwrap_or_else(|| panic!("{path} has no --{long}"));
                 assert_eq!(arg.get_short().into_iter().collect::<Vec<_>>(), shorts, "{path} --{long}");
                 let default: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-                // Words are where it comes from if nothing is given, a figure or a name is it.
+                // Backticks mark a default; other text describes its source.
                 let want = row[1].trim_matches('`');
                 match want {
                     "karmada-cluster" | "0" => assert_eq!(default, [want], "{path} --{long}"),
-                    // With -C in the members; the help says so.
+                    // With -C the default is a context of the members; the help says so.
                     "karmada" => assert!(arg.get_help().unwrap().to_string().contains("default: karmada,"), "{path}"),
                     // Kubectl's word for it.
                     "false" => assert_eq!(default, ["none"], "{path} --{long}"),
@@ -363,7 +365,7 @@ fn flags_that_verbs_share_are_those_of_the_table() {
     let words: Vec<String> = scopes.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
     let listed: Vec<&str> = table.rows[3][2].split('`').skip(1).step_by(2).collect();
     assert_eq!(words, listed);
-    // Nobody else says -n, -s or -C for something else, nor uses these names.
+    // No other flag uses -n, -s, -C or these names.
     for (path, verb) in &leaves {
         for arg in verb.get_arguments() {
             let shorts = [('n', "namespace"), ('s', "operation-scope"), ('C', "clusters"), ('v', "v")];
@@ -374,7 +376,7 @@ fn flags_that_verbs_share_are_those_of_the_table() {
     }
 }
 
-/// Flags of operations.md 8.2 that no verb has, as there are no agents yet.
+/// Flags of specification/operations.md 8.2 that no verb has, because there are no agents yet.
 const OF_AGENTS: [&str; 10] = [
     "cluster-name",
     "cluster-api-endpoint",
@@ -388,7 +390,8 @@ const OF_AGENTS: [&str; 10] = [
     "karmada-kubeconfig-namespace",
 ];
 
-/// operations.md 8.2: what an agent's flags share with ours is spelled and filled in as there; its controllers are ours.
+/// specification/operations.md 8.2: flags that agents share with us have the same spelling and default, except
+/// `--controllers`.
 #[test]
 fn flags_of_agents_are_those_of_the_table_where_others_have_them() {
     let leaves = leaves();

@@ -1,4 +1,4 @@
-//! Flags of the scheduler (operations.md 8.3).
+//! Flags of the scheduler (specification/operations.md 8.3).
 
 use ironclad_cli::report::Misused;
 use ironclad_fleet::gates::{Gate, Gates};
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::Period;
 
-/// How workloads are placed.
+/// Scheduler flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Scheduler")]
 pub(crate) struct SchedulerArgs {
@@ -17,7 +17,7 @@ pub(crate) struct SchedulerArgs {
     /// Which filters and scores run: `*` all, `name` this one, `-name` not this one
     #[arg(long, env = "IRONCLAD_PLUGINS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
     plugins: String,
-    /// How long a result that no cluster fits any more is kept; 0 clears it at once
+    /// Time for which a schedule result is kept after no cluster fits any more; 0 clears it immediately
     #[arg(long, env = "IRONCLAD_CLEAR_UNFIT_RESULT_AFTER", default_value_t = Period(Options::default().clear_unfit_result_after.unsigned_abs()), value_name = "DURATION")]
     clear_unfit_result_after: Period,
     /// Place workloads with 0 replicas, too
@@ -26,10 +26,10 @@ pub(crate) struct SchedulerArgs {
 }
 
 impl SchedulerArgs {
-    /// What the flags and gates say, and warnings.
+    /// Returns the options, and warnings.
     ///
     /// # Errors
-    /// If a plugin is unknown.
+    /// A plugin is unknown.
     pub(crate) fn options(&self, gates: &Gates) -> anyhow::Result<(Options, Vec<String>)> {
         let (plugins, warnings) = Plugins::parse(self.plugins.split(',')).map_err(|e| Misused(e.to_string()))?;
         let options = Options {

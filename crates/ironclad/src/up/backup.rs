@@ -1,4 +1,4 @@
-//! `GET /ironclad/backup`: everything that this process keeps, as one stream. Who may get that path has every secret.
+//! `GET /ironclad/backup`: everything that this process keeps, as one stream. Its readers get every secret.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,7 +11,7 @@ use ironclad_apiserver::{Identity, ResponseBody, Route, RouteFuture};
 use ironclad_store::Engine;
 use tokio::sync::Semaphore;
 
-/// Where it is served.
+/// Path of the endpoint.
 pub(crate) const PATH: &str = "/ironclad/backup";
 /// The folder of the data directory with keys and certificates.
 pub(crate) const KEYS: &str = "pki";
@@ -24,7 +24,7 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    /// Of what this process has open.
+    /// Creates the endpoint for this process's store.
     pub(crate) fn new(engine: Engine, data_dir: PathBuf) -> Self {
         Self { engine, data_dir, one: Arc::new(Semaphore::new(1)) }
     }

@@ -1,4 +1,4 @@
-//! What the controllers of this process know, for the group `explain.ironclad.io`.
+//! State of this process's controllers, for the group `explain.ironclad.io`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::eviction::{Report, Row};
 use ironclad_runtime::QueuedState;
 
-/// The controllers, who are their own leader in `up`.
+/// The controllers of `up`, which is always its own leader.
 pub(crate) struct Here(pub(crate) Arc<Context>);
 
 impl Leader for Here {

@@ -1,4 +1,4 @@
-//! Where things are on this machine: the data directory, and who holds a port.
+//! Local environment: the data directory, and the process that holds a port.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ pub(crate) fn default_data_dir() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The process that listens on a port of this machine, as `name (pid N)`, if the system lets us see it.
+/// Returns the process that listens on a port of this machine, as `name (pid N)`, if the system reveals it.
 pub(crate) fn holder_of(address: SocketAddr) -> Option<String> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|table| listening_inode(table, address.port()))?;
     let wanted = PathBuf::from(format!("socket:[{inode}]"));

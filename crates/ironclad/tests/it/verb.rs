@@ -5,10 +5,10 @@ use std::{ffi::OsStr, process::Stdio, time::Duration};
 use anyhow::Context as _;
 use tokio::{process::Command, time::timeout};
 
-/// A verb that takes longer than this hangs.
+/// Deadline of a verb.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// What it came to.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// Runs the binary to its end, away from the kubeconfig of whoever runs the tests.
+/// Runs the binary to its end, without the kubeconfig of the user who runs the tests.
 pub(crate) async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::Result<Run> {
     let run = Command::new(env!("CARGO_BIN_EXE_ironclad"))
         .args(args)
@@ -31,7 +31,7 @@ pub(crate) async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> an
 }
 
 impl Run {
-    /// Its stdout, if it did what it was asked.
+    /// Returns stdout of a successful run.
     pub(crate) fn done(self) -> anyhow::Result<String> {
         anyhow::ensure!(self.code == Some(0), "exit code {:?}: {}", self.code, self.stderr);
         Ok(self.stdout)

@@ -18,7 +18,8 @@ pub(crate) fn takes(role: &ClusterRole, of: &ClusterRole) -> bool {
     role.metadata.name != of.metadata.name && selectors(role).iter().any(|s| s.matches(labels(&of.metadata)))
 }
 
-/// The rules that the role should have, if they are others than it has. A role without an aggregation rule is left alone.
+/// Returns the rules that the role should have, if they differ from those it has. A role without an aggregation rule is
+/// ignored.
 pub(crate) fn decide<'a>(
     role: &ClusterRole,
     all: impl Iterator<Item = &'a Arc<ClusterRole>>,

@@ -12,7 +12,7 @@ use serde_json::json;
 use self::decide::{decide, takes};
 use crate::Cluster;
 
-/// Roles that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 1;
 
 struct Controller {

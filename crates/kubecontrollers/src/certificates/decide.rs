@@ -1,4 +1,4 @@
-//! What becomes of a request for a certificate: it is signed, told why not, or removed.
+//! Decision about a CertificateSigningRequest: sign, fail, or remove.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use x509_parser::{pem::Pem, prelude::parse_x509_certificate};
 
 use super::{Order, signers};
 
-/// How long a certificate is good for that asks for nothing else, and at most.
+/// Default and maximum validity of a certificate.
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// And at least.
 const LIFE_MIN: SignedDuration = SignedDuration::from_mins(10);
-/// So much before it was made does it begin to be good, for clocks that are behind.
+/// Time by which the start of the validity is backdated, for clocks that are behind.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// One that is good for less ends that much later, too.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
-/// What is done with is kept so long.
+/// Retention of completed requests.
 const DONE_KEPT: SignedDuration = SignedDuration::from_hours(1);
-/// What waits for somebody is kept so long.
+/// Retention of pending requests.
 const WAITING_KEPT: SignedDuration = SignedDuration::from_hours(24);
 
-/// What to do with a request, and when to look again if nothing happens to it.
+/// Decision about a request, and the time of the next reconcile if nothing changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) verdict: Verdict,
@@ -64,7 +64,7 @@ pub(super) fn decide(request: &CertificateSigningRequest, now: Timestamp) -> Pla
     nothing(old.map(wait))
 }
 
-/// From when until when a certificate is good that is made now.
+/// Returns start and end of the validity of a certificate that is issued now.
 fn life(seconds: Option<i32>, now: Timestamp) -> (Timestamp, Timestamp) {
     let asked = seconds.map_or(LIFE, |seconds| SignedDuration::from_secs(seconds.into()));
     let life = asked.clamp(LIFE_MIN, LIFE);
@@ -144,7 +144,7 @@ mod tests {
     const CERTIFICATE: &str = include_str!("testdata/ended.pem");
     const CERTIFICATE_ENDS: i64 = 1_795_434_758;
 
-    /// A request made at 0, with a signer that nobody here is.
+    /// Returns a request made at 0, for an unknown signer.
     fn request(status: Value) -> CertificateSigningRequest {
         let spec = json!({"request": "", "signerName": "example.com/own", "usages": ["client auth"]});
         let metadata = json!({"name": "r", "creationTimestamp": at(0).to_string()});

@@ -1,5 +1,5 @@
-//! Requests for certificates: signed once they are approved, and removed when they are old, as kube-controller-manager does both
-//! (apiserver.md 17). It approves nothing.
+//! Signs CertificateSigningRequests once they are approved, and removes old ones, like kube-controller-manager
+//! (specification/apiserver.md 17). It approves nothing.
 
 mod decide;
 mod signers;
@@ -16,15 +16,15 @@ use serde_json::json;
 use self::decide::{Plan, Verdict, decide, failed};
 use crate::Cluster;
 
-/// Requests that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 1;
 
 /// A certificate to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The request (PKCS#10), DER. Whether its signature is good is left to who signs.
+    /// The request (PKCS#10), DER. The signer verifies its signature.
     pub request: Vec<u8>,
-    /// What the certificate may be used for, in the words of `spec.usages`.
+    /// Usages of the certificate, in the words of `spec.usages`.
     pub usages: Vec<String>,
     /// When it begins to be good.
     pub not_before: Timestamp,
@@ -34,12 +34,13 @@ pub struct Order {
 
 type Sign = dyn Fn(&Order, Timestamp) -> Result<String, String> + Send + Sync;
 
-/// What makes certificates: it has the key of an authority, and gives away nothing of it.
+/// Issuer of certificates. It holds the key of an authority and does not reveal it.
 #[derive(Clone)]
 pub struct Signer(Arc<Sign>);
 
 impl Signer {
-    /// From a function that makes the certificate (PEM) of an order, at this time, or says why it can't.
+    /// Creates a signer from a function that issues the certificate (PEM) of an order at this time, or returns an
+    /// error.
     #[must_use]
     pub fn new(sign: impl Fn(&Order, Timestamp) -> Result<String, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sign))
@@ -106,7 +107,7 @@ impl Controller {
         };
         let api: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         let version = request.resource_version().unwrap_or_default();
-        // What it becomes is looked at again, and so is when it goes.
+        // The update triggers the next reconcile, which also schedules the removal.
         self.writer.patch_status(&api, Some(&self.requests), &key.name, &version, status).await?;
         Ok(Next::Forget)
     }

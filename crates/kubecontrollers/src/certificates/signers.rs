@@ -20,10 +20,10 @@ const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Those that kubelets serve with.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// What a signer says to a request.
+/// Verdict of a signer about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Somebody else signs for this name.
+    /// Another signer is responsible for this name.
     NotOurs,
     /// It signs this.
     Order(Order),
@@ -31,7 +31,7 @@ pub(super) enum Answer {
     Misfit(String),
 }
 
-/// What a request says of itself.
+/// Contents of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     common_name: String,
@@ -42,7 +42,7 @@ struct Asked {
     uris: usize,
 }
 
-/// What the signer makes of an approved request: a certificate that is good from then until then.
+/// Creates the signing order for an approved request, with this validity.
 pub(super) fn order(spec: &CertificateSigningRequestSpec, (not_before, not_after): (Timestamp, Timestamp)) -> Answer {
     let rule: fn(&Asked, &[String]) -> Result<(), String> = match spec.signer_name.as_str() {
         CLIENT => |_, usages| client(usages),
@@ -58,7 +58,7 @@ pub(super) fn order(spec: &CertificateSigningRequestSpec, (not_before, not_after
     }
 }
 
-/// The DER of a request, and what it says.
+/// Returns the DER of a request, and its contents.
 fn read(pem: &[u8]) -> Result<(Vec<u8>, Asked), String> {
     let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|b| b.label == "CERTIFICATE REQUEST");
     let block = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
@@ -67,7 +67,7 @@ fn read(pem: &[u8]) -> Result<(Vec<u8>, Asked), String> {
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().unwrap_or_default().to_owned();
     let mut asked = Asked {
-        // The last one counts, as in Go.
+        // As in Go, the last one counts.
         common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
         organizations: subject.iter_organization().map(text).collect(),
         ..Asked::default()

@@ -1,4 +1,4 @@
-//! When a CronJob makes its next Job, and which old ones go.
+//! Decision about a CronJob: the next Job to create, and old Jobs to delete.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use kube::ResourceExt as _;
 use super::schedule::Schedule;
 use crate::job::{is_finished, is_successful};
 
-/// Finished Jobs that are kept if the user says nothing.
+/// Default number of finished Jobs to keep.
 const SUCCESSFUL_KEPT: i32 = 3;
 const FAILED_KEPT: i32 = 1;
 
-/// What the caches say of one CronJob.
+/// Observed state of one CronJob.
 pub(crate) struct Seen {
     pub(crate) cron: Arc<CronJob>,
     /// The Jobs that are its own.
     pub(crate) jobs: Vec<Arc<Job>>,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Plan {

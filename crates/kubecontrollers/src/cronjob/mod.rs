@@ -21,7 +21,7 @@ use crate::{
     workload::next,
 };
 
-/// CronJobs that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 4;
 /// The time that a Job was made for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
@@ -76,7 +76,8 @@ impl Controller {
         for old in &plan.delete {
             self.writer.delete(&jobs, Some(&self.jobs), old, PropagationPolicy::Background).await?;
         }
-        // The Job first: its name says which time it is for, so that a crash before the status is written makes no second.
+        // Create the Job first. Its name contains its scheduled time, so that a crash before the status is written
+        // creates no second one.
         if let Some(time) = plan.create {
             match self.writer.create(&jobs, Some(&self.jobs), &job(&cron, time)).await {
                 Ok(_) | Err(Failure::AlreadyExists(_)) => {}

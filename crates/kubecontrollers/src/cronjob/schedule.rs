@@ -1,7 +1,7 @@
-//! The times of a cron schedule.
+//! Times of a cron schedule.
 //!
-//! A time that daylight saving leaves out is run at the first moment after the gap, and one that comes twice is run once:
-//! so says the cron library. Kubernetes' own skips the former.
+//! The cron library runs a time that daylight saving skips at the first moment after the gap, and a repeated one once.
+//! Kubernetes' own skips the former.
 
 use std::str::FromStr as _;
 

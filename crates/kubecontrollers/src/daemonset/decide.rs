@@ -1,4 +1,4 @@
-//! On which nodes a DaemonSet has a pod, and which of its pods it replaces.
+//! Decision about a DaemonSet: nodes that get a pod, and pods to replace.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     rounding::{Round, resolve},
 };
 
-/// What the caches say of one DaemonSet.
+/// Observed state of one DaemonSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<DaemonSet>,
     pub(crate) nodes: Vec<Arc<Node>>,
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) hash: String,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -74,7 +74,7 @@ pub(crate) fn node_for(pod: &Pod) -> &str {
     names.map(String::as_str).next().unwrap_or("")
 }
 
-/// Whether a node gets a pod, or may at least keep the one it has.
+/// Fit of a node: it gets a pod, may keep the one it has, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Runs,
@@ -137,7 +137,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             _ if !alive.is_empty() => status.number_misscheduled += 1,
             _ => {}
         }
-        // A terminating pod still has the node; its successor comes when it is gone.
+        // A terminating pod still occupies the node; create its successor after it is deleted.
         if fit == Fit::Runs && here.iter().all(|p| is_finished(p) && !is_terminating(p)) {
             plan.create.push(name.to_owned());
         }
@@ -154,7 +154,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         }
         stand.push((pod, is_new, availability == Availability::Yes));
     }
-    // Pods for nodes that are gone.
+    // Pods on deleted nodes.
     plan.delete.extend(on.into_values().flatten().filter(|p| !is_terminating(p)).cloned());
     let some = |n: i32| (n > 0).then_some(n);
     status.updated_number_scheduled = some(updated);
@@ -180,7 +180,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// Old pods that serve nobody go at once; those that serve, as far as pods may be missing.
+/// Deletes old pods: unavailable ones immediately, available ones as far as pods may be unavailable.
 fn replace(plan: &mut Plan, stand: &[(&Arc<Pod>, bool, bool)], mut may_go: i32) {
     for (pod, _, available) in stand.iter().filter(|(_, is_new, _)| !is_new) {
         if !*available {

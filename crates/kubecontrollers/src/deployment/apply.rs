@@ -58,14 +58,14 @@ impl Controller {
         }
     }
 
-    /// Another template hashes alike: the next name is made with another count.
+    /// Another template has the same hash: raise the collision count, which changes the next name.
     async fn count_collision(&self, deployment: &Deployment) -> Result<(), Failure> {
         let count = deployment.status.as_ref().and_then(|s| s.collision_count).unwrap_or(0) + 1;
         self.patch_status(deployment, json!({"collisionCount": count}), None).await
     }
 
-    /// The status, and with it the revision: an annotation in a status write of a Deployment is kept and costs no
-    /// generation (reference/apiserver.md 7).
+    /// Writes the status together with the revision: a status write of a Deployment keeps annotations and does not
+    /// raise the generation (specification/apiserver.md 7).
     pub(super) async fn write_status(&self, deployment: &Deployment, plan: &Plan) -> Result<(), Failure> {
         let status = status_patch(deployment.status.as_ref(), &plan.status);
         self.patch_status(deployment, status, plan.revision.as_deref()).await

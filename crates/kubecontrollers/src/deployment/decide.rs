@@ -1,4 +1,4 @@
-//! One step of a Deployment: which ReplicaSets it makes, resizes and forgets, and what its status says.
+//! Decision about a Deployment: ReplicaSets to create, scale and delete, and its status.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{owner::Claims, replicaset::Counts};
 
-/// What the caches say of one Deployment.
+/// Observed state of one Deployment.
 pub(crate) struct Seen {
     pub(crate) deployment: Arc<Deployment>,
     /// The sets that are its own.
     pub(crate) sets: Vec<Set>,
-    /// Sets to take or let go; `mine` is empty, it stands in `sets`.
+    /// ReplicaSets to adopt or release; `mine` is empty, see `sets`.
     pub(crate) claims: Claims<ReplicaSet>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Update {
     pub(crate) min_ready_seconds: Option<i32>,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -62,7 +62,7 @@ pub(crate) struct Plan {
     pub(crate) status: DeploymentStatus,
     /// The revision annotation of the Deployment, if it changes: it is written with the status.
     pub(crate) revision: Option<String>,
-    /// Nothing is on its way: the status will stay as it is.
+    /// Nothing is in progress: the status is final.
     pub(crate) settled: bool,
     /// When time alone changes something.
     pub(crate) look_again: Option<Timestamp>,
@@ -215,7 +215,7 @@ fn recreate(plan: &mut Plan, deployment: &Deployment, sets: &Sets<'_>, strategy:
     }
 }
 
-/// Old sets beyond the history that the user wants to keep go, the lowest revision first.
+/// Deletes old ReplicaSets beyond `revisionHistoryLimit`, the lowest revision first.
 fn clean_up(plan: &mut Plan, deployment: &Deployment, sets: &Sets<'_>) {
     let Some(keep) = deployment.spec.as_ref().and_then(|s| s.revision_history_limit) else { return };
     let mut old: Vec<&Set> = sets.old.iter().copied().filter(|s| s.set.metadata.deletion_timestamp.is_none()).collect();
@@ -225,7 +225,8 @@ fn clean_up(plan: &mut Plan, deployment: &Deployment, sets: &Sets<'_>) {
     plan.delete = old.into_iter().take(surplus).filter(idle).map(|s| s.set.clone()).collect();
 }
 
-/// A set of the wanted name is there already: true if it is the one wanted, false if another template hashes alike.
+/// Compares an existing ReplicaSet of the new name: `true` if it has the wanted template, `false` if another template
+/// has the same hash.
 pub(crate) fn is_the_wanted_set(deployment: &Deployment, found: &ReplicaSet) -> bool {
     let ours =
         crate::owner::controller_of(&found.metadata).is_some_and(|r| Some(&r.uid) == deployment.metadata.uid.as_ref());

@@ -28,7 +28,7 @@ use crate::{
     workload::next,
 };
 
-/// Deployments that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 8;
 const KIND: &str = "Deployment";
 
@@ -85,7 +85,7 @@ pub(crate) fn start(cluster: &Cluster) {
 }
 
 impl Controller {
-    /// The Deployments that a set's change may concern: its own, or those that could take it.
+    /// Returns the Deployments that a change of this ReplicaSet concerns: its owner, or those that could adopt it.
     fn of_set(&self, set: &ReplicaSet) -> Vec<Key> {
         let namespace = set.metadata.namespace.as_deref().unwrap_or("");
         match controller_of(&set.metadata) {

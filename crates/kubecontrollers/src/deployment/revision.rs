@@ -32,12 +32,12 @@ const NOT_COPIED: [&str; 6] = [
     MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 ];
-/// So many bytes of earlier revisions are remembered.
+/// Bytes of the annotation that lists earlier revisions.
 const HISTORY_BYTES_MAX: usize = 2_000;
-/// A name has at most so many bytes.
+/// Maximum bytes of a name.
 const NAME_BYTES_MAX: usize = 253;
 
-/// The place of the set that makes the pods which the Deployment wants: of several the oldest.
+/// Returns the position of the ReplicaSet with the Deployment's template; of several the oldest.
 pub(crate) fn new_set_among<'a>(
     deployment: &Deployment,
     sets: impl Iterator<Item = &'a ReplicaSet>,
@@ -73,7 +73,7 @@ pub(crate) fn number(meta: &ObjectMeta, key: &str) -> Option<i32> {
     annotation(meta, key)?.parse().ok()
 }
 
-/// The annotations that tell a set how large its Deployment is.
+/// Annotations that record a Deployment's size on a ReplicaSet.
 pub(crate) fn size_annotations(strategy: &Strategy) -> BTreeMap<String, String> {
     BTreeMap::from([
         (DESIRED_REPLICAS.to_owned(), strategy.replicas.to_string()),
@@ -81,7 +81,7 @@ pub(crate) fn size_annotations(strategy: &Strategy) -> BTreeMap<String, String> 
     ])
 }
 
-/// What the annotations of the new set should be, besides what it has.
+/// Returns the annotations of the new ReplicaSet that differ from those it has.
 pub(crate) fn new_set_annotations(
     deployment: &Deployment,
     set: Option<&ObjectMeta>,

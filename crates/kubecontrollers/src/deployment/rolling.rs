@@ -1,4 +1,4 @@
-//! How many pods each ReplicaSet of a Deployment has next: rolling, recreating, and scaling in proportion.
+//! Next sizes of a Deployment's ReplicaSets: rolling update, recreation, and proportional scaling.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
@@ -35,7 +35,8 @@ pub(crate) fn new_size(sets: &Sets<'_>, strategy: &Strategy) -> i32 {
     has + room.min(strategy.replicas - has).max(0)
 }
 
-/// The next sizes of old sets, as far as they change: first pods that do no good, then pods whose successors stand.
+/// Returns the next sizes of old ReplicaSets that change: first remove unhealthy pods, then pods with available
+/// successors.
 pub(crate) fn shrink_old(sets: &Sets<'_>, strategy: &Strategy) -> Vec<(usize, i32)> {
     let new_unavailable = sets.new.map_or(0, |s| s.wanted() - s.counts.available);
     let may_go = sets.spec_sum() - strategy.least_available() - new_unavailable;
@@ -59,7 +60,7 @@ pub(crate) fn shrink_old(sets: &Sets<'_>, strategy: &Strategy) -> Vec<(usize, i3
     changed(sets.old, sizes)
 }
 
-/// All old sets go to nothing.
+/// Scales all old ReplicaSets to zero.
 pub(crate) fn drop_old(sets: &Sets<'_>) -> Vec<(usize, i32)> {
     changed(sets.old, vec![0; sets.old.len()])
 }
@@ -68,8 +69,8 @@ fn changed(old: &[&Set], sizes: Vec<i32>) -> Vec<(usize, i32)> {
     sizes.into_iter().enumerate().filter(|(i, size)| old[*i].wanted() != *size).collect()
 }
 
-/// The sizes of the sets after the Deployment itself was scaled, in the middle of a rollout or not: every set with pods
-/// that takes part, with its size, whether it changes or not.
+/// Returns the sizes of the ReplicaSets after the Deployment itself was scaled, during a rollout or not: every active
+/// one with its size, changed or not.
 pub(crate) fn scale<'a>(sets: &Sets<'a>, strategy: &Strategy, before: i32) -> Vec<(&'a Set, i32)> {
     let active: Vec<&Set> = sets.all().filter(|s| s.wanted() > 0).collect();
     let only = match active.as_slice() {
@@ -100,7 +101,7 @@ fn in_proportion<'a>(mut active: Vec<&'a Set>, strategy: &Strategy, before: i32)
     let allowed = if strategy.replicas > 0 { strategy.most() } else { 0 };
     let to_add = allowed - sum;
     if to_add != 0 {
-        // Growing favours the newer of two equal sets, shrinking takes from the older.
+        // Of equal ReplicaSets, the newer grows first and the older shrinks first.
         active.sort_by_key(|s| revision::size_key(&s.set, to_add > 0));
     }
     let mut added = 0;

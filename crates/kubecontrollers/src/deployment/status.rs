@@ -1,4 +1,4 @@
-//! What a Deployment's status says: counts and the conditions Available, Progressing and ReplicaFailure.
+//! Status of a Deployment: counts and the conditions Available, Progressing and ReplicaFailure.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -48,7 +48,7 @@ pub(crate) fn of(deployment: &Deployment, sets: &Sets<'_>, strategy: &Strategy, 
     status
 }
 
-/// All pods are of the new template and available.
+/// Returns `true` if all pods have the new template and are available.
 pub(crate) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let wanted = deployment.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
     let is = |n: Option<i32>| n.unwrap_or(0) == wanted;
@@ -58,7 +58,7 @@ pub(crate) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// When the rollout will have taken too long, if it is under way.
+/// Time at which the progress deadline is exceeded, if a rollout is in progress.
 pub(crate) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let seconds_max = deadline_seconds(deployment)?;
     let condition = status.conditions.as_ref()?.iter().find(|c| c.type_ == "Progressing")?;

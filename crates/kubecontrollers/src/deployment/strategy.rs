@@ -1,4 +1,4 @@
-//! What a Deployment's strategy says in numbers.
+//! Strategy of a Deployment, in numbers.
 
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec},
@@ -24,8 +24,8 @@ pub(crate) struct Strategy {
 }
 
 impl Strategy {
-    /// The strategy of a Deployment, percentages resolved: surge upwards, unavailable downwards; if both are nothing, one
-    /// pod may be unavailable, or nothing could ever move.
+    /// Returns the strategy of a Deployment with percentages resolved: surge rounded up, unavailable rounded down. If
+    /// both are zero, one pod may be unavailable, or nothing could progress.
     pub(crate) fn of(deployment: &Deployment) -> Self {
         let spec = deployment.spec.as_ref();
         let replicas = spec.and_then(|s| s.replicas).unwrap_or(1).max(0);

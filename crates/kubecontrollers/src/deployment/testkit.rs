@@ -80,7 +80,7 @@ impl DeploymentMaker {
     }
 }
 
-/// A set of the Deployment with this image, of which so many pods are there and available.
+/// Returns a ReplicaSet of the Deployment with this image and this many available pods.
 pub(crate) fn set(image: &str, created: i64, replicas: i32, available: i32) -> Set {
     let of = deployment(replicas).image(image).build();
     let mut set: ReplicaSet = revision::new_set(&of, &Strategy::of(&of), created + 1, 0);

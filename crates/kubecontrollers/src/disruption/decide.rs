@@ -1,4 +1,4 @@
-//! How many pods of a PodDisruptionBudget may be evicted now.
+//! Decision about a PodDisruptionBudget: the number of pods that may be evicted now.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,20 +19,20 @@ use crate::{
     rounding::{Round, resolve},
 };
 
-/// An eviction that was allowed and whose pod is still there counts for so long.
+/// Time for which an allowed eviction counts while its pod still exists.
 const DISRUPTED_FOR: SignedDuration = SignedDuration::from_secs(120);
 const CONDITION: &str = "DisruptionAllowed";
 
-/// What the caches say of one budget.
+/// Observed state of one budget.
 pub(crate) struct Seen {
     pub(crate) budget: Arc<PodDisruptionBudget>,
     /// The pods that it selects.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// What the controllers of these pods want in all, by the controller's uid.
+    /// Desired replicas of these pods' controllers, by the controller's uid.
     pub(crate) scales: BTreeMap<String, i32>,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
@@ -71,7 +71,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     }
 }
 
-/// How many pods there should be, and how many of them must stay healthy.
+/// Returns the expected number of pods, and how many of them must stay healthy.
 fn numbers(seen: &Seen, pods: &[&Arc<Pod>]) -> (i32, i32) {
     let scale = || seen.scales.values().fold(0i32, |sum, n| sum.saturating_add(*n));
     let spec = seen.budget.spec.as_ref();

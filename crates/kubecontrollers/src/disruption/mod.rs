@@ -28,9 +28,9 @@ use crate::{
     workload::next,
 };
 
-/// Budgets that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 2;
-/// Pods come and go in numbers: a budget waits so long for more of them.
+/// Debounce: pods change in batches.
 const MOMENT: Duration = Duration::from_millis(100);
 
 struct Controller {
@@ -124,7 +124,7 @@ impl Controller {
         Seen { budget, pods, scales }
     }
 
-    /// The workload that a pod is of, and how many it wants.
+    /// Returns the workload of a pod and its desired replicas.
     fn scale(&self, pod: &Pod) -> Option<(String, i32)> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("");
         let owner = controller_of(&pod.metadata)?;

@@ -25,14 +25,14 @@ use crate::{
 const PER_SLICE: usize = 100;
 /// Which Service a slice belongs to.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Who keeps a slice.
+/// Manager of the slices.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Us.
 pub(crate) const MANAGER: &str = "endpointslice-controller.k8s.io";
-/// Marks the slices of a Service without an address of its own.
+/// Label of the slices of a headless Service.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// What the caches say of one Service.
+/// Observed state of one Service.
 pub(crate) struct Seen {
     pub(crate) service: Arc<Service>,
     /// The pods that it selects.
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
     pub(crate) zones: BTreeMap<String, String>,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug, Default, PartialEq)]
 #[must_use]
 pub(crate) struct Plan {
@@ -54,14 +54,14 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<EndpointSlice>>,
 }
 
-/// True if pods stand behind the Service that we are to find.
+/// Returns `true` if the Service selects pods, so that this controller maintains its slices.
 pub(crate) fn has_endpoints(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let selects = spec.and_then(|s| s.selector.as_ref()).is_some_and(|s| !s.is_empty());
     selects && spec.and_then(|s| s.type_.as_deref()) != Some("ExternalName")
 }
 
-/// What a pod's endpoint depends on: if it stays, the Service needs no look.
+/// Parts of a pod that its endpoint depends on: without a change of these the Service needs no reconcile.
 pub(crate) fn shows(pod: &Pod) -> impl PartialEq + '_ {
     (
         &pod.metadata.uid,
@@ -85,7 +85,7 @@ pub(crate) fn decide(seen: &Seen) -> Plan {
             group.1.insert(pod.metadata.uid.clone().unwrap_or_default(), endpoint);
         }
         if wanted.is_empty() {
-            // A slice without endpoints says that somebody looked.
+            // A slice without endpoints shows that the controller ran.
             wanted.insert(PortsKey::default(), (Vec::new(), BTreeMap::new()));
         }
     }
@@ -112,19 +112,19 @@ fn fill(
     mut endpoints: BTreeMap<String, Endpoint>,
     slices: &[Arc<EndpointSlice>],
 ) {
-    // Those that stand in a slice stay there ...
+    // Endpoints stay in the slice they are in ...
     let mut filled: Vec<Vec<Endpoint>> = Vec::new();
     for slice in slices {
         let kept = of(slice).iter().filter_map(|old| endpoints.remove(uid(old)));
         filled.push(kept.take(PER_SLICE).collect());
     }
-    // ... new ones go where there is room.
+    // ... and new ones fill slices with free capacity.
     let mut rest = endpoints.into_values();
     for slice in &mut filled {
         let room = PER_SLICE.saturating_sub(slice.len());
         slice.extend(rest.by_ref().take(room));
     }
-    // Something has to say that nobody is there: of empty slices the first stays if no other has an endpoint.
+    // One slice must remain if there are no endpoints: keep the first empty one.
     let mut stays = filled.iter().all(Vec::is_empty);
     for (slice, endpoints) in slices.iter().zip(filled) {
         if endpoints.is_empty() && !std::mem::take(&mut stays) {
@@ -200,7 +200,7 @@ fn endpoint(service: &Service, pod: &Pod, zones: &BTreeMap<String, String>) -> O
     })
 }
 
-/// The ports of the Service on this pod; one that the pod does not name is left out.
+/// Ports of the Service on this pod, without named ports that the pod does not have.
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     let all = service.spec.iter().flat_map(|s| s.ports.iter().flatten());
     let mut ports: Vec<EndpointPort> = all

@@ -15,9 +15,9 @@ use serde_json::json;
 use self::decide::{MANAGED_BY, MANAGER, SERVICE_NAME, Seen, decide, has_endpoints, shows};
 use crate::{Cluster, owner::BY_CONTROLLER, pods::labels};
 
-/// Services that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 4;
-/// Pods come and go in numbers: a Service waits so long for more of them.
+/// Debounce: pods change in batches.
 const MOMENT: Duration = Duration::from_millis(100);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -96,7 +96,7 @@ impl Controller {
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(service) = self.services.get_key(key).filter(|s| s.metadata.deletion_timestamp.is_none()) else {
-            // The garbage collector takes what it owned.
+            // The garbage collector deletes its slices.
             return Ok(Next::Forget);
         };
         let api: Api<EndpointSlice> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
@@ -110,12 +110,12 @@ impl Controller {
             slice.metadata.name = Some(format!("{base}{}", names.suffix(DRAWN)));
             match self.writer.create(&api, Some(&self.slices), &slice).await {
                 Ok(_) => {}
-                // The namespace goes.
+                // The namespace is terminating.
                 Err(Failure::NotFound(_) | Failure::Denied(_)) => return Ok(Next::Forget),
                 Err(failure) => return Err(failure),
             }
         }
-        // New places first: nobody is nowhere in between.
+        // Write new slices before deleting old ones, so that no endpoint is missing in between.
         for slice in &plan.delete {
             self.writer.delete(&api, Some(&self.slices), slice, PropagationPolicy::Background).await?;
         }

@@ -51,11 +51,11 @@ impl Collector {
         }
     }
 
-    /// Asks the server whether these owners exist, and remembers those that don't.
+    /// Asks the server whether these owners exist, and remembers the absent ones.
     async fn ask(&self, node: &Node, owners: Vec<OwnerReference>) -> Result<Next, Failure> {
         let (mut answered, mut waits) = (false, false);
         for owner in owners {
-            // An owner of a kind that the server does not have may come back with it: the refresh of kinds looks again.
+            // The kind may be served again later: the refresh of kinds triggers another reconcile.
             let Some(kind) = self.kind_of(&owner) else { continue };
             let namespace = if kind.namespaced { &*node.namespace } else { "" };
             match self.api(&kind, namespace).get_metadata_opt(&owner.name).await? {
@@ -69,7 +69,7 @@ impl Collector {
         if answered {
             self.queue.add(node.uid.clone());
         }
-        // It exists and the watch has not told of it yet.
+        // It exists, but the watch has not delivered it yet.
         Ok(if waits { Next::Retry } else { Next::Forget })
     }
 
@@ -80,7 +80,7 @@ impl Collector {
         };
         let params = DeleteParams {
             propagation_policy: Some(policy),
-            // The version too: the object may have found another owner meanwhile.
+            // Require the version, too: the object may have a new owner.
             preconditions: Some(Preconditions {
                 uid: Some(node.uid.to_string()),
                 resource_version: Some(node.version.to_string()).filter(|v| !v.is_empty()),
@@ -104,7 +104,7 @@ impl Collector {
             let owners = node.owners.iter().filter(|r| r.uid != owner).cloned().collect();
             self.set_owners(&node, owners).await?;
         }
-        // The watch tells when the last reference is gone, and with it comes the next look.
+        // The watch triggers the next reconcile when the last reference is removed.
         Ok(Next::Forget)
     }
 

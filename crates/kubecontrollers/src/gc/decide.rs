@@ -1,10 +1,10 @@
-//! What becomes of one object whose owners changed, or which waits for its dependents.
+//! Decision about an object whose owners changed, or that waits for its dependents.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN, Phase, Uid};
 
-/// How the object is deleted.
+/// Propagation policy of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cascade {
     /// Its dependents after it.
@@ -13,27 +13,27 @@ pub(crate) enum Cascade {
     Foreground,
 }
 
-/// What to do about the object.
+/// Action on the object.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub(crate) enum Step {
-    /// Nothing, until something changes.
+    /// None, until something changes.
     Leave,
-    /// The cache does not know these owners: the server must say whether they exist.
+    /// These owners are unknown to the cache: the server must say whether they exist.
     Ask(Vec<OwnerReference>),
-    /// No owner is left.
+    /// All owners are absent.
     Delete(Cascade),
-    /// All its owners wait for it and its dependents wait for it: first it must no longer block them.
+    /// All its owners wait for it, and its dependents wait for it: first remove `blockOwnerDeletion`.
     Unblock,
-    /// Some owner lives: only the references to these go.
+    /// Some owner exists: remove the references to these absent ones.
     Release(Vec<Uid>),
-    /// These dependents lose their reference, then the finalizer `orphan` goes.
+    /// Remove the owner reference of these dependents, then the finalizer `orphan`.
     Orphan(Vec<Uid>),
-    /// No dependent blocks it any more: this finalizer goes.
+    /// No dependent blocks it any more: remove this finalizer.
     Finish(&'static str),
 }
 
-/// What is known of an owner.
+/// State of an owner.
 enum Standing {
     Lives,
     /// It is being deleted and waits for its dependents.
@@ -79,8 +79,8 @@ fn by_owners(graph: &Graph, node: &Node) -> Step {
     if waits.is_empty() || dependents.peek().is_none() {
         return Step::Delete(Cascade::Background);
     }
-    // An owner that waits in the foreground extends the wait to the dependents of its dependents. One of those that in
-    // turn waits for this object would close the circle.
+    // An owner in foreground deletion extends the wait to the dependents of its dependents. If one of those waits for
+    // this object, that would be a deadlock.
     if dependents.any(|d| d.phase == Phase::Foreground)
         && node.owners.iter().any(|r| r.block_owner_deletion == Some(true))
     {
@@ -91,11 +91,11 @@ fn by_owners(graph: &Graph, node: &Node) -> Step {
 
 fn standing(graph: &Graph, node: &Node, owner: &OwnerReference) -> Standing {
     match graph.get(&owner.uid) {
-        // A cluster-scoped object can't name an owner in a namespace: nothing can be said, so nothing is done.
+        // A cluster-scoped object cannot have an owner in a namespace: the reference is invalid, so do nothing.
         Some(found) if found.kind.namespaced && !node.kind.namespaced => Standing::Lives,
-        // An owner must stand in the namespace of its dependent.
+        // An owner must be in the namespace of its dependent.
         Some(found) if found.kind.namespaced && found.namespace != node.namespace => Standing::Gone,
-        // The reference is wrong in something: the server knows whether there is such an object.
+        // Name or kind of the reference is wrong: only the server knows whether such an object exists.
         Some(found) if *found.name != *owner.name || found.kind.resource.kind != owner.kind => {
             if graph.is_gone(&asked(owner, &node.namespace)) { Standing::Gone } else { Standing::Unknown }
         }

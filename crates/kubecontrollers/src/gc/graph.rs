@@ -1,4 +1,4 @@
-//! Who owns whom in one cluster: of every object its place, its owners, and whether it waits on the collector.
+//! Ownership graph of one cluster: location, owners, and deletion phase of every object.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 
 use crate::kinds::Kind;
 
-/// So many uids of objects that went are remembered: a dependent that comes later needs no question to the server.
+/// Number of uids of absent objects to remember: a later dependent needs no request to the server.
 const GONE_MAX: usize = 10_000;
 /// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -20,12 +20,12 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// The uid of an object.
 pub(crate) type Uid = Arc<str>;
 
-/// What an object that is being deleted waits for.
+/// Deletion phase of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It is not being deleted.
     Alive,
-    /// Its dependents go first.
+    /// Waits for its dependents to be deleted.
     Foreground,
     /// Its dependents lose it first.
     Orphaning,
@@ -69,7 +69,7 @@ impl Node {
         })
     }
 
-    /// It can't go before this dependent went.
+    /// Returns `true` if it blocks the deletion of this owner.
     fn blocks(&self, owner: &str) -> bool {
         self.owners.iter().any(|r| r.uid == owner && r.block_owner_deletion == Some(true))
     }
@@ -110,12 +110,12 @@ impl Graph {
         self.dependents(uid).filter(move |n| n.blocks(uid))
     }
 
-    /// The object of this uid is known to have gone for good.
+    /// Returns `true` if the object with this uid is known to be absent.
     pub(crate) fn is_gone(&self, uid: &str) -> bool {
         self.gone.contains(uid)
     }
 
-    /// The server says that no object has this uid any more.
+    /// Remembers that no object has this uid any more.
     pub(crate) fn remember_gone(&mut self, uid: Uid) {
         if self.gone.insert(uid.clone()) {
             self.gone_order.push_back(uid);
@@ -127,7 +127,7 @@ impl Graph {
         }
     }
 
-    /// The object is like this now. Returns whom to look at because of it.
+    /// Adds or updates an object. Returns the objects to reconcile because of it.
     pub(crate) fn applied(&mut self, node: Node) -> Vec<Uid> {
         let uid = node.uid.clone();
         let (owners, phase) = (node.owners.clone(), node.phase);
@@ -158,7 +158,7 @@ impl Graph {
         look
     }
 
-    /// The object is gone. Returns whom to look at because of it.
+    /// Removes an object. Returns the objects to reconcile because of it.
     pub(crate) fn deleted(&mut self, uid: &str) -> Vec<Uid> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         self.remember_gone(node.uid.clone());

@@ -1,8 +1,8 @@
-//! The garbage collector: dependents go after, before or without their owners (reference/apiserver.md 7 and 19).
+//! Garbage collector: deletes dependents after, before or without their owners (specification/apiserver.md 7, 19).
 //!
-//! It follows the metadata of every kind that can be watched and deleted, kinds of CRDs as they come and go, and keeps
-//! of each object only its place and its owners. It never lists while nothing happens, and takes nothing for gone that
-//! neither a watch nor the server itself has said to be.
+//! It follows the metadata of every kind that can be watched and deleted, including kinds of CRDs, and stores only
+//! location and owners of each object. It sends no lists while nothing changes, and treats an object as absent only if
+//! a watch or the server said so.
 
 mod apply;
 mod decide;
@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 use self::graph::{Graph, Node, Uid};
 use crate::kinds::{Kind, Kinds, discover};
 
-/// Requests under way at once.
+/// Concurrent requests.
 const WORKERS: usize = 8;
-/// Kinds are asked for so long after a CRD changed ...
+/// Delay of the discovery of kinds after a CRD changed ...
 const REFRESH_SOON: Duration = Duration::from_millis(100);
-/// ... and again after this, since a server may take its time to serve them.
+/// ... and of a second one, since a server may take time to serve them.
 const REFRESH_LATE: Duration = Duration::from_secs(3);
 /// Work begins when all kinds are known, or after this: until then an unknown owner costs a question to the server.
 const SYNC_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! One watch of the metadata of each kind, told to the graph.
+//! One metadata watch per kind, which feeds the graph.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::kinds::Kind;
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
 /// The longest wait between two tries.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// How long the server keeps one watch, seconds: an idle kind costs a request in half an hour.
+/// Server-side timeout of a watch, in seconds: an idle kind costs one request per half hour.
 const WATCH_SECONDS: u32 = 1_800;
 
 /// Follows one kind until the task is ended.

@@ -1,5 +1,5 @@
-//! How many replicas an autoscaler settles on: the metrics combined, stabilized, limited in rate and range (autoscaling.md 2.5 to
-//! 2.8).
+//! Desired replicas of an autoscaler: metrics combined, stabilized, limited in rate and range
+//! (specification/autoscaling.md 2.5 to 2.8).
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -11,13 +11,13 @@ use super::proposal::Proposal;
 
 /// `--horizontal-pod-autoscaler-downscale-stabilization`.
 const DOWN_WINDOW: i64 = 300;
-/// The longest window that can be asked for: what is older is forgotten.
+/// Longest stabilization window; older history is dropped.
 const LONGEST: SignedDuration = SignedDuration::from_secs(3_600);
 
-/// What earlier rounds said, newest last.
+/// Results of earlier reconciles, newest last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct History {
-    /// What was proposed, before it was stabilized.
+    /// Proposals before stabilization.
     pub(crate) proposed: Vec<(Timestamp, i32)>,
     /// Replicas added (above zero) or removed.
     pub(crate) scaled: Vec<(Timestamp, i32)>,
@@ -40,24 +40,24 @@ impl History {
 /// A condition that holds or not, its reason and its message.
 pub(crate) type Told = (bool, &'static str, String);
 
-/// What a round comes to.
+/// Result of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Plan {
-    /// How many replicas there should be.
+    /// Desired replicas.
     pub(crate) desired: i32,
-    /// What is remembered as proposed.
+    /// Proposal to remember.
     pub(crate) proposed: Option<i32>,
     pub(crate) able: Told,
     pub(crate) active: Option<Told>,
     pub(crate) limited: Option<Told>,
-    /// Why the size changes.
+    /// Reason of the change.
     pub(crate) because: String,
-    /// What the metrics are told of: on a failure the former stay.
+    /// Update the metrics in the status; after a failure the previous ones remain.
     pub(crate) tells_metrics: bool,
 }
 
-/// One round over the autoscaler; `metrics` are its metrics in order, by name, with what each asks for.
+/// Computes the desired replicas; `metrics` are the metrics in order, by name, with their proposals.
 pub(crate) fn decide(
     hpa: &HorizontalPodAutoscaler,
     current: i32,
@@ -132,7 +132,7 @@ fn combine(
     current: i32,
 ) -> Result<(&str, i32), (&'static str, String)> {
     let best = metrics.iter().filter_map(|(name, p)| Some((name.as_str(), p.as_ref().ok()?.replicas)));
-    // Of equal ones the first names the reason.
+    // Of equal proposals the first gives the reason.
     let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
     let failed = metrics.iter().find_map(|(name, p)| Some((name, p.as_ref().err()?)));
     match (best, failed) {
@@ -152,7 +152,7 @@ fn combine(
 
 type Settled = (Option<&'static str>, i32, Told);
 
-/// Without rules: what was highest lately, and at most twice as many at a time.
+/// Without `behavior`: the highest recent proposal, and at most twice the current replicas.
 fn plainly(proposal: i32, current: i32, (min, max): (i32, i32), history: &History, now: Timestamp) -> Settled {
     let highest = History::within(&history.proposed, DOWN_WINDOW, now).fold(proposal, i32::max);
     let stabilized = (highest != proposal).then_some("ScaleDownStabilized");
@@ -195,7 +195,7 @@ enum Way {
     Down,
 }
 
-/// How far the policies let the size go at once.
+/// Returns the size that the scaling policies allow now.
 fn limit(rules: Option<&HPAScalingRules>, way: Way, current: i32, history: &History, now: Timestamp) -> i32 {
     let select = rules.and_then(|r| r.select_policy.as_deref()).unwrap_or("Max");
     if select == "Disabled" {

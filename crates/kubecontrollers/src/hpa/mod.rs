@@ -1,6 +1,6 @@
-//! HorizontalPodAutoscalers by the resources that pods use, as the cluster's own `metrics.k8s.io` says it.
+//! HorizontalPodAutoscalers on the resource usage of pods, from the cluster's `metrics.k8s.io`.
 //!
-//! It scales Deployments, ReplicaSets and StatefulSets. Custom and external metrics it does not know.
+//! It scales Deployments, ReplicaSets and StatefulSets. Custom and external metrics are not supported.
 
 mod decide;
 mod proposal;
@@ -45,7 +45,7 @@ use crate::{
     quantity::{CPU, parse},
 };
 
-/// Autoscalers that are worked on at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 2;
 /// `--horizontal-pod-autoscaler-sync-period`.
 const EVERY: Duration = Duration::from_secs(15);
@@ -63,7 +63,7 @@ struct Controller {
     histories: Mutex<BTreeMap<Key, History>>,
 }
 
-/// What is scaled.
+/// Target of an autoscaler.
 struct Target {
     replicas: i32,
     selector: LabelSelector,
@@ -89,7 +89,7 @@ pub(crate) fn start(cluster: &Cluster) {
         let spec_changed =
             |old: &Arc<HorizontalPodAutoscaler>, new: &Arc<HorizontalPodAutoscaler>| old.spec != new.spec;
         match (&change.old, &change.new) {
-            // Its own status is no news: the next round comes by itself.
+            // A change of its own status needs no reconcile: the next one is scheduled.
             (Some(old), Some(new)) if !spec_changed(old, new) && old.metadata.uid == new.metadata.uid => {}
             (_, Some(new)) => to.add(Key::of(&**new)),
             (Some(old), None) => to.add(Key::of(&**old)),
@@ -173,7 +173,7 @@ impl Controller {
         }
     }
 
-    /// The metrics in order, by name, with what each asks for.
+    /// Evaluates the metrics in order, by name, with their proposals.
     async fn metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -206,7 +206,7 @@ impl Controller {
         each.collect()
     }
 
-    /// What was measured of the pods of a namespace.
+    /// Fetches the usage of the pods of a namespace.
     async fn samples(&self, namespace: &str) -> Result<BTreeMap<String, Sample>, String> {
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
         let request = Request::get(path).body(Vec::new()).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! How many replicas one metric asks for (autoscaling.md 2.3 to 2.5), in exact numbers.
+//! Replicas that one metric proposes (specification/autoscaling.md 2.3 to 2.5), in exact arithmetic.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,10 +15,10 @@ use crate::{
 
 /// Pods younger than this may use more cpu than they will.
 const CPU_INITIALIZATION: SignedDuration = SignedDuration::from_secs(300);
-/// A pod that was not ready for so long after its start was never ready.
+/// A pod that became unready within this time after its start was never ready.
 const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 
-/// What was measured of one pod.
+/// Usage of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// When.
@@ -37,13 +37,13 @@ pub(crate) struct Metric<'a> {
     pub(crate) target: &'a MetricTarget,
 }
 
-/// What a metric asks for.
+/// Proposal of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub(crate) replicas: i32,
     /// The share of what is requested that is used, percent.
     pub(crate) utilization: Option<i32>,
-    /// What a pod uses in the mean.
+    /// Average usage per pod.
     pub(crate) average: i64,
 }
 
@@ -55,14 +55,14 @@ struct Groups<'a> {
     missing: Vec<&'a Arc<Pod>>,
 }
 
-/// What a pod should use: a share of its requests, or an amount.
+/// Target usage of a pod: a share of its requests, or an amount.
 enum Target {
     Utilization(i128),
     Average(i128),
 }
 
 impl Metric<'_> {
-    /// What the metric asks for, or why it says nothing.
+    /// Computes the proposal of the metric, or the reason why there is none.
     pub(crate) fn propose(
         &self,
         pods: &[Arc<Pod>],
@@ -99,7 +99,7 @@ impl Metric<'_> {
         if groups.missing.is_empty() && !fills_unready {
             return Ok(if first.is_tolerated() { keep } else { told(first.of(ready)) });
         }
-        // What is not known speaks for the present size: little when more is asked for, much when less is.
+        // Missing samples favour the current size: no usage on scale-up, full usage on scale-down.
         let filled: i128 = match (&target, first.is_below()) {
             (_, false) => 0,
             (Target::Utilization(wanted), true) => {
@@ -165,7 +165,7 @@ impl Metric<'_> {
         groups
     }
 
-    /// What was measured; `None` if a container lacks it.
+    /// Returns the usage; `None` if a container has no sample.
     fn value(&self, sample: &Sample) -> Option<i64> {
         let of = |container: &BTreeMap<String, i64>| container.get(self.resource).copied();
         match self.container {
@@ -193,7 +193,7 @@ impl Metric<'_> {
     }
 }
 
-/// Whether the cpu of a pod says something: while it starts it does not.
+/// Returns `true` if the CPU usage of a pod is meaningful, which it is not while the pod starts.
 fn counts(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
     let start = pod.status.as_ref().and_then(|s| s.start_time.as_ref()).map(|t| t.0);
     let (Some(ready), Some(start)) = (condition(pod, "Ready"), start) else { return false };
@@ -206,7 +206,7 @@ fn counts(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
     }
 }
 
-/// What is to what should be.
+/// Actual divided by target.
 #[derive(Debug, Clone, Copy)]
 struct Ratio(i128, i128);
 
@@ -224,7 +224,7 @@ impl Ratio {
         10 * self.0 >= 9 * self.1 && 10 * self.0 <= 11 * self.1
     }
 
-    /// So many times this, rounded up.
+    /// Multiplies and rounds up.
     fn of(self, count: i128) -> i128 {
         (self.0 * count + self.1 - 1).div_euclid(self.1)
     }
@@ -242,7 +242,7 @@ mod tests {
 
     const NOW: i64 = 10_000;
 
-    /// A pod that requests so many thousandths and uses so many, ready for long.
+    /// Returns a pod with this request and usage in thousandths, ready for long.
     fn one(name: &str, request: i64, used: Option<i64>, unready: bool) -> (Arc<Pod>, Option<(String, Sample)>) {
         let mut maker = pod(name).ready(100).phase(if unready { "Pending" } else { "Running" });
         maker.status().start_time = Some(Time(at(50)));

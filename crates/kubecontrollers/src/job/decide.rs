@@ -18,18 +18,18 @@ use crate::pods::{is_active, is_terminating, phase, ready_since};
 const BACKOFF_SECONDS: i64 = 10;
 /// ... up to this.
 const BACKOFF_SECONDS_MAX: i64 = 600;
-/// A Job makes at most so many pods in one pass.
+/// Most pods that one reconcile creates.
 const BURST: usize = 500;
-/// `spec.backoffLimit` if there is none.
+/// Default of `spec.backoffLimit`.
 const BACKOFF_LIMIT: i32 = 6;
 
-/// What the caches say of one Job.
+/// Observed state of one Job.
 pub(crate) struct Seen {
     pub(crate) job: Arc<Job>,
     pub(crate) pods: Vec<Arc<Pod>>,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Plan {
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     pub(crate) create: Vec<i32>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: JobStatus,
-    /// Its time after the end is over: the Job goes.
+    /// Its `ttlSecondsAfterFinished` is over: delete the Job.
     pub(crate) expire: bool,
     pub(crate) settled: bool,
     pub(crate) look_again: Option<Timestamp>,
@@ -87,7 +87,7 @@ fn count<'a>(job: &Job, pods: &'a [Arc<Pod>], completions: Option<i32>) -> Count
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let of_phase = |name: &str| number(pods.iter().filter(|p| phase(p) == name).count());
     let mut completed = BTreeSet::new();
-    // A finished pod that somebody deleted is not run again: what was counted once stays counted.
+    // A finished pod stays counted after somebody deletes it, and is not run again.
     let mut succeeded = of_phase("Succeeded").max(status.and_then(|s| s.succeeded).unwrap_or(0));
     if is_indexed(job) {
         let below = completions.unwrap_or(0);
@@ -229,7 +229,7 @@ fn resize(plan: &mut Plan, job: &Job, counts: &Counts<'_>, wanted: usize, now: T
     let active = counts.active.len();
     if active > wanted {
         let mut victims: Vec<_> = counts.active.clone();
-        // What is not ready yet loses the least.
+        // Delete pods that are not ready first: they lose the least work.
         victims.sort_by_key(|p| (ready_since(p).is_some(), p.metadata.name.clone()));
         plan.delete = victims.into_iter().take(active - wanted).cloned().collect();
         return;

@@ -12,7 +12,7 @@ pub(crate) fn of(pod: &Pod) -> Option<i32> {
     pod.metadata.annotations.as_ref()?.get(INDEX)?.parse().ok()
 }
 
-/// Reads indexes below a bound; what can't be read is left out.
+/// Parses indexes below a bound; invalid ones are skipped.
 pub(crate) fn parse(text: &str, below: i32) -> BTreeSet<i32> {
     let mut indexes = BTreeSet::new();
     for part in text.split(',').filter(|p| !p.is_empty()) {
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str, below: i32) -> BTreeSet<i32> {
     indexes
 }
 
-/// Writes indexes, three and more in a row as a range; `None` if there is none.
+/// Formats indexes, three and more in a row as a range; `None` if there are none.
 pub(crate) fn text(indexes: &BTreeSet<i32>) -> Option<String> {
     let mut parts: Vec<(i32, i32)> = Vec::new();
     for index in indexes {

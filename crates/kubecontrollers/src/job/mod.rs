@@ -1,7 +1,7 @@
-//! Jobs: pods that run to an end.
+//! Jobs: pods that run to completion.
 //!
-//! Finished pods are counted where they stand and no finalizer holds them until they are (`uncountedTerminatedPods` is not
-//! used): that saves two writes a pod, and a success that the status has shown is never forgotten.
+//! Finished pods are counted without the finalizer of `uncountedTerminatedPods`: that saves two writes per pod, and a
+//! success that the status has shown is never forgotten.
 
 mod decide;
 mod indexes;
@@ -47,7 +47,7 @@ pub(crate) fn start(cluster: &Cluster) {
 async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure> {
     let now = jobs.cluster.seam.clock.wall_seconds();
     let Some((job, claims)) = jobs.find(key) else { return Ok(Next::Forget) };
-    // Another controller's Job is none of ours.
+    // Another controller manages this Job.
     if job.spec.as_ref().is_some_and(|s| s.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller"))
     {
         return Ok(Next::Forget);

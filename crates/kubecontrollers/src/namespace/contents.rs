@@ -1,4 +1,4 @@
-//! What every active namespace has: the ServiceAccount `default` and the ConfigMap with the root certificate.
+//! Contents of every active namespace: the ServiceAccount `default` and the ConfigMap with the root certificate.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -139,7 +139,7 @@ async fn publish(
     }
 }
 
-/// A create after which the object exists; a namespace that goes needs nothing more.
+/// Accepts any response after which the object exists, or the namespace is terminating.
 fn exists<T>(answer: Result<T, Failure>) -> Result<Next, Failure> {
     match answer {
         Ok(_) | Err(Failure::AlreadyExists(_) | Failure::NotFound(_)) => Ok(Next::Forget),

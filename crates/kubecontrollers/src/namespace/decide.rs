@@ -1,4 +1,4 @@
-//! What a namespace that is being deleted says of what is left in it, and whether it may go.
+//! Conditions of a terminating namespace, and the decision to finalize it.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// The finalizer in `spec.finalizers` that this controller takes away.
+/// Finalizer in `spec.finalizers` that this controller removes.
 pub(crate) const FINALIZER: &str = "kubernetes";
 
-/// What one pass over the namespace's kinds found.
+/// Remaining contents that one pass over the namespace's kinds found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Objects by `plural.group`.
     pub(crate) objects: BTreeMap<String, usize>,
     /// Objects by the finalizers that hold them.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// Why something could not be deleted.
+    /// Error of a failed deletion.
     pub(crate) failure: Option<String>,
 }
 
 impl Left {
-    /// True if there is nothing left to do.
+    /// Returns `true` if nothing remains.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failure.is_none()
     }
@@ -43,7 +43,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &str> {
     namespace.spec.iter().flat_map(|s| s.finalizers.iter().flatten()).map(String::as_str)
 }
 
-/// The conditions that tell what is left, if they change.
+/// Returns the conditions about the remaining contents, if they change.
 pub(crate) fn conditions(namespace: &Namespace, left: &Left, now: Timestamp) -> Option<Vec<NamespaceCondition>> {
     let before = namespace.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let joined = |counts: &BTreeMap<String, usize>, middle: &str| {

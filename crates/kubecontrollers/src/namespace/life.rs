@@ -1,4 +1,4 @@
-//! The life cycle of a namespace: everything in it is deleted, then its finalizer (reference/apiserver.md 19).
+//! Termination of a namespace: delete everything in it, then remove its finalizer (specification/apiserver.md 19).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
     kinds::{Kind, Kinds, discover},
 };
 
-/// Namespaces that are emptied at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 4;
 const MANAGER: &str = "ironclad-namespace-controller";
 
@@ -29,15 +29,15 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 
 /// The first wait for what is still there, doubled after each pass ...
 const WAIT_BASE: Duration = Duration::from_millis(20);
-/// ... up to this: nobody tells when the last finalizer goes.
+/// ... up to this: no event reports the removal of the last finalizer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// What the last pass over a namespace left.
+/// Result of the last pass over a namespace.
 #[derive(Debug, Default, Clone)]
 struct Pass {
     /// The kinds that still had objects.
     kinds: BTreeSet<(String, String)>,
-    /// How many passes there were.
+    /// Number of passes.
     count: u32,
 }
 
@@ -100,7 +100,7 @@ impl Worker {
         Ok(Next::After(WAIT_BASE.saturating_mul(1 << before.count.min(10)).min(WAIT_MAX)))
     }
 
-    /// Deletes what is there. Says what is left: on a pass over all kinds, what was there.
+    /// Deletes the contents. Returns what remains: after a pass over all kinds, what it found.
     async fn empty(
         &self,
         namespace: &str,

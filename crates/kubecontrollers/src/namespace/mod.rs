@@ -1,4 +1,4 @@
-//! Namespaces: emptied before they go, and given a default ServiceAccount and the root certificate while they live.
+//! Namespaces: emptied on deletion; a default ServiceAccount and the root certificate while active.
 
 mod contents;
 mod decide;

@@ -1,4 +1,4 @@
-//! Whether storage that is being deleted is still in use.
+//! Decision whether storage that is being deleted is still in use.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::ObjectMeta;

@@ -1,4 +1,4 @@
-//! Storage in use is held by a finalizer, which goes when nobody uses it any more.
+//! Storage protection: a finalizer on claims and volumes that is removed when they are no longer in use.
 
 mod decide;
 
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use self::decide::{OF_CLAIMS, OF_VOLUMES, claim_is_used, claims_of, volume_is_used, without};
 use crate::Cluster;
 
-/// Requests under way at once.
+/// Concurrent requests.
 const WORKERS: usize = 2;
 
 fn queue(cluster: &Cluster, name: &str) -> Queue<Key> {
     Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream(&format!("queue/{name}")))
 }
 
-/// Lets claims go that no pod uses.
+/// Starts the controller that releases claims without pods.
 pub(crate) fn start_claims(cluster: &Cluster) {
     let (claims, pods) = (cluster.caches.claims(), cluster.caches.pods());
     let queue = queue(cluster, "claim-protection");
@@ -57,7 +57,7 @@ pub(crate) fn start_claims(cluster: &Cluster) {
     });
 }
 
-/// Lets volumes go whose claims are gone.
+/// Starts the controller that releases volumes without claims.
 pub(crate) fn start_volumes(cluster: &Cluster) {
     let (claims, volumes) = (cluster.caches.claims(), cluster.caches.volumes());
     let queue = queue(cluster, "volume-protection");
@@ -102,7 +102,7 @@ where
 {
     let finalizers = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
     let ObjectMeta { uid, .. } = object.meta();
-    // The answer is the object for the last time: the watch tells that it is gone.
+    // The response may be the last version of the object; the watch reports its deletion.
     match writer.patch(api, None, object, json!({"metadata": {"uid": uid, "finalizers": finalizers}})).await {
         Ok(_) | Err(Failure::NotFound(_)) => {
             tracing::debug!(key = %Key::of(object), "no longer in use");

@@ -1,4 +1,4 @@
-//! How many pods a ReplicaSet makes or deletes, which ones, and what its status says.
+//! Decision about a ReplicaSet: pods to create or delete, and its status.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -17,27 +17,27 @@ use crate::{
     pods::{self, Availability, is_active, labels},
 };
 
-/// A set makes or deletes at most so many pods in one pass.
+/// Most pods that one reconcile creates or deletes.
 pub(crate) const BURST: usize = 500;
 
-/// What the caches say of one ReplicaSet.
+/// Observed state of one ReplicaSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<ReplicaSet>,
     pub(crate) pods: Claims<Pod>,
-    /// How many active pods of this set and its siblings (sets of one Deployment) stand on each node.
+    /// Active pods of this ReplicaSet and its siblings (of one Deployment) by node.
     pub(crate) on_node: BTreeMap<String, usize>,
-    /// Why the last pass could not make or delete a pod.
+    /// Error of the last reconcile's pod requests.
     pub(crate) trouble: Option<Trouble>,
 }
 
-/// What to do about it.
+/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
     pub(crate) create: usize,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: ReplicaSetStatus,
-    /// Nothing is on its way: the status will stay as it is.
+    /// Nothing is in progress: the status is final.
     pub(crate) settled: bool,
     /// When a pod becomes available by time alone.
     pub(crate) look_again: Option<Timestamp>,
@@ -86,7 +86,7 @@ pub(crate) fn wanted(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1).max(0)
 }
 
-/// What one pass does for the set.
+/// Decides about the ReplicaSet.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &seen.set;
     let active: Vec<&Arc<Pod>> = seen.pods.mine.iter().filter(|p| is_active(p)).collect();
@@ -114,7 +114,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// Which pod goes first. Lower goes first (Kubernetes' `ActivePodsWithRanks`).
+/// Deletion order of pods, lowest first (Kubernetes' `ActivePodsWithRanks`).
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a> {
     /// One that has no node yet loses nothing.

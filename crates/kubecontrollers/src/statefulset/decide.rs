@@ -1,4 +1,4 @@
-//! Which pods of a StatefulSet come, go and change next: one after the other, or all at once.
+//! Decision about a StatefulSet: pods to create, delete and update, one by one or in parallel.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     pods::{self, Availability, is_finished, is_terminating, labels},
 };
 
-/// What the caches say of one StatefulSet.
+/// Observed state of one StatefulSet.
 pub(crate) struct Seen {
     pub(crate) set: Arc<StatefulSet>,
     pub(crate) pods: Vec<Arc<Pod>>,
@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     pub(crate) current: String,
 }
 
-/// What to do.
+/// Actions of a reconcile.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Plan {
@@ -138,7 +138,7 @@ fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<P
     if !rules.rolls || !plan.create.is_empty() || !plan.delete.is_empty() {
         return None;
     }
-    // From the highest down, and each must be well again before the next.
+    // From the highest ordinal down; each must be healthy before the next is updated.
     for (_, pod) in pods.range(rules.updates_from()..).rev().filter(|(ordinal, _)| rules.wants(**ordinal)) {
         if revision(pod) != seen.update && !is_terminating(pod) {
             plan.delete.push((*pod).clone());

@@ -103,7 +103,7 @@ fn pod_name(set: &StatefulSet, ordinal: i32) -> String {
     format!("{}-{ordinal}", set.metadata.name.as_deref().unwrap_or(""))
 }
 
-/// A claim outlives its pod: one that is there already is the pod's own.
+/// Creates the claims of a pod. Claims outlive their pods: an existing one is reused.
 async fn make_claims(
     sets: &Workload<StatefulSet>,
     set: &StatefulSet,

@@ -1,9 +1,9 @@
-//! What expressions may cost while they run (apiserver.md 18, "Cost limits").
+//! Cost limits of expressions at run time (specification/apiserver.md 18, "Cost limits").
 //!
-//! The evaluator counts nothing, so the tree is rewritten when it is compiled: each turn of a loop, each comparison and each
-//! call of a function first pays for the work that it is about to do, by the sizes of what it works on. Whoever runs out of
-//! units fails, and so does all that he would do after it, also where `||` and `&&` forgive failures: an evaluation ends soon,
-//! whatever it says. Units are of the order of a kube-apiserver's, not the same.
+//! The evaluator does not count, so compilation rewrites the tree: each iteration of a loop, each comparison and each
+//! call of a function first pays for the work that follows, by the sizes of its operands. Without units left it fails,
+//! and so does everything after it, even where `||` and `&&` forgive failures, so that an evaluation ends soon. Units
+//! have the magnitude of a kube-apiserver's, but are not the same.
 
 use std::cell::Cell;
 
@@ -23,17 +23,17 @@ pub const REQUEST_UNITS_MAX: u64 = 10_000_000;
 /// The most units of the match conditions of one webhook or policy.
 pub const CONDITIONS_UNITS_MAX: u64 = REQUEST_UNITS_MAX / 4;
 
-/// What an evaluation that costs too much says.
+/// Error of an evaluation that exceeds its cost limit.
 pub const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// So many bytes, elements or members are gone through for one unit.
+/// Bytes, elements or members that are visited for one unit.
 const WALKED_PER_UNIT: u64 = 16;
-/// What reading a regular expression costs, besides its length.
+/// Cost of a regular expression besides its length.
 const PATTERN_UNITS: u64 = 50;
 /// The most that the repetitions of a pattern cost: what the library makes of them is bounded too.
 const REPETITION_UNITS_MAX: u64 = 50_000;
 
-/// Units that are left for some evaluations, such as those of one request.
+/// Units for a number of evaluations, such as those of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     left: u64,
@@ -41,7 +41,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many units.
+    /// Creates a budget of this many units.
     #[must_use]
     pub fn new(units: u64) -> Self {
         Self { left: units, exceeded: false }
@@ -53,7 +53,7 @@ impl Budget {
         self.exceeded
     }
 
-    /// What `run` comes to; it may spend no more than is left, and no more than one evaluation may.
+    /// Runs an evaluation, limited by the remaining units and by the limit of one evaluation.
     pub(super) fn spend<T>(&mut self, run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let granted = self.left.min(EVALUATION_UNITS_MAX);
         LEFT.set(Some(granted));
@@ -69,7 +69,7 @@ impl Budget {
 }
 
 thread_local! {
-    /// What is left of the evaluation that runs on this thread; nothing once it cost too much.
+    /// Remaining units of the evaluation on this thread; `None` once it exceeded its limit.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -82,7 +82,7 @@ fn pay(units: u64) -> Result<(), ExecutionError> {
     }
 }
 
-/// How much there is to go through: elements, members and bytes of texts; no more than can be paid.
+/// Elements, members and bytes to visit, limited to what can be paid.
 fn size(value: &dyn Val) -> u64 {
     let most = LEFT.get().unwrap_or(0).saturating_mul(WALKED_PER_UNIT).saturating_add(WALKED_PER_UNIT);
     let mut seen = 0_u64;
@@ -117,7 +117,7 @@ const COUNT: &str = "@count";
 const GROW: &str = "@grow";
 const REPLACE: &str = "@replace";
 const JOIN: &str = "@join";
-/// The operators that go through their operands, and what stands for them.
+/// Operators that visit their operands, and the functions that replace them.
 const WALKING: [(&str, &str); 7] = [
     (op::EQUALS, "@equals"),
     (op::NOT_EQUALS, "@differs"),
@@ -153,7 +153,7 @@ fn argument<'a>(of: &'a FunctionContext<'_, '_>, at: usize) -> Result<std::borro
     CelValue::resolve_val(expression, of.ptx)
 }
 
-/// One turn of a loop over this element, with a body of so many parts.
+/// One iteration of a loop over this element, with a body of this many parts.
 fn tick(of: &FunctionContext<'_, '_>) -> Answer {
     let parts = argument(of, 1)?.downcast_ref::<CelInt>().map_or(1, |n| (*n.inner()).unsigned_abs());
     let element = argument(of, 0)?;
@@ -161,7 +161,7 @@ fn tick(of: &FunctionContext<'_, '_>) -> Answer {
     Ok(CelValue::Bool(true))
 }
 
-/// What is about to grow by what is added.
+/// A value that is about to be extended.
 fn grow(of: &FunctionContext<'_, '_>) -> Answer {
     let grown = argument(of, 0)?;
     pay(walk(&*grown))?;
@@ -202,7 +202,7 @@ fn count(of: &FunctionContext<'_, '_>) -> Answer {
     CelValue::try_from(&*value)
 }
 
-/// The two operands, paid for: a comparison goes no further than the shorter of them.
+/// Returns the two operands, paid for: a comparison visits no more than the shorter of them.
 fn compared<T>(
     of: &FunctionContext<'_, '_>,
     f: impl FnOnce(&dyn Val, &dyn Val) -> Result<T, ExecutionError>,
@@ -307,7 +307,7 @@ fn wrapped(name: &str, inner: &mut IdedExpr) {
     *inner = IdedExpr { id, expr: call(name, vec![inside]) };
 }
 
-/// Names and fields: what can be looked at twice without doing anything twice.
+/// Names and fields: expressions that can be evaluated twice without doing work twice.
 fn is_place(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Ident(_) => true,
@@ -316,9 +316,9 @@ fn is_place(expression: &IdedExpr) -> bool {
     }
 }
 
-/// Makes an expression pay, and tells how many parts it has besides those of its loops.
+/// Instruments an expression, and returns its number of parts without those of its loops.
 ///
-/// `libraries` are the first words of functions that have two.
+/// `libraries` are the first words of functions with two words.
 pub(super) fn instrument(tree: &mut IdedExpr, libraries: &[&str]) -> u64 {
     match &mut tree.expr {
         Expr::Call(_) => instrument_call(tree, libraries),
@@ -370,7 +370,7 @@ fn instrument_call(tree: &mut IdedExpr, libraries: &[&str]) -> u64 {
         op::ADD => {
             let places: Vec<IdedExpr> = it.args.iter().filter(|arg| is_place(arg)).cloned().collect();
             it.args.iter_mut().filter(|arg| !is_place(arg) && !matches!(arg.expr, Expr::List(_))).for_each(|arg| {
-                // What isn't at a place was just made, and is at most as large as what it was made of was paid for.
+                // A value that is not at a place was just made, and is at most as large as its paid operands.
                 if matches!(arg.expr, Expr::Call(_) | Expr::Comprehension(_)) {
                     wrapped(WEIGH, arg);
                 }

@@ -1,7 +1,7 @@
-//! What can be known of an expression before it runs: its type, its mistakes, and what it costs at worst.
+//! Static check of expressions: types, mistakes, and worst-case cost.
 //!
-//! Costs are those of cel-go as far as they matter: each step one unit, a walk over a text a tenth of a unit for each
-//! character, a comprehension its body for each element. Sizes that no schema bounds are as large as a request allows.
+//! Costs follow cel-go where it matters: one unit per step, a tenth of a unit for each character of a text, and for a
+//! comprehension its body once per element. Sizes without a bound in the schema are as large as a request allows.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub const TOTAL_COST_MAX: u64 = 100_000_000;
 /// The most bytes of a request's body, which bounds everything in it.
 const REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 
-/// What is known of a value's type.
+/// Static type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the language's words")]
 pub enum Type {
@@ -98,7 +98,7 @@ impl Type {
     }
 }
 
-/// What is known of an expression.
+/// Static knowledge about an expression.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     /// The type of its value.
@@ -107,7 +107,7 @@ pub struct Known<'a> {
     pub node: Option<&'a Node>,
     /// The most elements, members or characters of its value.
     pub size: u64,
-    /// What it costs to get there.
+    /// Cost to evaluate it.
     pub cost: u64,
 }
 
@@ -177,13 +177,13 @@ fn size_of(node: &Node) -> u64 {
     }
 }
 
-/// How many values of this schema a value of the schema above it holds at most.
+/// Returns how many values of this schema one value of the schema above can hold at most.
 #[must_use]
 pub fn cost_of_node(above: &Node) -> u64 {
     size_of(above).max(1)
 }
 
-/// By how much a cost is over a limit, as messages say it; `None` if it isn't.
+/// Returns by how much a cost exceeds a limit, as in messages; `None` if it does not.
 #[must_use]
 pub fn factor(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
@@ -193,7 +193,7 @@ pub fn factor(cost: u64, limit: u64) -> Option<String> {
     Some(if factor > 100.0 { "more than 100x".to_owned() } else { format!("{factor:.1}x") })
 }
 
-/// What is known of a whole expression, and its mistakes with their places.
+/// Checks a whole expression; returns its type and its mistakes with their positions.
 pub(super) fn check<'a>(
     text: &str,
     tree: &IdedExpr,
@@ -226,7 +226,8 @@ fn walk(size: u64) -> u64 {
 }
 
 impl<'a> Checker<'_, 'a> {
-    /// The place of a word in the text. The tree doesn't say it: of several, the first that has no mistake yet.
+    /// Records a mistake at the position of a word. The tree has no positions: of several occurrences, take the first
+    /// without a mistake.
     fn mistake(&mut self, needle: &str, skip: usize, message: String) {
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let fits = |at: &usize| {
@@ -309,7 +310,7 @@ impl<'a> Checker<'_, 'a> {
         Known { size, ..Known::new(Type::Map, cost) }
     }
 
-    /// What a field of a value is.
+    /// Returns the static knowledge about a field of a value.
     fn field(&mut self, operand: &Known<'a>, field: &str) -> Known<'a> {
         match (operand.ty, operand.node) {
             (Type::Object | Type::Map | Type::Optional, Some(node)) => {
@@ -470,7 +471,7 @@ fn size_free(known: Option<&Known<'_>>) -> u64 {
     known.map_or(0, |k| k.cost)
 }
 
-/// Fields that every object has at its root, whether its schema says so or not.
+/// Fields that every root object has, even if its schema does not declare them.
 fn implied(field: &str) -> bool {
     matches!(field, "apiVersion" | "kind" | "metadata")
 }

@@ -122,7 +122,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
 pub(super) const LIBRARIES: [&str; 9] =
     ["base64", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
-/// Whether a name is a type, or the first word of a function.
+/// Returns `true` if a name is a type, or the first word of a function.
 pub(super) fn is_type(name: &str) -> bool {
     matches!(name, "bool" | "int" | "uint" | "double" | "string" | "bytes" | "list" | "map" | "type" | "null_type")
         || LIBRARIES.contains(&name)

@@ -1,9 +1,9 @@
-//! CEL expressions: compiled under bounds, evaluated over JSON (apiserver.md 18, 21).
+//! CEL expressions: compiled under limits, evaluated over JSON (specification/apiserver.md 18, 21).
 //!
-//! The language and Kubernetes' function libraries come from crate `kube-cel`. What this module adds is what a server needs
-//! before it evaluates what users wrote: a limit on length, a check of names and types as far as schemas tell them, and an
-//! estimate of what an evaluation costs at worst. What the libraries lack (`optMap`, two-variable comprehensions,
-//! `authorizer`) is refused when it is compiled.
+//! The language and Kubernetes' function libraries come from crate `kube-cel`. A server needs more before it evaluates
+//! expressions of users: a limit on length, a check of names and types as far as schemas tell them, and an estimate of
+//! the worst-case cost. This module adds them. Features that the libraries lack (`optMap`, two-variable comprehensions,
+//! `authorizer`) are rejected at compilation.
 
 mod budget;
 mod check;
@@ -37,13 +37,13 @@ pub const LENGTH_MAX: usize = 16 * 1024;
 pub struct Expression {
     text: String,
     tree: IdedExpr,
-    /// What it needs at most, in Kubernetes' units of cost.
+    /// Worst-case cost, in Kubernetes' units.
     pub cost: u64,
-    /// Whether it is certain to be something else than a truth value, a text.
+    /// Static type, as text, for the check that a result is a truth value.
     pub type_name: &'static str,
 }
 
-/// What a name stands for where an expression is compiled.
+/// Binding of a name at compilation.
 #[derive(Debug, Clone, Copy)]
 pub enum Variable<'a> {
     /// A value of this schema.
@@ -54,7 +54,7 @@ pub enum Variable<'a> {
     Anything,
 }
 
-/// What a name stands for where an expression is evaluated.
+/// Binding of a name at evaluation.
 #[derive(Debug, Clone, Copy)]
 pub enum Binding<'a> {
     /// A value of a schema: its formats count, and field names are escaped.
@@ -63,7 +63,7 @@ pub enum Binding<'a> {
     OptionalOf(Option<&'a Value>, &'a Node),
     /// A value as it is, under the names that it has.
     Plain(&'a Value),
-    /// What an expression made.
+    /// The result of another expression.
     Made(&'a Made),
 }
 
@@ -71,7 +71,7 @@ pub enum Binding<'a> {
 #[derive(Debug, Clone)]
 pub struct Made(CelValue);
 
-/// What an expression came to.
+/// Result of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// A truth value.
@@ -87,7 +87,8 @@ thread_local! {
     static FUNCTIONS: RefCell<Context<'static>> = RefCell::new(functions());
 }
 
-/// What stands for `a.?b` in trees: the crate's own fails where the field is missing, and wraps a missing field twice.
+/// Replacement of `a.?b` in trees: the crate's own function fails where the field is missing, and wraps a missing field
+/// twice.
 const SELECT_OPTIONALLY: &str = "@select_optionally";
 
 fn functions() -> Context<'static> {
@@ -108,7 +109,7 @@ fn functions() -> Context<'static> {
     functions
 }
 
-/// Puts the function above where `a.?b` stands.
+/// Replaces each `a.?b` by the function above.
 fn rewrite(tree: &mut IdedExpr) {
     match &mut tree.expr {
         Expr::Call(call) => {
@@ -146,7 +147,7 @@ impl Expression {
         if text.len() > LENGTH_MAX {
             return Err(shown(text, 0, &format!("expression is longer than {LENGTH_MAX} bytes")));
         }
-        // The parser's own limit comes too late: it overflows the stack before it counts.
+        // The parser checks its own limit too late: it overflows the stack first.
         if nesting::depth(text) > nesting::DEPTH_MAX {
             return Err(shown(text, 0, &format!("expression nests deeper than {}", nesting::DEPTH_MAX)));
         }
@@ -167,16 +168,16 @@ impl Expression {
         &self.text
     }
 
-    /// Whether it names this variable.
+    /// Returns `true` if the expression uses this variable.
     #[must_use]
     pub fn names(&self, variable: &str) -> bool {
         self.tree.references().has_variable(variable)
     }
 
-    /// Its value, at the cost of one evaluation at most.
+    /// Evaluates the expression within the cost limit of one evaluation.
     ///
     /// # Errors
-    /// What went wrong: `no such key: a`, `division by zero`, [`EXCEEDED`].
+    /// `no such key: a`, `division by zero`, [`EXCEEDED`] and the like.
     pub fn evaluate(&self, variables: &[(&str, Binding<'_>)]) -> Result<Outcome, String> {
         self.evaluate_within(variables, &mut Budget::new(EVALUATION_UNITS_MAX))
     }
@@ -224,7 +225,7 @@ impl Expression {
     }
 }
 
-/// The parser takes tens of kilobytes of stack for each level in a build without optimisation: it gets a stack of its own.
+/// Stack of the parser's thread: without optimisation it needs tens of kilobytes for each level.
 const PARSER_STACK: usize = 32 << 20;
 
 fn parse(text: &str) -> Result<IdedExpr, String> {
@@ -239,7 +240,7 @@ fn parse(text: &str) -> Result<IdedExpr, String> {
             all.collect::<Vec<_>>().join("\n")
         })
     };
-    // It is waited for at once: nothing runs beside the caller, and every run is the same.
+    // The caller waits for the thread, so nothing runs concurrently and every run is the same.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("cel-parser".to_owned()).stack_size(PARSER_STACK);
         let parsed = thread.spawn_scoped(scope, run).map(std::thread::ScopedJoinHandle::join);
@@ -251,18 +252,18 @@ fn parse(text: &str) -> Result<IdedExpr, String> {
     })
 }
 
-/// A map of what expressions made, such as `variables`.
+/// Creates a map of results, such as `variables`.
 #[must_use]
 pub fn made_map(all: &BTreeMap<String, Made>) -> Made {
     let all = all.iter().map(|(name, made)| (name.clone(), made.0.clone()));
     Made(CelValue::from(all.collect::<Map>()))
 }
 
-/// What the language's maps are made of.
+/// Representation of maps in the language.
 #[allow(clippy::disallowed_types, reason = "the crate's own maps; no order of ours depends on them")]
 type Map = std::collections::HashMap<String, CelValue>;
 
-/// A failure in the words of cel-go.
+/// Describes a failure with the words of cel-go.
 fn failure(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

@@ -1,9 +1,9 @@
-//! How deep an expression nests, before it is parsed: parser and evaluation are recursive.
+//! Nesting depth of an expression, computed before it is parsed: parser and evaluation are recursive.
 
 /// The deepest expression that is parsed.
 pub(super) const DEPTH_MAX: usize = 80;
 
-/// What a pair of brackets and an operator take of the parser's stack, in fields of fields.
+/// Stack that a pair of brackets and an operator need in the parser, in units of a field access.
 const BRACKET: usize = 4;
 const OPERATOR: usize = 2;
 
@@ -37,7 +37,7 @@ pub(super) fn depth(text: &str) -> usize {
         }
         let Some(level) = levels.last_mut() else { continue };
         match c {
-            // These stand side by side, however many.
+            // These are siblings, however many.
             ',' | '&' | '|' => *level = Level::default(),
             '.' => level.fields += 1,
             '?' => level.operators += BRACKET,
@@ -57,7 +57,7 @@ pub(super) fn depth(text: &str) -> usize {
     deepest
 }
 
-/// What comes after a text that this quote began.
+/// Returns the text after the literal that this quote began.
 fn after_text(rest: &str, quote: char) -> &str {
     let triple: String = std::iter::repeat_n(quote, 3).collect();
     if rest.starts_with(&triple[1..]) {

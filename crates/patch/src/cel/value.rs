@@ -72,7 +72,7 @@ pub(super) fn convert(value: &Value, node: Option<&Node>) -> CelValue {
             CelValue::List(Arc::new(items.iter().map(|item| convert(item, of)).collect()))
         }
         Value::Object(members) => {
-            // Where no schema names fields, members go by their own names, as those of maps do.
+            // Without declared fields, members keep their names, as those of maps do.
             let keep = node.is_none_or(is_map);
             let members = members.iter().map(|(name, value)| {
                 let key = if keep { name.clone() } else { escaped(name) };
@@ -97,7 +97,7 @@ fn string(text: &str, node: Option<&Node>) -> CelValue {
     }
 }
 
-/// A duration as Go writes it: `1h30m`, `250ms`.
+/// Parses a duration as Go writes it: `1h30m`, `250ms`.
 fn duration(text: &str) -> Option<chrono::Duration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -126,7 +126,7 @@ fn duration(text: &str) -> Option<chrono::Duration> {
         rest = &rest[unit_end..];
         nanos += number * unit;
     }
-    // What doesn't fit is cut off at the largest, as casts of floats do.
+    // Saturates at the largest value, as casts of floats do.
     Some(chrono::Duration::nanoseconds((sign * nanos) as i64))
 }
 

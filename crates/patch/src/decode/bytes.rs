@@ -1,9 +1,9 @@
-//! Base64 as Go's standard encoding reads it: padded, with line breaks ignored.
+//! Base64 of Go's standard encoding: padded, with line breaks ignored.
 
-/// The text without line breaks.
+/// Returns the text without line breaks.
 ///
 /// # Errors
-/// The message of Go, with the byte at which the text stops being base64.
+/// Go's message, with the byte at which the text stops being base64.
 pub(super) fn normal(text: &str) -> Result<String, String> {
     let wrong = |at: usize| Err(format!("illegal base64 data at input byte {at}"));
     let mut out = String::with_capacity(text.len());
@@ -30,7 +30,7 @@ pub(super) fn normal(text: &str) -> Result<String, String> {
             None => Ok(out),
         };
     }
-    // Go names the start of the last, unfinished group of four.
+    // Go reports the start of the last, incomplete group of four.
     if out.len().is_multiple_of(4) { Ok(out) } else { wrong(text.len() - out.len() % 4) }
 }
 

@@ -1,4 +1,4 @@
-//! Fields that Kubernetes prints although nobody gave them: `status: {}`, `resources: {}`, `rules: null`.
+//! Fields that Kubernetes prints although they were not set: `status: {}`, `resources: {}`, `rules: null`.
 
 use serde_json::{Map, Value};
 

@@ -1,9 +1,9 @@
-//! Reading bodies: JSON against a schema, with what strict validation reports (apiserver.md 2, 14).
+//! Decoding of bodies: JSON against a schema, with the reports of strict validation (specification/apiserver.md 2, 14).
 //!
-//! A wrong type is an error. Unknown and duplicate fields are dropped and reported, in the order of the document; what
-//! to do about them (`fieldValidation`) is the caller's choice. Values that Kubernetes normalises come out normal:
-//! quantities, times, base64; what Go would leave out because it is empty is left out, and so is `null`.
-//! [`complete`] adds what Go prints although it was not given.
+//! A wrong type is an error. Unknown and duplicate fields are dropped and reported, in the order of the document; the
+//! caller decides about them (`fieldValidation`). Quantities, times and base64 are normalised as in Kubernetes; `null`
+//! and values that Go omits because they are empty are dropped. [`complete`] adds what Go prints although it was not
+//! set.
 
 mod bytes;
 mod complete;
@@ -32,8 +32,8 @@ pub struct Decoded {
     pub strict: Vec<String>,
 }
 
-/// Why a body is no object of its kind. The text comes after
-/// `ConfigMap in version "v1" cannot be handled as a ConfigMap: `.
+/// Reason why a body is not an object of its kind. The text follows `ConfigMap in version "v1" cannot be handled as a
+/// ConfigMap: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// It is not JSON, or nested deeper than 128 levels.
@@ -55,19 +55,18 @@ pub fn json(bytes: &[u8], table: &Table, schema: SchemaId) -> Result<Decoded, De
     walked.map_err(|error| syntax(bytes, &error))?.finish()
 }
 
-/// The same for JSON that was parsed before, such as a YAML body; unknown fields come in alphabetical order.
+/// Decodes JSON that was parsed before, such as a YAML body; unknown fields are reported in alphabetical order.
 ///
 /// # Errors
-/// If a value is of the wrong type.
+/// A value has the wrong type.
 pub fn value(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded, DecodeError> {
     parsed(value, table, schema, walk::Dialect::Json)
 }
 
-/// The same for what a strategic merge patch made, about which Kubernetes speaks in other words
-/// (`unrecognized type: int32`).
+/// Decodes the result of a strategic merge patch, with Kubernetes' other messages for it (`unrecognized type: int32`).
 ///
 /// # Errors
-/// If a value is of the wrong type.
+/// A value has the wrong type.
 pub fn patched(value: Value, table: &Table, schema: SchemaId) -> Result<Decoded, DecodeError> {
     let mut decoded = parsed(value, table, schema, walk::Dialect::Unstructured)?;
     decoded.strict.sort();
@@ -79,10 +78,10 @@ fn parsed(value: Value, table: &Table, schema: SchemaId, dialect: walk::Dialect)
     walked.map_err(|error| DecodeError::Syntax(error.to_string()))?.finish()
 }
 
-/// Reads any JSON, such as a patch or a custom resource, and reports duplicate fields only.
+/// Decodes any JSON, such as a patch or a custom resource, and reports duplicate fields only.
 ///
 /// # Errors
-/// If it is not JSON.
+/// The body is not JSON.
 pub fn untyped(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(bytes);
     let walked = walk::any(&mut source);
@@ -96,10 +95,10 @@ pub fn strict_message(errors: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// The parser's refusal in Go's words.
+/// Translates the parser's error into Go's.
 fn syntax(bytes: &[u8], error: &serde_json::Error) -> DecodeError {
     let text = syntax::explain(bytes).unwrap_or_else(|| {
-        // It is JSON to Go: then it nests too deep, or has a text that is no UTF-8.
+        // Go accepts it as JSON: the cause is its nesting, or a text that is not UTF-8.
         if error.to_string().starts_with("recursion") { "exceeded max depth".to_owned() } else { error.to_string() }
     });
     DecodeError::Syntax(text)

@@ -1,9 +1,9 @@
-//! What Go's parser says about text that is not JSON.
+//! Messages of Go's parser about text that is not JSON.
 //!
-//! The parser in use gives places, Go's gives the character and what was looked for. The text is read again, only when
-//! it was refused.
+//! serde_json reports positions, Go the character and the expected token. The text is scanned again only after it was
+//! rejected.
 
-/// Where a value stands, and so what may come after it.
+/// Context of a value, which decides what may follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Top,
@@ -47,7 +47,7 @@ impl Reader<'_> {
             b'\r' => "\\r".to_owned(),
             b'\t' => "\\t".to_owned(),
             0x20..=0x7e => char::from(byte).to_string(),
-            // Go takes the byte for a character of its own.
+            // Go prints the byte as a character of its own.
             0xa1..=0xff if byte != 0xad => char::from(byte).to_string(),
             0x80..=0xad => format!("\\u{byte:04x}"),
             _ => format!("\\x{byte:02x}"),

@@ -18,7 +18,7 @@ pub(super) enum Dialect {
     Unstructured,
 }
 
-/// What a walk found.
+/// Result of a walk.
 pub(super) struct Walked {
     value: Value,
     strict: Vec<String>,
@@ -74,7 +74,7 @@ fn walk<'de, D: Deserializer<'de, Error = serde_json::Error>>(
     Ok(Walked { value, strict: cx.strict, error: cx.error })
 }
 
-/// What a value should be.
+/// Expected type of a value.
 #[derive(Clone, Copy)]
 enum Target<'t> {
     Of(&'t Type),
@@ -87,7 +87,7 @@ enum Target<'t> {
 struct Context<'t> {
     table: Option<&'t Table>,
     dialect: Dialect,
-    /// Where we are, for strict errors.
+    /// Path of the current value, for strict errors.
     path: String,
     /// The struct fields on the way, for type errors.
     fields: Vec<&'t str>,
@@ -137,7 +137,7 @@ impl<'t> Context<'t> {
             other => self.go_type(other),
         };
         match (given, wanted.as_str()) {
-            // Go could turn a number into a string of one character, and says that this is not meant.
+            // Go can convert a number to a string of one character, and reports that separately.
             (Given::Integer, "string") => format!("cannot convert int64 to {wanted}"),
             (Given::Float, "int32" | "int64") => format!("cannot convert float64 to {wanted}"),
             _ => format!("unrecognized type: {wanted}"),
@@ -166,7 +166,7 @@ impl<'t> Context<'t> {
         }
     }
 
-    /// What a `null` means where there must be a value: Go's zero.
+    /// Returns Go's zero value, for a `null` where a value is required.
     fn zero(&self, ty: &Type) -> Value {
         match (ty, self.form(ty)) {
             (_, Some(Form::Object)) => Value::Object(Map::new()),
@@ -214,7 +214,7 @@ impl Given {
     }
 }
 
-/// Reads one value. `None` stands for a value that is not there: `null`, or one of the wrong type.
+/// Reader of one value. `None` means no value: `null`, or one of the wrong type.
 struct Seed<'c, 't> {
     cx: &'c mut Context<'t>,
     target: Target<'t>,
@@ -251,7 +251,7 @@ impl Seed<'_, '_> {
                     }
                     self.cx.mismatch(&given, ty);
                 } else {
-                    // Go names the number when its kind is right and its value is not.
+                    // Go reports the number when its kind is right and its value is not.
                     let text =
                         format!("json: cannot unmarshal number {number} into Go {} of type int{bits}", self.place());
                     self.cx.refuse(text);
@@ -486,7 +486,7 @@ fn object<'de, A: MapAccess<'de>>(
     Ok(Some(Value::Object(out)))
 }
 
-/// Go's zero value, except for structs, which are never empty.
+/// Returns `true` for Go's zero value; structs are never empty.
 fn is_zero(value: &Value, ty: &Type) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! What changed between two values.
+//! Comparison of two values.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Walker {
     fn value(&mut self, of: Ref<'_>, old: Option<&Value>, new: Option<&Value>) {
         let leaf = match (old, new) {
             (Some(old_value), Some(new_value)) if !of.alike(old_value, new_value) => {
-                // Taken for different things: what the old one had is gone, then the new one is looked at.
+                // The shapes differ: everything of the old one was removed, everything of the new one added.
                 self.shape(&of.shape(old), old, new);
                 self.shape(&of.shape(new), old, new)
             }
@@ -76,7 +76,7 @@ impl Walker {
         }
     }
 
-    /// Whether it was treated as one leaf.
+    /// Records the value and returns `true` if its shape is a leaf.
     fn shape(&mut self, shape: &Shape<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         match shape {
             Shape::Scalar(_) => self.leaf(old, new),

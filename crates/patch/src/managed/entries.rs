@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns what.
+//! Entries of `metadata.managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::set::Set;
 
-/// What makes two entries the same one.
+/// Identity of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     pub(super) manager: String,
@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) time: Option<String>,
 }
 
-/// All owners of an object.
+/// All entries of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entries(pub(super) BTreeMap<Owner, Entry>);
 
@@ -76,7 +76,7 @@ impl Entries {
                 "" => return Err(format!("missing fieldsType in managed fields entry {i}")),
                 other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {i}")),
             }
-            // The manager's name is kept as it is, even an empty one.
+            // The manager's name is not changed, even if it is empty.
             let mut owner = Owner::new(text("manager"), apply, api_version, text("subresource"));
             owner.manager = text("manager").to_owned();
             let entry = Entry {
@@ -116,7 +116,7 @@ impl Entries {
         Value::Array(list.collect())
     }
 
-    /// Puts the entries into an object; none leave no trace.
+    /// Writes the entries into an object; without entries the field is removed.
     pub(super) fn put(&self, object: &mut Value) {
         let Value::Object(members) = object else { return };
         let metadata = members.entry("metadata").or_insert_with(|| json!({}));

@@ -1,4 +1,4 @@
-//! The annotation of kubectl's client-side apply: what it says was applied may be taken over without force.
+//! The annotation of kubectl's client-side apply: fields in it may be taken over without force.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{Applied, Ref, Set, Tracker, compare, without_managed_fields};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The one manager that takes over from client-side apply.
+/// The only manager that takes over fields from client-side apply.
 const KUBECTL: &str = "kubectl";
 
 fn annotation(object: &Value) -> Option<&str> {

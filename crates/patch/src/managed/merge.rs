@@ -10,7 +10,7 @@ use super::{
     typed::{List, Map, Ref, Relation, Shape},
 };
 
-/// `live` with everything that `config` says. Both must fit the type; `config` has no duplicates.
+/// Merges `config` into `live`. Both must fit the type; `config` has no duplicates.
 pub(super) fn merge(of: Ref<'_>, live: &Value, config: &Value) -> Value {
     value(of, Some(live), Some(config)).unwrap_or(Value::Null)
 }
@@ -69,7 +69,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
     let (live, config) = (identify(live), identify(config));
     let mut live_items: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
     for (element, item) in &live {
-        // Of duplicates none can be merged into.
+        // Duplicates cannot be merged into.
         live_items.entry(element).and_modify(|known| *known = None).or_insert(Some(item));
     }
     let config_items: BTreeMap<&Element, &Value> = config.iter().map(|(element, item)| (element, item)).collect();
@@ -89,7 +89,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
                 continue;
             }
             if config_items.contains_key(live_element) && next_shared.is_some_and(|next| next != live_element) {
-                // Its turn comes later, where the configuration has it.
+                // It follows later, at its position in the configuration.
                 l += 1;
                 continue;
             }
@@ -116,7 +116,7 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
     out
 }
 
-/// The value without the fields of a set; `null` where nothing is left.
+/// Removes a set of fields from the value; returns `null` if nothing remains.
 pub(super) fn remove(of: Ref<'_>, from: &Value, set: &Set) -> Value {
     match of.shape(Some(from)) {
         Shape::Scalar(_) => from.clone(),
@@ -147,7 +147,7 @@ pub(super) fn remove(of: Ref<'_>, from: &Value, set: &Set) -> Value {
     }
 }
 
-/// What is left of one member: nothing if the set has it.
+/// Removes the set from one member; returns `None` if the set contains the member.
 fn without(of: Ref<'_>, member: &Value, set: &Set, element: &Element) -> Option<Value> {
     if set.members.contains(element) {
         return None;

@@ -1,11 +1,11 @@
-//! Field ownership and server-side apply (apiserver.md 13).
+//! Field ownership and server-side apply (specification/apiserver.md 13).
 //!
-//! Every write goes through [`Tracker::update`] or [`Tracker::apply`], which keep `metadata.managedFields`: which
-//! manager set which field last. Values are compared beside their types, so that lists are followed by their keys and
-//! atomic ones count as one field.
+//! Every write goes through [`Tracker::update`] or [`Tracker::apply`], which maintain `metadata.managedFields`: the
+//! last manager of each field. Values are compared along their types, so that list items are identified by their keys
+//! and atomic lists count as one field.
 //!
-//! Entries of other versions of a kind are taken as if they were of the version at hand: that is right for custom
-//! resources, which are not converted, and for built-in kinds, whose versions differ in few fields.
+//! Entries of other versions of a kind are treated as entries of this version. That is exact for custom resources,
+//! which are not converted, and nearly so for built-in kinds, whose versions differ in few fields.
 
 mod compare;
 mod entries;
@@ -39,10 +39,10 @@ pub use self::{
 /// More update entries than this are merged, oldest first.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 
-/// Who owns what the oldest of too many update entries owned.
+/// Owner of the fields of update entries that were merged because there were too many.
 pub const ANCIENT_CHANGES: &str = "ancient-changes";
 
-/// Who owns, when an object is applied to for the first time, what was there before.
+/// Owner of the fields that existed before the first apply.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Follows the fields of objects of one kind and version, through one endpoint.
@@ -52,26 +52,26 @@ pub struct Tracker<'t> {
     pub table: &'t Table,
     /// The kind's.
     pub schema: SchemaId,
-    /// Of the request: `apps/v1`.
+    /// API version of the request: `apps/v1`.
     pub api_version: &'t str,
     /// `Deployment`
     pub kind: &'t str,
     /// `status`, `scale`, …; empty for the main resource.
     pub subresource: &'t str,
-    /// Fields that this endpoint doesn't write, such as `status` on the main resource: never owned.
+    /// Fields that this endpoint does not write, such as `status` on the main resource: never owned.
     pub reset: &'t Set,
 }
 
-/// What an apply made.
+/// Result of an apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
     /// The object with its new `managedFields`: still to be decoded, defaulted and validated.
     pub object: Value,
-    /// Whether something else than ownership changed.
+    /// More than ownership changed.
     pub changed: bool,
 }
 
-/// Never tracked: they say what the object is, or are the server's.
+/// Never tracked: they identify the object, or the server sets them.
 static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_fields(&[
         &["apiVersion"],
@@ -131,7 +131,7 @@ impl Tracker<'_> {
     fn record_update(&self, old: &Value, new: &Value, mut entries: Entries, manager: &str, now: &str) -> Entries {
         let of = Ref::of(self.table, self.schema);
         let changes = compare(of, old, new).without(self.reset);
-        // Whoever owned a changed field owns it no more, also the same manager's other entries.
+        // The previous owners lose the changed fields, including other entries of the same manager.
         take_away(&mut entries, &changes);
         let taken = changes.modified.union(&changes.added).difference_below(self.reset).difference(&UNTRACKED);
         if !taken.is_empty() {
@@ -148,11 +148,11 @@ impl Tracker<'_> {
         entries
     }
 
-    /// Merges an applied configuration into the live object; none is there for a create.
+    /// Merges an applied configuration into the live object; `None` for a create.
     ///
     /// # Errors
     /// 400 for another version or `managedFields` in the configuration, 500 if it does not fit the schema (as
-    /// Kubernetes does), 409 if it changes what others own and `force` is not given.
+    /// Kubernetes does), 409 if it changes fields of other owners without `force`.
     pub fn apply(
         &self,
         live: Option<&Value>,
@@ -165,7 +165,7 @@ impl Tracker<'_> {
             Ok(applied) => Ok(self.with_last_applied(applied, config, manager)),
             Err(Refused::Other(error)) => Err(error),
             Err(Refused::Conflicts(conflicts)) => {
-                // kubectl may take over what it applied from the client's side before.
+                // kubectl may take over fields that it applied client-side before.
                 let Some((allowed, live)) = self.allowed_by_last_applied(live, manager) else {
                     return Err(conflict_error(&conflicts));
                 };
@@ -251,15 +251,15 @@ impl Tracker<'_> {
         Ok(Applied { object, changed })
     }
 
-    /// An object as Kubernetes sees it when it compares: without `managedFields`, and with the fields that are there
-    /// although nobody gave them, such as the `resources` of a container. A new object starts from these alone.
+    /// Returns the object as Kubernetes compares it: without `managedFields`, and with the fields that are printed
+    /// although they were not set, such as the `resources` of a container. A new object starts from these alone.
     fn whole(&self, object: Option<&Value>) -> Value {
         let mut out = object.map_or_else(|| Value::Object(serde_json::Map::new()), without_managed_fields);
         decode::complete(&mut out, self.table, self.schema);
         out
     }
 
-    /// `namespace/name; group/version, Kind=kind`, as far as the configuration tells.
+    /// Returns `namespace/name; group/version, Kind=kind`, as far as the configuration has them.
     fn describe(&self, config: &Value) -> String {
         let text = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
         let version =
@@ -268,8 +268,8 @@ impl Tracker<'_> {
     }
 }
 
-/// Brings `new` back to the old times if nothing but the times of `managedFields` would change, so that a repeated write
-/// writes nothing.
+/// Restores the old times in `new` if only the times of `managedFields` differ, so that a repeated write changes
+/// nothing.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let times_off = |object: &Value| {
         let mut list = object["metadata"]["managedFields"].clone();
@@ -313,7 +313,7 @@ fn conflicts(entries: &Entries, applier: &Owner, changes: &Comparison) -> Confli
         .collect()
 }
 
-/// Takes changed and removed fields away from everybody.
+/// Removes changed and deleted fields from all owners.
 fn take_away(entries: &mut Entries, changes: &Comparison) {
     let gone = changes.modified.union(&changes.added).union(&changes.removed);
     for entry in entries.0.values_mut() {
@@ -340,16 +340,16 @@ fn conflict_error(conflicts: &Conflicts) -> PatchError {
     PatchError::Conflict { message, conflicts: causes }
 }
 
-/// Removes what the applier owned before, says no more, and nobody else owns.
+/// Removes fields that the applier owned before, no longer applies, and nobody else owns.
 fn prune(of: Ref<'_>, merged: Value, entries: &Entries, last: &Set) -> Value {
     let last = of.with_fields_above(last);
     let pruned = merge::remove(of, &merged, &last);
-    // What others own comes back, and so does the new configuration's.
+    // Restore fields of other owners and those of the new configuration.
     let owned = entries.0.values().fold(Set::default(), |all, entry| all.union(&entry.set));
     let had = of.with_fields_above(&of.fields(&merged));
     let kept = of.with_fields_above(&of.fields(&pruned)).union(&of.with_fields_above(&owned));
     let pruned = merge::remove(of, &merged, &had.difference(&kept));
-    // What the applier never owned comes back even if it stood inside something that goes.
+    // Restore fields that the applier never owned, even inside removed ones.
     let kept = of.with_fields_above(&of.fields(&pruned));
     merge::remove(of, &merged, &had.difference(&kept).intersection(&last))
 }
@@ -382,7 +382,7 @@ fn cap_update_managers(entries: &mut Entries) {
         if owner != bucket
             && let Some(entry) = entries.0.remove(&owner)
         {
-            // The later of the two times stands.
+            // Keep the later of the two times.
             let merged = entries.0.get(&bucket).map_or_else(|| entry.set.clone(), |known| known.set.union(&entry.set));
             entries.0.insert(bucket, Entry { set: merged, ..entry });
         }

@@ -71,7 +71,7 @@ impl Element {
         Self::Field(name.to_owned())
     }
 
-    /// As a member name in `fieldsV1`.
+    /// Returns the member name in `fieldsV1`.
     #[must_use]
     pub fn to_fields_v1(&self) -> String {
         match self {
@@ -86,10 +86,10 @@ impl Element {
         }
     }
 
-    /// From a member name in `fieldsV1`; none for kinds of elements that are not known.
+    /// Parses a member name in `fieldsV1`; `None` for unknown kinds of elements.
     ///
     /// # Errors
-    /// If it is of a known kind and malformed.
+    /// The element is malformed.
     pub fn from_fields_v1(name: &str) -> Result<Option<Self>, String> {
         let Some((kind, rest)) = name.split_once(':') else {
             return Err(format!("key must be 2 characters long and begin with a letter and a colon: {name:?}"));

@@ -19,8 +19,8 @@ fn path_of(fields: &[&str]) -> Vec<Element> {
     fields.iter().map(|name| Element::field(name)).collect()
 }
 
-/// The `managedFields` that a Scale object shows: the entries of its parent that own the replicas, which stand at
-/// `replicas_path` there (`["spec", "replicas"]`).
+/// Returns the `managedFields` of a Scale object: the entries of its parent that own the replicas, at `replicas_path`
+/// in the parent (`["spec", "replicas"]`).
 #[must_use]
 pub fn scale_from_parent(parent: &Value, replicas_path: &[&str]) -> Value {
     let path = path_of(replicas_path);
@@ -35,8 +35,8 @@ pub fn scale_from_parent(parent: &Value, replicas_path: &[&str]) -> Value {
     out.write()
 }
 
-/// The parent's `managedFields` after its Scale object was written: who lost the replicas loses them here too, who got
-/// them owns them here.
+/// Returns the parent's `managedFields` after a write of its Scale object: changed owners of the replicas change here,
+/// too.
 #[must_use]
 pub fn scale_to_parent(parent: &Value, scale: &Value, replicas_path: &[&str], api_version: &str) -> Value {
     let path = path_of(replicas_path);
@@ -73,7 +73,7 @@ pub fn scale_to_parent(parent: &Value, scale: &Value, replicas_path: &[&str], ap
     for (owner, entry) in of_scale.0.into_iter().filter(|(_, entry)| !entry.set.intersection(&replicas()).is_empty()) {
         let api_version = api_version.to_owned();
         let owner = Owner { api_version: if owner.apply { String::new() } else { api_version.clone() }, ..owner };
-        // Kubernetes keeps the time of such an entry only if the parent knew it: a new one has none.
+        // Kubernetes keeps the time of such an entry only if the parent had it: a new one has none.
         let time =
             out.0.get(&owner).and_then(|known| known.time.clone()).or(if owner.apply { entry.time } else { None });
         out.0.insert(owner, Entry { set: of_path.clone(), api_version, time });

@@ -14,7 +14,7 @@ pub struct Set {
     pub(super) children: BTreeMap<Element, Set>,
 }
 
-/// How deep `fieldsV1` may nest: as deep as the object that it describes.
+/// Maximum nesting of `fieldsV1`, that of the object it describes.
 const DEPTH_MAX: usize = 256;
 
 impl Set {
@@ -38,7 +38,7 @@ impl Set {
         }
     }
 
-    /// Whether a path is a member.
+    /// Returns `true` if a path is a member.
     #[must_use]
     pub fn has(&self, path: &[Element]) -> bool {
         match path {
@@ -48,13 +48,13 @@ impl Set {
         }
     }
 
-    /// Whether it has no member.
+    /// Returns `true` if there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty() && self.children.values().all(Self::is_empty)
     }
 
-    /// What is in either.
+    /// Members of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut out = self.clone();
@@ -66,7 +66,7 @@ impl Set {
         out
     }
 
-    /// What is in both.
+    /// Members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| {
@@ -76,7 +76,7 @@ impl Set {
         Self { members: self.members.intersection(&other.members).cloned().collect(), children: children.collect() }
     }
 
-    /// What is here and not there.
+    /// Members of this set that are not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| match other.children.get(element) {
@@ -89,7 +89,7 @@ impl Set {
         Self { members: self.members.difference(&other.members).cloned().collect(), children: children.collect() }
     }
 
-    /// What is here and neither there nor below something that is there.
+    /// Members of this set that are neither in the other nor below one of its members.
     #[must_use]
     pub fn difference_below(&self, other: &Self) -> Self {
         let children = self.children.iter().filter_map(|(element, child)| {
@@ -107,7 +107,7 @@ impl Set {
         Self { members: self.members.difference(&other.members).cloned().collect(), children: children.collect() }
     }
 
-    /// All members, those of a level before those below it.
+    /// All members; those of a level before those below it.
     pub fn paths(&self) -> Vec<Vec<Element>> {
         let mut out = Vec::new();
         self.collect(&mut Vec::new(), &mut out);
@@ -127,7 +127,7 @@ impl Set {
         }
     }
 
-    /// As `fieldsV1`.
+    /// Returns `fieldsV1`.
     #[must_use]
     pub fn to_fields_v1(&self) -> Value {
         let mut out = Map::new();
@@ -147,15 +147,15 @@ impl Set {
         Value::Object(out)
     }
 
-    /// From `fieldsV1`.
+    /// Parses `fieldsV1`.
     ///
     /// # Errors
-    /// If an element is malformed, or it nests too deep.
+    /// An element is malformed, or the nesting is too deep.
     pub fn from_fields_v1(value: &Value) -> Result<Self, String> {
         Ok(Self::read(value, 0)?.0.unwrap_or_default())
     }
 
-    /// What is below, and whether the node itself is a member.
+    /// Reads the members below a node, and whether the node itself is a member.
     fn read(value: &Value, depth: usize) -> Result<(Option<Self>, bool), String> {
         if depth > DEPTH_MAX {
             return Err(format!("fieldsV1 is nested deeper than {DEPTH_MAX} levels"));

@@ -1,4 +1,4 @@
-//! What `cargo xtask codegen goldens` cannot record, and properties.
+//! Properties, and cases that `cargo xtask codegen goldens` cannot record.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ proptest! {
         let bare = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         let left = tracker.apply(Some(&once.object), &bare, "m", false, "T4").expect("its own").object;
         for (key, value) in &config {
-            // What the updater set to the same value before is still the updater's.
+            // A field that the updater set to the same value before remains the updater's.
             prop_assert_eq!(left["data"].get(key).is_some(), live.get(key) == Some(value));
         }
     }

@@ -29,14 +29,14 @@ enum What<'t> {
     Untyped,
 }
 
-/// What a type allows.
+/// Forms that a type allows.
 struct Atom<'t> {
     scalar: Option<Primitive>,
     list: Option<List<'t>>,
     map: Option<Map<'t>>,
 }
 
-/// What a value is taken for.
+/// Form of a value under a type.
 pub(super) enum Shape<'t> {
     Scalar(Primitive),
     List(List<'t>),
@@ -115,7 +115,7 @@ impl<'t> Map<'t> {
 }
 
 impl List<'_> {
-    /// What tells an item from the others.
+    /// Returns the identity of an item among its siblings.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         match self.relation {
             Relation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
@@ -234,7 +234,7 @@ impl<'t> Ref<'t> {
         }
     }
 
-    /// What the type takes this value for.
+    /// Returns the form of this value.
     pub(super) fn shape(&self, value: Option<&Value>) -> Shape<'t> {
         let Atom { scalar, list, map } = self.atom();
         match (value, scalar, list, map) {
@@ -247,7 +247,7 @@ impl<'t> Ref<'t> {
         }
     }
 
-    /// Whether the two values are taken for the same, so that one walk does for both.
+    /// Returns `true` if the two values have the same form, so that one walk covers both.
     pub(super) fn alike(&self, a: &Value, b: &Value) -> bool {
         let atom = self.atom();
         let deduced = |value: &Value| match value {
@@ -261,7 +261,7 @@ impl<'t> Ref<'t> {
         only_one == 1 || deduced(a) == deduced(b)
     }
 
-    /// Where a value does not fit.
+    /// Returns the places where a value does not fit the type.
     pub(super) fn misfits(&self, value: &Value, allow_duplicates: bool) -> Vec<Misfit> {
         let mut out = Vec::new();
         self.check(value, allow_duplicates, "", &mut out);
@@ -358,7 +358,7 @@ impl<'t> Ref<'t> {
                     let Some(element) = element else { continue };
                     let once = times.get(&element) == Some(&1);
                     path.push(element);
-                    // Of duplicates, only that they are there is tracked.
+                    // Of duplicates, only their existence is tracked.
                     if once {
                         list.item.collect(item, path, out);
                     }
@@ -369,7 +369,7 @@ impl<'t> Ref<'t> {
         }
     }
 
-    /// The set with every declared field on the way to a member as a member of its own.
+    /// Returns the set, extended by every declared field above a member.
     pub(super) fn with_fields_above(&self, set: &Set) -> Set {
         let atom = self.atom();
         let mut out = Set { members: set.members.clone(), children: BTreeMap::new() };

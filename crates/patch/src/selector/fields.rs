@@ -9,7 +9,7 @@ use super::SelectorError;
 pub struct FieldRequirement {
     /// `metadata.name`
     pub field: String,
-    /// Whether the value must be equal, or must not.
+    /// The value must be equal, or must differ.
     pub equal: bool,
     /// The value, unescaped.
     pub value: String,
@@ -47,20 +47,20 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
-    /// Whether it matches everything because it asks for nothing.
+    /// Returns `true` if there are no conditions, so that everything matches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The value that a field must have, if one is asked for: a look-up by name needs no scan.
+    /// Returns the value that a field must have, if there is one: a lookup by name needs no scan.
     #[must_use]
     pub fn exact(&self, field: &str) -> Option<&str> {
         let found = self.requirements.iter().find(|requirement| requirement.equal && requirement.field == field);
         found.map(|requirement| requirement.value.as_str())
     }
 
-    /// Whether fields fulfil it; `field` gives their values, empty for those that are not set.
+    /// Returns `true` if the fields satisfy all conditions; `field` returns their values, empty if not set.
     pub fn matches<'f>(&self, field: impl Fn(&str) -> std::borrow::Cow<'f, str>) -> bool {
         self.requirements
             .iter()

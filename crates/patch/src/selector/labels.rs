@@ -70,7 +70,8 @@ pub struct Requirement {
     pub key: String,
     /// Comparison of the label's value with `values`.
     pub operator: Operator,
-    /// Values of the comparison: one or more for `In` and `NotIn`, none for `Exists` and `DoesNotExist`, else exactly one.
+    /// Values of the comparison: one or more for `In` and `NotIn`, none for `Exists` and `DoesNotExist`, else exactly
+    /// one.
     pub values: BTreeSet<String>,
 }
 
@@ -122,7 +123,8 @@ impl LabelSelector {
         Ok(Some(Self::sorted(requirements)))
     }
 
-    /// Reads a plain map of labels, the selector of ReplicationControllers and Services. Keys and values are not checked.
+    /// Reads a plain map of labels, the selector of ReplicationControllers and Services. Keys and values are not
+    /// checked.
     #[must_use]
     pub fn from_labels(labels: &Map<String, Value>) -> Self {
         let equals = |(key, value): (&String, &Value)| Requirement {

@@ -1,4 +1,4 @@
-//! Label and field selectors (apiserver.md 10).
+//! Label and field selectors (specification/apiserver.md 10).
 
 mod fields;
 mod labels;
@@ -9,7 +9,7 @@ pub use self::{
     labels::{LabelSelector, Operator, Requirement},
 };
 
-/// Why a text is no selector: the message of a 400 answer.
+/// Reason why a text is not a selector: the message of a 400 response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub String);

@@ -49,7 +49,7 @@ fn tokens(text: &str) -> Vec<(Token, String)> {
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
-        // Kubernetes takes a zero byte for the end.
+        // Kubernetes treats a zero byte as the end.
         let Some(first) = rest.chars().next().filter(|c| *c != '\0') else {
             out.push((Token::End, String::new()));
             return out;
@@ -100,7 +100,7 @@ impl Parser {
         Self { tokens: tokens(text), at: 0 }
     }
 
-    /// `in` and `notin` are words like any other where no operator can stand.
+    /// `in` and `notin` are identifiers where no operator is possible.
     fn peek(&self) -> (Token, &str) {
         match self.tokens.get(self.at) {
             Some((Token::In | Token::NotIn, text)) => (Token::Identifier, text),

@@ -1,11 +1,11 @@
-//! What the schema says about merging a member.
+//! Lookup of a member's merge strategy in the schema.
 
 use crate::{
     error::PatchError,
     schema::{Field, Form, SchemaId, Strategy, Table, Type},
 };
 
-/// Where in the schema we are.
+/// Position in the schema.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'t> {
     pub(super) table: &'t Table,
@@ -18,7 +18,7 @@ pub(super) enum Place<'t> {
     Type(&'t Type),
 }
 
-/// What a member's schema says about merging it.
+/// Merge strategy of a member.
 pub(super) struct Found<'t> {
     pub(super) below: Lookup<'t>,
     pub(super) strategy: Strategy,

@@ -1,5 +1,5 @@
-//! Strategic merge patch: a merge patch that knows, from the schema, which lists merge and by which key
-//! (apiserver.md 12).
+//! Strategic merge patch: a merge patch whose schema says which lists merge and by which key
+//! (specification/apiserver.md 12).
 //!
 //! It follows Kubernetes step by step, in the same order, because the order decides which of several mistakes is
 //! reported and where new elements of a list end up.
@@ -30,12 +30,12 @@ type Members = Map<String, Value>;
 
 /// Applies `patch` to `doc`, an object of the kind that `schema` describes.
 ///
-/// The result may be of wrong types and have unknown fields: [`crate::decode::patched`] tells. After an error `doc` is
-/// half patched: work on a copy.
+/// The result may have wrong types and unknown fields: check it with [`crate::decode::patched`]. After an error `doc`
+/// is partly patched: work on a copy.
 ///
 /// # Errors
 /// 400 for malformed directives, 422 for lists of lists, 500 (as Kubernetes does) for a missing merge key, an unknown
-/// `$patch`, or a field that the schema doesn't know and that both sides have as an object or list.
+/// `$patch`, or an undeclared field that both sides have as an object or list.
 pub fn apply(doc: &mut Value, patch: Value, table: &Table, schema: SchemaId) -> Result<(), PatchError> {
     let Value::Object(patch) = patch else {
         let text = format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", word(&patch));
@@ -59,7 +59,7 @@ pub fn patched(mut doc: Value, patch: &Value, table: &Table, schema: SchemaId) -
         .map_err(|error| PatchError::Invalid { value: go_print(patch), message: error.to_string() })
 }
 
-/// Go's print of a patch (`map[spec:map[replicas:x]]`), which messages about the patched object carry.
+/// Go's print of a patch (`map[spec:map[replicas:x]]`), for messages about the patched object.
 #[must_use]
 pub fn go_print(value: &Value) -> String {
     let mut out = String::new();
@@ -143,7 +143,7 @@ fn merge_map(mut original: Members, mut patch: Members, schema: &Lookup<'_>) -> 
     Ok(original)
 }
 
-/// Sets a member to a value of the patch; one that is itself a directive leaves nothing behind.
+/// Sets a member to a value of the patch; a value that is only a directive sets nothing.
 fn put(original: &mut Members, name: String, mut value: Value) {
     if remove_directives(&mut value) {
         original.insert(name, value);
@@ -168,7 +168,7 @@ fn retain_keys(original: &mut Members, patch: &mut Members) -> Result<(), PatchE
     Ok(())
 }
 
-/// Merges every list that comes with a `$setElementOrder`, and orders it.
+/// Merges and orders every list that has a `$setElementOrder`.
 fn merge_ordered_lists(original: &mut Members, patch: &mut Members, schema: &Lookup<'_>) -> Result<(), PatchError> {
     let directives: Vec<String> = patch.keys().filter(|name| name.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
@@ -234,7 +234,7 @@ fn merge_lists(old: Vec<Value>, new: Vec<Value>, found: &Found<'_>, deletes: boo
     normalize(in_patch, server_only, &order, &live, key)
 }
 
-/// Takes `$patch` elements out of the patch and does what they say to the list.
+/// Removes `$patch` elements from the patch and applies them to the list.
 fn special_elements(mut old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut plain = Vec::with_capacity(new.len());
     let mut replace = false;
@@ -303,7 +303,7 @@ fn without_duplicates(mut list: Vec<Value>) -> Vec<Value> {
     list
 }
 
-/// Whether all elements are objects; an error if they differ in type or are lists.
+/// Returns `true` if all elements are objects; an error if they differ in type or are lists.
 fn same_types(a: &[Value], b: &[Value]) -> Result<bool, PatchError> {
     let mut first: Option<&Value> = None;
     for item in a.iter().chain(b) {
@@ -398,7 +398,7 @@ fn word(value: &Value) -> &'static str {
     }
 }
 
-/// Whole and other numbers are types of their own to Go.
+/// Go has different types for integers and other numbers.
 fn number_kind(value: &Value) -> bool {
     value.as_number().is_some_and(serde_json::Number::is_f64)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{DIRECTIVE, SET_ORDER, bad_argument, go_print, no_merge_key};
 use crate::error::PatchError;
 
-/// The elements of the patch must stand in the same order as in `$setElementOrder`, and none may be missing there.
+/// Checks that the elements of the patch are in the order of `$setElementOrder`, and all in it.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -34,9 +34,9 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: &str) -> Result
     Ok(())
 }
 
-/// Puts the patch's elements into the patch's order and the others into their live order, then lets each of the others
-/// stand before the first patch element that came after it in the live list. Patch elements that are new to the list
-/// stand before what they are not ordered against.
+/// Sorts the patch's elements by the patch's order and the others by their live order, then merges both: each of the
+/// others precedes the first patch element that followed it in the live list. Patch elements that are new to the list
+/// precede the elements that they are not ordered against.
 pub(super) fn normalize(
     in_patch: Vec<Value>,
     server_only: Vec<Value>,
@@ -60,7 +60,7 @@ pub(super) fn normalize(
             (Some(_), None) => false,
             (Some(patch_item), Some(server_item)) => {
                 let (patch_at, server_at) = (live.get(patch_item, key)?, live.get(server_item, key)?);
-                // An element that is new to the list goes first.
+                // An element that is new to the list is first.
                 server_at.zip(patch_at).is_some_and(|(server_at, patch_at)| server_at < patch_at)
             }
         };
@@ -68,7 +68,7 @@ pub(super) fn normalize(
     }
 }
 
-/// Where in a list each element stands; of several, the first.
+/// Position of each element in a list; of duplicates, the first.
 pub(super) struct Positions(BTreeMap<String, usize>);
 
 impl Positions {
@@ -113,7 +113,7 @@ pub(super) fn partition(list: Vec<Value>, by: &[Value], key: &str) -> Result<(Ve
     Ok((inside, outside))
 }
 
-/// What tells elements apart: the element itself in lists of primitives, the value of the merge key otherwise.
+/// Identity of an element: the element itself in lists of primitives, the value of the merge key otherwise.
 fn identity<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
     if key.is_empty() {
         return Ok(item);

@@ -1,4 +1,4 @@
-//! Whether a schema is structural, with the messages of a kube-apiserver.
+//! Check that a schema is structural, with the messages of a kube-apiserver.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::error::FieldError;
 /// Reasons that a rule may give.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Where a node stands.
+/// Context of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -22,12 +22,12 @@ enum Level {
     Field,
 }
 
-/// What is known about the way to a node.
+/// Path to a node.
 #[derive(Clone, Copy)]
 struct Way {
     /// Inside `metadata`, `apiVersion` or `kind` of an object.
     in_metadata: bool,
-    /// Why there may be no default here.
+    /// Reason why a default is forbidden here.
     no_default: Option<&'static str>,
 }
 
@@ -195,7 +195,7 @@ fn junctors(node: &Node, skip_any_of: bool, skip_first_all_of: bool, path: &str,
     }
 }
 
-/// A node inside a junctor may only narrow what stands outside.
+/// Checks that a node inside a junctor only narrows the declaration outside.
 fn nested(node: &Node, skip_any_of: bool, path: &str, errors: &mut Vec<FieldError>) {
     junctors(node, skip_any_of, false, path, errors);
     if let Some(items) = &node.items {
@@ -227,7 +227,7 @@ fn nested(node: &Node, skip_any_of: bool, path: &str, errors: &mut Vec<FieldErro
     }
 }
 
-/// Whatever a junctor says something about must be declared outside of it. `declared` is the counterpart outside.
+/// Checks that everything inside a junctor is declared outside of it. `declared` is the counterpart outside.
 fn complete(checks: &Node, declared: Option<&Node>, outside: &str, path: &str, errors: &mut Vec<FieldError>) {
     let junctors = checks.checks.all_of.iter().enumerate().map(|(i, node)| (node, format!("{path}.allOf[{i}]")));
     let any_of = checks.checks.any_of.iter().enumerate().map(|(i, node)| (node, format!("{path}.anyOf[{i}]")));
@@ -277,7 +277,7 @@ fn defaults(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What the API validation of CRDs says on top: extensions that don't fit together, and the form of rules.
+/// Checks of the API validation of CRDs: extensions that do not fit together, and the form of rules.
 fn extensions(node: &Node, path: &str, is_root: bool, way: Way, errors: &mut Vec<FieldError>) {
     let at = |name: &str| format!("{path}.{name}");
     if let (Some(reason), true) = (way.no_default, node.default.is_some()) {

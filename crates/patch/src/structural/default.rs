@@ -1,4 +1,4 @@
-//! Defaults, and nulls that stand for nothing.
+//! Defaulting, and removal of nulls.
 
 use serde_json::Value;
 

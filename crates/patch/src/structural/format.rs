@@ -43,7 +43,7 @@ impl Format {
         &self.name
     }
 
-    /// Whether a text has the form; formats of numbers say nothing about texts.
+    /// Returns `true` if the text has the form; formats of numbers accept any text.
     #[must_use]
     pub fn accepts_text(&self, text: &str) -> bool {
         match self.kind {
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// Whether a number is in range; formats of texts say nothing about numbers.
+    /// Returns `true` if the number is in range; formats of texts accept any number.
     #[must_use]
     pub fn accepts_number(&self, number: f64) -> bool {
         match self.kind {

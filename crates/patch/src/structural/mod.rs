@@ -1,12 +1,11 @@
-//! Structural schemas of custom resources: pruning, defaulting, validation (apiserver.md 18).
+//! Structural schemas of custom resources: pruning, defaulting, validation (specification/apiserver.md 18).
 //!
-//! A schema is parsed once per version of a CustomResourceDefinition and then shared; its regular expressions are
-//! compiled with it. The order in which a server uses the parts:
-//! [`Structural::prune`], [`Structural::drop_nulls`], [`Structural::default`], [`Structural::validate`] or
-//! [`Structural::validate_update`], then the CEL rules.
+//! A schema is parsed once per version of a CustomResourceDefinition and shared; its regular expressions are compiled
+//! with it. A server applies the parts in this order: [`Structural::prune`], [`Structural::drop_nulls`],
+//! [`Structural::default`], [`Structural::validate`] or [`Structural::validate_update`], then the CEL rules.
 //!
-//! CEL rules ([`Node::rules`]) are parsed, their form is checked, and they are kept; with feature `cel` they are evaluated
-//! too, compiled when the first object needs them.
+//! CEL rules ([`Node::rules`]) are parsed and checked for form. With feature `cel` they are also evaluated; the first
+//! object that needs them compiles them.
 
 mod check;
 mod default;
@@ -34,10 +33,10 @@ pub use self::{
     pattern::Pattern,
 };
 
-/// How deep a schema may nest.
+/// Maximum nesting of a schema.
 pub const DEPTH_MAX: usize = 64;
 
-/// How many nodes a schema may have.
+/// Maximum number of nodes of a schema.
 pub const NODES_MAX: usize = 50_000;
 
 /// The schema of one version of a custom resource.
@@ -49,11 +48,11 @@ pub struct Structural {
 }
 
 impl Structural {
-    /// Reads `spec.versions[].schema.openAPIV3Schema` and checks that it is structural. `path` is where it stands and
-    /// begins the fields of errors: `spec.versions[0].schema.openAPIV3Schema`.
+    /// Parses `spec.versions[].schema.openAPIV3Schema` and checks that it is structural. `path` is the location of the
+    /// schema, and the prefix of fields in errors: `spec.versions[0].schema.openAPIV3Schema`.
     ///
     /// # Errors
-    /// Everything that is wrong with it, ordered by text.
+    /// All mistakes, sorted by text.
     pub fn parse(schema: &Value, path: &str) -> Result<Self, Vec<FieldError>> {
         let root = parse::parse(schema, path)?;
         let errors = check::check(&root, path);
@@ -67,7 +66,7 @@ impl Structural {
         })
     }
 
-    /// What is wrong with the CEL rules: what doesn't compile, and what may cost too much. `path` as for
+    /// Returns the mistakes of the CEL rules: compilation errors and excessive cost. `path` as for
     /// [`Structural::parse`].
     #[cfg(feature = "cel")]
     #[must_use]
@@ -75,7 +74,7 @@ impl Structural {
         rules::check(&self.root, path)
     }
 
-    /// What the CEL rules say of an object whose schema said `found`.
+    /// Evaluates the CEL rules on an object; `found` are the errors of its schema validation.
     #[cfg(feature = "cel")]
     fn rules(&self, object: &Value, old: Option<&Value>, found: &[FieldError]) -> Vec<FieldError> {
         match self.rules.get_or_init(|| rules::of(&self.root)) {
@@ -101,7 +100,7 @@ impl Structural {
         names.into_iter().try_fold(&self.root, |node, name| node.child(name))
     }
 
-    /// Whether a node anywhere has CEL rules.
+    /// Returns `true` if any node has CEL rules.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         fn any(node: &Node) -> bool {
@@ -126,7 +125,7 @@ impl Structural {
         default::default(object, &self.root);
     }
 
-    /// What is wrong with a new object.
+    /// Validates a new object.
     #[must_use]
     pub fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object, None);
@@ -136,7 +135,7 @@ impl Structural {
         errors
     }
 
-    /// What is wrong with an update: values that did not change may stay wrong.
+    /// Validates an update: values that did not change may stay invalid.
     #[must_use]
     pub fn validate_update(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate::validate(&self.root, object, Some(old));
@@ -148,7 +147,7 @@ impl Structural {
         errors
     }
 
-    /// The same schema as a table of its own, for decoding and server-side apply; `metadata` is the built-in one.
+    /// Returns the schema as a table, for decoding and server-side apply; `metadata` is the built-in one.
     #[must_use]
     pub fn table(&self, kind: &Gvk) -> (Table, SchemaId) {
         to_table::to_table(&self.root, kind)

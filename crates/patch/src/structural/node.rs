@@ -9,13 +9,13 @@ use super::{format::Format, pattern::Pattern};
 /// The schema of one value.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
-    /// `type`; none where anything goes, or for int-or-string.
+    /// `type`; `None` if any type is allowed, or for int-or-string.
     pub ty: Option<JsonType>,
     /// `null` is a value.
     pub nullable: bool,
-    /// What stands where nothing is given.
+    /// Value of the field if it is absent.
     pub default: Option<Value>,
-    /// Fields of an object. Boxed, since a map takes room for eleven at once.
+    /// Fields of an object. Boxed, because a map node allocates space for eleven values.
     pub properties: BTreeMap<String, Box<Node>>,
     /// Members of an object that are no fields.
     pub additional: Option<Additional>,
@@ -33,11 +33,11 @@ pub struct Node {
     pub list_keys: Vec<String>,
     /// `x-kubernetes-map-type`
     pub map_type: Option<String>,
-    /// What else a value must fulfil.
+    /// Further constraints on a value.
     pub checks: Checks,
     /// `x-kubernetes-validations`
     pub rules: Vec<Rule>,
-    /// Whether it has a `title`, a `description`: forbidden inside junctors.
+    /// It has a `title` or `description`: forbidden inside junctors.
     pub(super) titled: bool,
     pub(super) described: bool,
 }
@@ -55,7 +55,7 @@ pub enum JsonType {
 }
 
 impl JsonType {
-    /// All of them, by name.
+    /// All types, by name.
     pub(super) const ALL: [(&'static str, Self); 6] = [
         ("array", Self::Array),
         ("boolean", Self::Boolean),
@@ -131,7 +131,7 @@ pub struct Checks {
 pub struct Rule {
     /// The expression.
     pub rule: String,
-    /// What to say when it is false.
+    /// Message of a failure.
     pub message: Option<String>,
     /// An expression that makes the message.
     pub message_expression: Option<String>,
@@ -139,7 +139,7 @@ pub struct Rule {
     pub reason: Option<String>,
     /// The field to name, relative to the node.
     pub field_path: Option<String>,
-    /// Whether `oldSelf` is optional, so that the rule runs on creation too.
+    /// `oldSelf` is optional, so that the rule also runs on creation.
     pub optional_old_self: Option<bool>,
 }
 
@@ -159,7 +159,7 @@ impl Node {
         })
     }
 
-    /// The nodes right below, those of junctors left out.
+    /// Direct child nodes, except those of junctors.
     pub fn children(&self) -> impl Iterator<Item = &Self> {
         let additional = match &self.additional {
             Some(Additional::Of(node)) => Some(&**node),
@@ -168,7 +168,7 @@ impl Node {
         self.properties.values().map(|node| &**node).chain(self.items.as_deref()).chain(additional)
     }
 
-    /// `integer,string`: the types as messages name them. Empty if anything goes.
+    /// Types as messages name them: `integer,string`. Empty if any type is allowed.
     pub(super) fn type_names(&self) -> &'static str {
         if self.int_or_string { "integer,string" } else { self.ty.map_or("", JsonType::as_str) }
     }

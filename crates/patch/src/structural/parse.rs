@@ -1,4 +1,4 @@
-//! From the JSON of a schema to nodes.
+//! Parsing of a schema's JSON into nodes.
 
 use serde_json::{Map, Value};
 
@@ -37,7 +37,7 @@ impl Parser {
                 let detail = format!("a schema may have {NODES_MAX} nodes and nest {DEPTH_MAX} levels deep: split it");
                 self.errors.push(FieldError::forbidden(path, &detail));
             }
-            // One error is enough: let everything that is left end here.
+            // One error is enough: skip the rest.
             self.nodes = usize::MAX - 1;
             return Node::default();
         }
@@ -139,7 +139,7 @@ impl Parser {
                 })
                 .ok()
         });
-        // Formats say nothing where two types are possible.
+        // A format has no effect where two types are possible.
         let format = text(schema, "format").filter(|_| !int_or_string).and_then(|name| Format::find(&name, ty));
         Checks {
             format,

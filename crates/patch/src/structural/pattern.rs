@@ -1,8 +1,8 @@
-//! `pattern`: regular expressions as Go reads them.
+//! `pattern`: regular expressions of Go.
 //!
-//! The two languages are nearly the same. Where they differ, Go's meaning is rewritten: `\d`, `\w`, `\s` and `\b` are
-//! about ASCII, and `[`, `&&`, `--`, `~~` inside a class stand for themselves. Neither backtracks, so no pattern can
-//! take more than linear time; the size of the compiled form is bounded.
+//! The two languages are nearly the same. Differences are rewritten to Go's meaning: `\d`, `\w`, `\s` and `\b` are
+//! ASCII-only, and `[`, `&&`, `--`, `~~` inside a class are literal. Neither backtracks, so matching takes linear time;
+//! the size of the compiled form is limited.
 
 use regex::{Regex, RegexBuilder};
 
@@ -29,13 +29,13 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), regex })
     }
 
-    /// As it was written.
+    /// Returns the original text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it occurs anywhere in `text`.
+    /// Returns `true` if the pattern matches anywhere in `text`.
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)

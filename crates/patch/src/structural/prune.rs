@@ -14,7 +14,7 @@ pub(super) fn prune(object: &mut Value, root: &Node) -> Vec<String> {
     pruner.dropped
 }
 
-/// Prunes a value that is no whole object, such as a default.
+/// Prunes a value that is not a whole object, such as a default.
 pub(super) fn prune_inside(value: &mut Value, node: &Node) -> Vec<String> {
     let mut pruner = Pruner { path: String::new(), dropped: Vec::new() };
     pruner.value(value, Some(node), false, false);
@@ -69,7 +69,7 @@ impl Pruner {
     }
 }
 
-/// Whether a member is known, and its schema.
+/// Returns whether a member is declared, and its schema.
 fn known<'n>(node: Option<&'n Node>, name: &str) -> (bool, Option<&'n Node>) {
     let Some(node) = node else { return (false, None) };
     if let Some(property) = node.properties.get(name) {

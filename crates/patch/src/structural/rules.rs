@@ -1,5 +1,5 @@
-//! The CEL rules of a schema (`x-kubernetes-validations`): checked when the schema is accepted, evaluated over its objects
-//! (apiserver.md 18).
+//! CEL rules of a schema (`x-kubernetes-validations`): checked when the schema is accepted, evaluated over its objects
+//! (specification/apiserver.md 18).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) struct Rules {
 #[derive(Debug)]
 struct Compiled {
     rule: Rule,
-    /// The expression, or why there is none: then every object is refused.
+    /// The compiled expression, or its error: then every object is rejected.
     expression: Result<Expression, String>,
     message: Option<Expression>,
     /// It compares with what was before.
@@ -49,8 +49,8 @@ fn compile(node: &Node, rule: &Rule) -> Compiled {
     Compiled { rule: rule.clone(), expression, message, transition }
 }
 
-/// The schema as rules see it: where an object begins, `apiVersion`, `kind` and two fields of `metadata` can be read,
-/// whatever the schema says of them.
+/// Returns the schema as rules see it: at the root of an object, `apiVersion`, `kind` and two fields of `metadata` can
+/// be read even if they are not declared.
 fn with_type_and_meta(node: &Node, is_root: bool) -> Node {
     let mut seen = node.clone();
     for property in seen.properties.values_mut() {
@@ -105,7 +105,7 @@ fn below(node: &Node) -> Option<Rules> {
     (!empty).then_some(rules)
 }
 
-/// What is wrong with the rules of a schema at this path.
+/// Returns the mistakes of a schema's rules.
 pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
     if !has_rules(root) {
         return Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn check(root: &Node, path: &str) -> Vec<FieldError> {
     checked.node(root, path, 1, None);
     let total = checked.costs.iter().map(|(_, cost)| *cost).fold(0, u64::saturating_add);
     if let Some(factor) = factor(total, TOTAL_COST_MAX) {
-        /// So many of the most expensive rules are named.
+        /// Number of the most expensive rules that an error names.
         const NAMED: usize = 4;
         checked.costs.sort_by_key(|(field, cost)| (std::cmp::Reverse(*cost), field.clone()));
         let costly = checked.costs.iter().take(NAMED).filter(|(_, cost)| *cost > COST_MAX);
@@ -136,8 +136,8 @@ struct Checked {
 }
 
 impl Checked {
-    /// `times`: how many values of the node an object has at most. `adrift`: the list above it whose items can't be told
-    /// apart between two versions of an object.
+    /// Checks a node. `times`: how many values of it an object has at most. `adrift`: the list above it whose items
+    /// cannot be matched between two versions of an object.
     fn node(&mut self, node: &Node, path: &str, times: u64, adrift: Option<&str>) {
         for (i, rule) in node.rules.iter().enumerate() {
             self.rule(node, rule, &format!("{path}.x-kubernetes-validations[{i}]"), times, adrift);
@@ -232,7 +232,7 @@ fn printed(rule: &Rule) -> String {
     )
 }
 
-/// Where a rule's `fieldPath` leads from its node, as fields of errors write it; `None` if there is no such field.
+/// Resolves a rule's `fieldPath` relative to its node, as a path of errors; `None` if there is no such field.
 fn target(node: &Node, path: &str) -> Option<String> {
     let (mut node, mut rest, mut out) = (node, path, String::new());
     while !rest.is_empty() {
@@ -250,7 +250,7 @@ fn target(node: &Node, path: &str) -> Option<String> {
     Some(out)
 }
 
-/// What the rules say of an object, besides `found`, what was found wrong with it before.
+/// Evaluates the rules on an object; `found` are its earlier errors.
 pub(super) fn validate(
     rules: &Rules,
     root: &Node,
@@ -270,7 +270,7 @@ pub(super) fn validate(
     done.errors
 }
 
-/// What came of the rules so far, and what those that follow may cost.
+/// Results of the rules so far, and the remaining cost.
 struct Done {
     errors: Vec<FieldError>,
     budget: Budget,
@@ -282,7 +282,7 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
     }
     let unchanged = old == Some(value);
     for compiled in &rules.own {
-        // What stands wrong may stay, unless the rule is about the change.
+        // An unchanged value may stay invalid, unless the rule is about the change.
         if (!unchanged || compiled.transition) && !done.budget.is_exceeded() {
             done.errors.extend(compiled.verdict(node, value, old, path, &mut done.budget));
         }
@@ -314,7 +314,7 @@ fn walk(rules: &Rules, node: &Node, value: &Value, old: Option<&Value>, path: &s
     }
 }
 
-/// What an item of a list was before: of lists that are maps, the one with its keys; of others, the same item.
+/// Returns the old version of a list item: in lists of type map, the one with its keys; in others, the equal item.
 fn counterpart<'v>(list: &Node, item: &Value, olds: &'v [Value]) -> Option<&'v Value> {
     let is_map = list.list_type.as_deref() == Some("map");
     let key = |item: &Value, name: &String| {

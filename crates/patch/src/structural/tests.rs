@@ -1,4 +1,4 @@
-//! Sentences about custom resources, most of them recorded from a kube-apiserver (apiserver.md 18).
+//! Behaviour of custom resources, most of it recorded from a kube-apiserver (specification/apiserver.md 18).
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

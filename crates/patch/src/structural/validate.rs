@@ -8,7 +8,7 @@ use crate::error::{FieldError, Reason};
 /// No more errors than this are collected from one object.
 const ERRORS_MAX: usize = 1000;
 
-/// What a node says about a value. The count tells which branch of a junctor came closest.
+/// Errors of a value under a node. The count selects the branch of a junctor that came closest.
 #[derive(Default)]
 struct Verdict {
     errors: Vec<FieldError>,
@@ -177,7 +177,7 @@ fn numbers(node: &Node, number: &Number, path: &str) -> Verdict {
             checks.format.as_ref().map_or("(default format)".to_owned(), |f| format!("with format {}", f.name()));
         out.add(nowhere(format!("Checked value must be of type {ty} {form} in {path}")));
     }
-    // Go compares whole numbers with bounds that it cuts to whole numbers.
+    // Go truncates bounds to integers when it compares integers.
     let bound = |bound: f64| if number.is_f64() { bound } else { bound.trunc() };
     if let Some(factor) = checks.multiple_of.map(bound) {
         let multiple = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
@@ -224,7 +224,7 @@ fn lists(node: &Node, items: &[Value], old: Option<&Value>, path: &str) -> Verdi
     out
 }
 
-/// Items of the old list by their keys: only lists of type map say which item is which.
+/// Items of the old list by their keys: only lists of type map match items.
 struct Counterparts<'v> {
     keys: &'v [String],
     items: std::collections::BTreeMap<String, &'v Value>,
@@ -329,7 +329,7 @@ fn junctors(checks: &Checks, value: &Value, old: Option<&Value>, path: &str) -> 
     out
 }
 
-/// How many branches are valid, and the first valid one or else the one that came closest.
+/// Returns the number of valid branches, and the first valid one or else the closest one.
 fn branches(nodes: &[Node], value: &Value, old: Option<&Value>, path: &str, stop: bool) -> (usize, Verdict) {
     let mut valid = 0;
     let mut best: Option<Verdict> = None;
@@ -350,7 +350,7 @@ fn branches(nodes: &[Node], value: &Value, old: Option<&Value>, path: &str, stop
     (valid, best.unwrap_or_default())
 }
 
-/// Embedded resources must say what they are.
+/// Checks that embedded resources have `apiVersion`, `kind` and a valid name.
 pub(super) fn embedded(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     embedded_in(root, object, "", &mut errors);

@@ -13,7 +13,7 @@ use crate::compare::same;
 
 static GOLDENS: &str = include_str!("../../data/apply-goldens.json");
 
-/// Recording masks all times, so one stands for each.
+/// Recordings mask all times, so one value represents each.
 const NOW: &str = "2026-01-01T00:00:00Z";
 
 /// The kind of a case: where its schemas are, and what its endpoints don't write.
@@ -112,7 +112,7 @@ fn step(kind: &Kind, live: Option<&Value>, step: &Value) -> Result<(), String> {
             }
             Ok(())
         }
-        // Apply succeeds, and validation, which comes after it, refuses the object.
+        // Apply succeeds, and the validation after it rejects the object.
         Ok(Applied { object, .. }) if theirs["code"] == 422 => validation_refuses(kind, &object, theirs),
         Ok(applied) => Err(format!("we accept it: {}; the server says {}", applied.object, theirs["status"])),
         Err(error) => refused(&error, theirs),

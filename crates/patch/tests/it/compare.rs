@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the server adds by itself after a write: such members may stand in its answer and not in ours.
+/// Members that the server adds after a write: they may be in its answer and not in ours.
 const DEFAULTED: [&str; 26] = [
     "clusterIPs",
     "defaultMode",

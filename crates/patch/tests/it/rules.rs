@@ -1,4 +1,4 @@
-//! CEL rules of schemas, with what a real kube-apiserver v1.36 said of the same (apiserver.md 18).
+//! CEL rules of schemas, with the answers of a real kube-apiserver v1.36 (specification/apiserver.md 18).
 
 use ironclad_patch::structural::Structural;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ fn rules_that_a_definition_may_not_have() {
     );
 }
 
-/// Each spec on top of the one before, and what is said of it.
+/// Applies each spec on top of the previous one, and compares the messages.
 fn history(name: &str, spec: &Value, steps: &[(Value, &[&str])]) {
     let schema = schema(spec);
     assert_eq!(texts(&schema.check_rules(PATH)), Vec::<String>::new(), "{name}");

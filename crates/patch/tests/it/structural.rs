@@ -9,7 +9,7 @@ use crate::compare::same;
 
 static GOLDENS: &str = include_str!("../../data/structural-goldens.json");
 
-/// Without the place where the schema stands, which has a name of its own in versions that share it.
+/// Path without the location of the schema, which differs for versions that share it.
 const PATH: &str = "spec.validation.openAPIV3Schema";
 
 type Cause = (String, String, String);
@@ -29,7 +29,7 @@ fn theirs(status: &Value) -> BTreeSet<Cause> {
 }
 
 fn differences(ours: &BTreeSet<Cause>, theirs: &BTreeSet<Cause>) -> Result<(), String> {
-    // What Go's regular expressions say about a mistake is said in other words here.
+    // Messages of Go's regular expressions differ from ours.
     let comparable = |causes: &BTreeSet<Cause>| -> BTreeSet<Cause> {
         let cut = |message: &str| message.split("but isn't: ").next().unwrap_or_default().to_owned();
         causes.iter().map(|(field, reason, message)| (field.clone(), reason.clone(), cut(message))).collect()

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{FaultError, Link, Way};
 
-/// Frames that are on their way at once; beyond it the sender waits.
+/// Most frames in flight; beyond it the sender waits.
 const ON_THE_WAY_MAX: usize = 1_024;
 
 struct Passage {
@@ -43,7 +43,7 @@ impl Passage {
         loop {
             let clock = self.link.0.clock.clone();
             let way = self.link.way();
-            // What has arrived is delivered, but not while the way is broken.
+            // Deliver what has arrived, unless the network is broken.
             if way.is_open()
                 && self.link.breaks() == self.breaks
                 && self.on_the_way.front().is_some_and(|(due, _)| *due <= clock.mono())

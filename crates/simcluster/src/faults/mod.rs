@@ -1,4 +1,4 @@
-//! What stands between the control plane and a member: nothing, or a fault.
+//! Network between the control plane and a member, with its faults.
 
 mod body;
 mod service;
@@ -14,11 +14,11 @@ pub use self::service::{FaultError, Faulted};
 /// The state of the way to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Requests get through, and each answer comes so much later.
+    /// Requests succeed, and each response is delayed by this.
     Open { latency: Duration },
-    /// Nobody listens: refused at once.
+    /// Connections are refused immediately.
     Refused,
-    /// Nothing comes back: neither an answer nor a refusal.
+    /// Nothing comes back: neither a response nor a refusal.
     Silent,
 }
 
@@ -41,7 +41,7 @@ struct Shared {
 #[derive(Clone, Copy)]
 struct State {
     way: Way,
-    /// How often the way was broken: what began before a break does not outlive it.
+    /// Number of breaks: an exchange that began before a break fails.
     breaks: u64,
 }
 
@@ -71,8 +71,8 @@ impl Link {
         self.0.state.lock().breaks
     }
 
-    /// Resolves when whatever was under way at this count of breaks is lost: at once if the way is refused, when it comes
-    /// back if it is silent (until then nobody can tell).
+    /// Resolves when exchanges that began at this count of breaks fail: immediately if the network refuses, when it
+    /// recovers if it is silent (before that, nobody can detect it).
     async fn lost(&self, breaks: u64) -> FaultError {
         loop {
             let changed = self.0.changed.notified();

@@ -15,7 +15,7 @@ use tower::Service;
 
 use super::{Link, Way, body};
 
-/// Why a request to a member got no answer.
+/// Reason why a request to a member got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// The member is down.
@@ -65,7 +65,7 @@ where
         let answer = match link.way() {
             Way::Open { .. } => Some(self.server.call(request)),
             Way::Refused => return Box::pin(async { Err(FaultError::Refused) }),
-            // It never reaches the member: what comes back when the way does is a reset.
+            // The request does not reach the member; when the network recovers, the caller gets a reset.
             Way::Silent => None,
         };
         Box::pin(async move {
@@ -80,7 +80,7 @@ where
                     link.0.clock.sleep(latency).await;
                 }
                 if !link.way().is_open() {
-                    // The answer left the member and does not arrive.
+                    // The member responded, and the response is lost.
                     std::future::pending::<()>().await;
                 }
                 Ok::<_, FaultError>(answer)

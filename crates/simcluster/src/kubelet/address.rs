@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Each node has so many addresses for its pods.
+/// Addresses per node for pods.
 const PER_NODE: u32 = 1_024;
 /// 10.64.0.0: where pods' addresses begin.
 const PODS_FROM: u32 = 0x0a40_0000;
@@ -23,7 +23,7 @@ pub(crate) fn host_ip(node: u32) -> String {
     text(NODES_FROM.wrapping_add(node.wrapping_add(1)))
 }
 
-/// Which addresses are taken, by node.
+/// Allocated addresses, by node.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     taken: BTreeMap<u32, BTreeSet<u32>>,
@@ -35,8 +35,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The address of the pod with this uid on this node: the one it has, or the lowest free one. `None` if the node has no
-    /// more.
+    /// Returns the address of the pod with this uid on this node: the one it has, or the lowest free one. `None` if the
+    /// node has no more.
     pub(crate) fn take(&mut self, uid: &str, node: u32) -> Option<String> {
         if let Some((_, place)) = self.of.get(uid).filter(|(n, _)| *n == node) {
             return Some(address(node, *place));
@@ -72,7 +72,7 @@ impl Addresses {
         }
     }
 
-    /// The pod is gone.
+    /// Frees the address of a deleted pod.
     pub(crate) fn free(&mut self, uid: &str) {
         self.unseen.remove(uid);
         if let Some((node, place)) = self.of.remove(uid)

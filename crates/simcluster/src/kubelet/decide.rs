@@ -1,4 +1,4 @@
-//! What the node of a pod does with it next.
+//! Decision of a node about one of its pods.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::options::Times;
 
-/// Pods with this annotation start so long after they were bound (`5s`, `2m`, `250ms`).
+/// Annotation with the time from binding to start (`5s`, `2m`, `250ms`).
 pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
 /// Pods with `false` in it run and are never ready; it can be changed while they run.
 pub(crate) const READY: &str = "sim.ironclad.io/ready";
-/// Pods with this annotation end so long after they started, whatever their restart policy.
+/// Annotation with the time from start to termination, for any restart policy.
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
 /// Pods that end with another number than 0 in it have failed.
 pub(crate) const EXIT_CODE: &str = "sim.ironclad.io/exit-code";
 
-/// What to do.
+/// Action on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing, until it changes.
+    /// None, until the pod changes.
     Leave,
-    /// Nothing before this time.
+    /// None before this time.
     Wait(Timestamp),
     /// Its containers run, ready or not.
     Run { ready: bool },
     /// Its containers ended with this code.
     End { exit_code: i32 },
-    /// It is gone.
+    /// Delete the pod.
     Remove,
 }
 
-/// What to do about a pod; `node_exists` says whether the member has the node that it is bound to.
+/// Decides about a pod; `node_exists`: the member has the node that the pod is bound to.
 pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp) -> Step {
     if pod.spec.as_ref().is_none_or(|s| s.node_name.is_none()) {
         return Step::Leave;
@@ -59,7 +59,8 @@ pub(crate) fn decide(pod: &Pod, node_exists: bool, times: &Times, now: Timestamp
     }
 }
 
-/// Whether a new pod that has its node runs as it is made, as its start takes no time, and then whether it is ready.
+/// Returns `None` unless a new pod with a node runs as soon as it is created, because its startup takes no time;
+/// otherwise whether it is ready.
 pub(crate) fn starts_at_once(pod: &Pod, times: &Times) -> Option<bool> {
     startup_delay(pod, times).is_zero().then(|| is_wanted_ready(pod))
 }
@@ -87,7 +88,7 @@ fn ends(pod: &Pod, times: &Times) -> Timestamp {
     let deadline = pod.metadata.deletion_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
     let asked = deadline.checked_sub(grace).unwrap_or(deadline);
-    // What does not run yet has nothing to end.
+    // A pod that does not run yet terminates immediately.
     let needs = if phase(pod) == "Running" { times.termination_delay } else { Duration::ZERO };
     later(asked, needs).min(deadline)
 }
@@ -114,7 +115,7 @@ fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// A duration as Go writes one, of whole numbers: `1h30m`, `90s`, `250ms`. `None` for text that is none.
+/// Parses a duration as Go writes it, with whole numbers: `1h30m`, `90s`, `250ms`. `None` for invalid text.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     let (mut rest, mut total) = (text, Duration::ZERO);

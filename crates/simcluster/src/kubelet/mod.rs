@@ -1,4 +1,4 @@
-//! The nodes' part in the life of a pod: it starts after its delay, tells so in one write, and ends when it is deleted.
+//! Kubelets: a pod starts after its delay, reports that in one write, and terminates when it is deleted.
 
 mod address;
 mod decide;
@@ -26,13 +26,13 @@ use self::{
 };
 use crate::{nodes::number, options::Times, placing::KEPT};
 
-/// Requests under way at once.
+/// Concurrent requests.
 const WORKERS: usize = 16;
 
 /// The times in force, which change while pods run.
 pub(crate) type SharedTimes = Arc<Mutex<Times>>;
 
-/// All nodes' kubelets.
+/// Kubelets of all nodes.
 pub(crate) struct Kubelet {
     cluster: Cluster,
     member: String,
@@ -65,7 +65,7 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
     });
     let (to, of) = (queue.clone(), Arc::downgrade(&kubelet));
     nodes.on_change(move |change| {
-        // Pods of a node that is gone are gone with it.
+        // Delete the pods of a deleted node.
         if let (Some(node), None, Some(kubelet)) = (&change.old, &change.new, of.upgrade()) {
             let pods = kubelet.pods.by_index(ironclad_kubecontrollers::BY_NODE, &node.name_any());
             pods.iter().for_each(|pod| to.add(Key::of(&**pod)));
@@ -85,7 +85,7 @@ pub(crate) fn start(cluster: &Cluster, member: &str, times: SharedTimes) -> Weak
 }
 
 impl Kubelet {
-    /// The status that a new pod, which has its node, is made with: it runs, if its start takes no time.
+    /// Returns the initial status of a new pod that has its node: running, if its startup takes no time.
     pub(crate) fn status_at_birth(&self, pod: &Pod) -> Option<PodStatus> {
         self.nodes.get("", node_of(pod))?;
         let ready = starts_at_once(pod, &self.times.lock())?;
@@ -162,7 +162,7 @@ impl Kubelet {
             ..DeleteParams::default()
         };
         match self.api(pod).delete(&pod.name_any(), &params).await.map_err(Failure::from) {
-            // Finalizers may hold it: the watch tells when it is gone.
+            // Finalizers may block the deletion: the watch reports it.
             Ok(_) | Err(Failure::NotFound(_) | Failure::Conflict(_)) => Ok(Next::Forget),
             Err(failure) => Err(failure),
         }

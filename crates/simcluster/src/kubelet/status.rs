@@ -1,4 +1,4 @@
-//! What a pod says of itself when it runs and when it ended.
+//! Status of a pod that runs or has ended.
 
 use ironclad_kubecontrollers::pods::condition;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-/// Where the pod runs.
+/// Location of the pod.
 pub(crate) struct Place {
     pub(crate) host_ip: String,
     pub(crate) pod_ip: String,

@@ -1,4 +1,4 @@
-//! Which nodes a member should have, and what each says of itself.
+//! Decision about the nodes of a member, and their status.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{kubelet::host_ip, options::Shape};
 
 /// The version that the nodes claim.
 const KUBELET_VERSION: &str = "v1.36.3";
-/// Marks the nodes that this crate made: others are left alone.
+/// Label of the nodes that this crate created: others are ignored.
 pub(crate) const OURS: &str = "sim.ironclad.io/node";
 
 /// The name of the node of this number, from 1 on.
@@ -83,7 +83,7 @@ fn status(shape: &Shape, number: u32, now: Timestamp) -> NodeStatus {
     }
 }
 
-/// What to do about one node.
+/// Action on one node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
@@ -96,7 +96,7 @@ pub(crate) enum Step {
     },
 }
 
-/// What to do about the node of this name that is (or is not) there.
+/// Decides about the node of this name.
 pub(crate) fn decide(member: &str, shape: &Shape, node: &str, seen: Option<&Node>) -> Step {
     let number = number(member, node).filter(|n| (1..=shape.nodes).contains(n));
     let ours = |n: &Node| n.metadata.labels.as_ref().is_some_and(|l| l.contains_key(OURS));

@@ -15,10 +15,10 @@ pub(crate) use self::decide::number;
 use self::decide::{Step, decide, name, status_patch, wanted};
 use crate::options::Shape;
 
-/// Requests under way at once.
+/// Concurrent requests.
 const WORKERS: usize = 4;
 
-/// Keeps the nodes as the member's shape says.
+/// Maintains the nodes of the member's shape.
 #[derive(Clone)]
 pub(crate) struct Nodes(Arc<Inner>);
 
@@ -62,13 +62,13 @@ impl Nodes {
         this
     }
 
-    /// The member looks like this from now on.
+    /// Sets the member's shape.
     pub(crate) fn reshape(&self, shape: Shape) {
         *self.0.shape.lock() = shape;
         self.look_at_all();
     }
 
-    /// True if all nodes are there and ready.
+    /// Returns `true` if all nodes exist and are ready.
     pub(crate) fn are_ready(&self) -> bool {
         let shape = self.0.shape.lock().clone();
         let right = |name: &str| {

@@ -1,10 +1,10 @@
-//! What a pod needs of a node.
+//! Resource requests of a pod.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use ironclad_kubecontrollers::quantity::{Amounts, PODS, add, amounts, raise};
 
-/// What a pod takes of its node while it runs, itself included.
+/// Returns the resources that a running pod occupies on its node, including one pod.
 pub(crate) fn demand(pod: &Pod) -> Amounts {
     let mut total = pod.spec.as_ref().map(of_spec).unwrap_or_default();
     total.insert(PODS.to_owned(), 1);
@@ -12,8 +12,8 @@ pub(crate) fn demand(pod: &Pod) -> Amounts {
     total
 }
 
-/// The sum of the containers, or what the initialization needs if that is more, and the overhead. A restartable init
-/// container goes on running: it counts with those that start after it.
+/// Sum of the containers, or the maximum during initialization if that is more, and the overhead. A restartable init
+/// container keeps running: it counts with those that start after it.
 fn of_spec(spec: &PodSpec) -> Amounts {
     let mut running = Amounts::new();
     let mut starting = Amounts::new();

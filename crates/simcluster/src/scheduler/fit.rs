@@ -1,4 +1,4 @@
-//! On which node a pod goes, or why on none.
+//! Choice of a node for a pod, or the reason why no node fits.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
@@ -7,25 +7,25 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 
 use ironclad_kubecontrollers::quantity::Amounts;
 
-/// A node with what is taken of it.
+/// A node with its occupied resources.
 pub(crate) struct Seat<'a> {
     pub(crate) node: &'a Node,
     pub(crate) allocatable: &'a Amounts,
     pub(crate) taken: &'a Amounts,
-    /// Pods of the same controller that stand there already.
+    /// Pods of the same controller on the node.
     pub(crate) siblings: usize,
 }
 
-/// Where the pod goes.
+/// Result for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// On this node.
+    /// This node.
     On(String),
-    /// On none.
+    /// No node.
     Nowhere(Refusal),
 }
 
-/// Why no node takes a pod. Its text is kube-scheduler's.
+/// Reason why no node fits. Its text is kube-scheduler's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     nodes: usize,
@@ -41,7 +41,7 @@ impl fmt::Display for Refusal {
             return f.write_str("no nodes available to schedule pods");
         }
         let all = self.nodes;
-        // As kube-scheduler does, each reason becomes a text with its count, and the texts are sorted.
+        // As in kube-scheduler, each reason becomes a text with its count, and the texts are sorted.
         let mut reasons: Vec<String> = self.reasons.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
         reasons.sort();
         write!(f, "0/{all} nodes are available: {}. ", reasons.join(", "))?;
@@ -57,7 +57,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What speaks against a node.
+/// Reason against a node.
 struct Objection {
     reasons: Vec<String>,
     hopeless: bool,
@@ -74,7 +74,7 @@ impl Objection {
 struct Preference<'a> {
     /// Taints that would rather not have it.
     unwelcome: usize,
-    /// What the pod itself prefers.
+    /// Preference of the pod itself.
     preferred: Reverse<i64>,
     /// Spread: fewer of its kind.
     siblings: usize,

@@ -1,4 +1,5 @@
-//! What is taken of each node: a sum that follows single pods, so that placing one costs nothing in proportion to all.
+//! Occupied resources of each node: sums that follow single pods, so that the cost of a placement does not grow with
+//! the number of pods.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ pub(crate) struct Booking {
     pub(crate) demand: Amounts,
     /// The uid of its controller, empty if it has none.
     pub(crate) controller: String,
-    /// We have asked the server to bind it there, and no cache shows it yet.
+    /// The binding was requested, and no cache shows it yet.
     pub(crate) assumed: bool,
 }
 
@@ -30,7 +31,7 @@ impl Load {
     }
 }
 
-/// All pods' places by their uids, and the loads that they add up to.
+/// Bookings of all pods by uid, and the sums per node.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pods: BTreeMap<String, Booking>,
@@ -43,7 +44,7 @@ impl Ledger {
         self.nodes.get(node)
     }
 
-    /// The pod takes this place.
+    /// Books the resources of a pod.
     pub(crate) fn book(&mut self, uid: &str, booking: Booking) {
         if let Some(known) = self.pods.get_mut(uid)
             && known.node == booking.node
@@ -59,7 +60,7 @@ impl Ledger {
         self.pods.insert(uid.to_owned(), booking);
     }
 
-    /// The pod takes no place any more. True if it had one.
+    /// Frees the resources of a pod. Returns `true` if it had any.
     pub(crate) fn free(&mut self, uid: &str) -> bool {
         let Some(booking) = self.pods.remove(uid) else { return false };
         if let Some(load) = self.nodes.get_mut(&booking.node) {

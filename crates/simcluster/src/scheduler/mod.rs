@@ -1,4 +1,4 @@
-//! The pod scheduler of a simulated member: it binds each pod to the best node that it fits on, or says why there is none.
+//! Pod scheduler of a simulated member: binds each pod to the best node that fits, or reports why there is none.
 
 mod demand;
 mod fit;
@@ -34,7 +34,7 @@ use self::{
 };
 use ironclad_kubecontrollers::quantity::{Amounts, amounts};
 
-/// Bindings under way at once.
+/// Concurrent bindings.
 const WORKERS: usize = 8;
 /// The scheduler that pods name if they name none.
 const NAME: &str = "default-scheduler";
@@ -52,15 +52,15 @@ struct State {
     ledger: Ledger,
     /// Nodes and what they offer, by name.
     offers: BTreeMap<String, (Arc<Node>, Amounts)>,
-    /// Pods that no node takes: they are looked at again when room comes up.
+    /// Unschedulable pods: they are tried again when resources become free.
     waiting: BTreeSet<Key>,
     promises: Promises,
-    /// Whether all nodes and pods have been seen once.
+    /// All nodes and pods have been seen once.
     knows_all: bool,
 }
 
 impl State {
-    /// Chooses a node and takes the place.
+    /// Chooses a node and books its resources.
     fn place(&mut self, pod: &Pod) -> Placement {
         let (demand, controller) = (demand(pod), controller_of(pod));
         let idle = Load::default();
@@ -154,7 +154,7 @@ impl Scheduler {
             };
             state.ledger.book(uid, booking);
         } else if is_ours(pod) && !state.ledger.is_assumed(uid) {
-            // What it only says of itself, that no node takes it, is no news.
+            // Its own `Unschedulable` condition needs no reconcile.
             let same =
                 change.old.as_ref().is_some_and(|old| old.spec == pod.spec && old.metadata.uid == pod.metadata.uid);
             if !(same && state.waiting.contains(&key)) {
@@ -196,7 +196,7 @@ impl Scheduler {
         }
     }
 
-    /// When to look again without being told: places that are kept for pods that were refused come free.
+    /// Time of the next reconcile without an event: assumed placements of rejected pods expire.
     fn again(&self) -> Next {
         let state = self.state.lock();
         let now = self.cluster.seam.clock.mono();
@@ -204,7 +204,7 @@ impl Scheduler {
         until.map_or(Next::Forget, |until| Next::After(until.saturating_duration_since(now)))
     }
 
-    /// Chooses a node and takes the place at once: the next pod sees it taken.
+    /// Chooses a node and books its resources immediately, so that the next pod sees them.
     fn choose(&self, key: &Key, pod: &Pod) -> Option<Placement> {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -247,7 +247,7 @@ impl Scheduler {
         }
     }
 
-    /// Says on the pod why no node takes it, once.
+    /// Reports on the pod why no node fits, once.
     async fn refuse(&self, pod: &Pod, message: &str) -> Result<Next, Failure> {
         let mut conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
         let old = conditions.iter().position(|c| c.type_ == "PodScheduled").map(|at| conditions.remove(at));

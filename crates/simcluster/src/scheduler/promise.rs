@@ -12,8 +12,8 @@ use super::{Scheduler, fit::Placement, is_ours, ledger::Ledger};
 use crate::placing::KEPT;
 
 impl Scheduler {
-    /// The node that a new pod is to run on, which is its own from now on, and how the pod says so; `None` leaves it to the
-    /// queue, which says why.
+    /// Assumes a node for a new pod, and returns it with the pod's conditions; `None` leaves the pod to the queue,
+    /// which reports why.
     pub(crate) fn promise(&self, pod: &Pod) -> Option<(String, PodCondition)> {
         if !is_ours(pod) {
             return None;
@@ -42,12 +42,12 @@ impl Scheduler {
 pub(super) struct Promises(VecDeque<(Instant, String)>);
 
 impl Promises {
-    /// Until when places are kept for pods that have not come yet; `None` if all came.
+    /// Earliest expiry of placements whose pods no cache shows yet; `None` if there are none.
     pub(super) fn kept_until(&self, ledger: &Ledger) -> Option<Instant> {
         self.0.iter().find(|(_, uid)| ledger.is_assumed(uid)).map(|(since, _)| *since + KEPT)
     }
 
-    /// Takes back what was given to pods that never came.
+    /// Frees expired placements of pods that were never created.
     pub(super) fn forget(&mut self, now: Instant, ledger: &mut Ledger) {
         while let Some((since, uid)) = self.0.front()
             && now.saturating_duration_since(*since) >= KEPT

@@ -1,4 +1,4 @@
-//! What a simulated pod says: that it is one, since when it runs, and how it ended.
+//! Logs of a simulated pod: that it is simulated, when it started, and how it ended.
 
 use http::Response;
 use ironclad_apiserver::{ApiError, ResponseBody};
@@ -69,7 +69,7 @@ fn container<'a>(pod: &'a Pod, wanted: Option<&str>) -> Result<&'a Container, Ap
     }
 }
 
-/// What the container said, and when.
+/// Log lines of the container, with their times.
 fn lines(pod: &Pod, container: &Container) -> Vec<(Timestamp, String)> {
     let status = pod.status.as_ref();
     let started = status.and_then(|s| s.start_time.as_ref()).map_or(Timestamp::UNIX_EPOCH, |t| t.0);

@@ -17,13 +17,13 @@ use crate::usage::{Rules, Usage};
 pub(super) const GROUP: &str = "metrics.k8s.io";
 pub(super) const VERSION: &str = "v1beta1";
 const API_VERSION: &str = "metrics.k8s.io/v1beta1";
-/// What the figures claim to be taken over, as metrics-server does.
+/// Window that metrics report, that of metrics-server.
 const WINDOW: &str = "15s";
 /// The object's name as a field.
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 
-/// One pod, or those that the query asks for.
+/// Returns one pod, or those that the query selects.
 pub(super) fn pods(
     cluster: &Cluster,
     rules: &Rules,
@@ -56,7 +56,7 @@ pub(super) fn pods(
     Ok(list("PodMetricsList", wanted.map(|pod| of_pod(pod, rules, &now)).collect()))
 }
 
-/// One node, or those that the query asks for.
+/// Returns one node, or those that the query selects.
 pub(super) fn nodes(cluster: &Cluster, rules: &Rules, name: Option<&str>, query: &Query) -> Result<Value, ApiError> {
     let now = now(cluster);
     let nodes = cluster.caches.nodes();

@@ -1,4 +1,4 @@
-//! What a member answers that is not stored: the metrics of its pods and nodes, and what its pods say.
+//! Resources of a member that are not stored: metrics of its pods and nodes, and logs.
 
 mod logs;
 mod metrics;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::member::Inner;
 
-/// The group that discovery tells of.
+/// API group for discovery.
 pub(crate) fn metrics_group() -> Served {
     let resource = |plural, kind, namespaced| ServedResource { plural, kind, namespaced, verbs: vec!["get", "list"] };
     Served {
@@ -64,7 +64,7 @@ impl Address {
 
 impl Route for ServedRoute {
     fn takes(&self, path: &str) -> bool {
-        // Asked for every request: what can't be ours costs no decoding.
+        // Called for every request: reject foreign paths without decoding.
         (path.starts_with("/apis/metrics.k8s.io/") || path.ends_with("/log")) && Address::of(path).is_some()
     }
 

@@ -1,4 +1,4 @@
-//! What becomes of a claim for storage: a simulated member has storage of every class, and enough of it.
+//! Decision about a claim: a simulated member has unlimited storage of every class.
 
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus,
@@ -6,19 +6,19 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::api::ObjectMeta;
 
-/// Says on a volume who made it; others are left alone.
+/// Annotation of the volumes that this crate created; others are ignored.
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: &str = "sim.ironclad.io";
 
-/// What to do about a claim.
+/// Action on a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
     /// It has no volume: make this one.
     Provision(Box<PersistentVolume>),
-    /// The volume is there: the claim names it.
+    /// The volume exists: write its name into the claim.
     Name(String),
-    /// The claim says that it is bound.
+    /// Write the claim's status: bound.
     Tell(Box<PersistentVolumeClaimStatus>),
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or(""))
 }
 
-/// What to do about this claim; `volume` is the one of [`volume_name`], if it is there.
+/// Decides about this claim; `volume` is the one of [`volume_name`], if it exists.
 pub(crate) fn decide(claim: &PersistentVolumeClaim, volume: Option<&PersistentVolume>) -> Step {
     let spec = claim.spec.clone().unwrap_or_default();
     let bound = claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound");

@@ -1,4 +1,4 @@
-//! Storage: claims are bound at once, and their volumes go with them.
+//! Storage: claims are bound immediately, and their volumes are deleted with them.
 
 mod decide;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use self::decide::{Step, decide, is_left_over, volume_name};
 
-/// Requests under way at once.
+/// Concurrent requests.
 const WORKERS: usize = 4;
 
 struct Volumes {

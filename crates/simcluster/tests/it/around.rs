@@ -1,4 +1,4 @@
-//! What stands around pods: the slices of Services, disruption budgets, aggregated roles, tokens.
+//! Objects around pods: slices of Services, disruption budgets, aggregated roles, tokens.
 
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},

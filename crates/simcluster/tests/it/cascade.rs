@@ -1,4 +1,4 @@
-//! What goes with its owner, and what stays.
+//! Garbage collection: dependents that are deleted with their owner, and others that remain.
 
 use k8s_openapi::{
     api::{
@@ -88,7 +88,7 @@ async fn dependents_of_custom_resources_go_with_them_as_their_kinds_come_and_go(
     things.delete("t", &DeleteParams::default()).await.unwrap();
     w.quiet().await;
     assert!(maps.get_opt("mine").await.unwrap().is_none());
-    // A kind that is not served (yet) says nothing about its objects.
+    // An owner of a kind that is not served (yet) may exist.
     let unknown: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "later", "ownerReferences": [
         {"apiVersion": "y.io/v1", "kind": "Other", "name": "o", "uid": "u"}]}}))
     .unwrap();

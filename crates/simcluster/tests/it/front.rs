@@ -16,7 +16,7 @@ use kube::{
 
 use crate::world::{World, options, web};
 
-/// Real processes get so long for what they should do at once.
+/// Deadline for steps of real processes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn client(folder: &std::path::Path, pki: &Pki, port: u16) -> Client {

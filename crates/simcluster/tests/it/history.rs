@@ -1,4 +1,4 @@
-//! The same seed, the same history; and crashes between any two writes that change nothing in the end.
+//! The same seed gives the same history; crashes between any two writes do not change the outcome.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ async fn one_seed_is_one_history() {
     assert_ne!(first, other);
 }
 
-/// What is left at the end, without what differs from run to run: names that were drawn, uids, times and versions.
+/// Final objects, without parts that differ between runs: drawn names, uids, times and versions.
 async fn outcome(w: &World) -> BTreeMap<String, usize> {
     let mut left = BTreeMap::new();
     for (key, object) in w.everything() {

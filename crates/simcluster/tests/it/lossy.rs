@@ -57,7 +57,8 @@ impl tower::Service<Request<Body>> for Lossy {
     }
 }
 
-/// All pods and sets that ever were, and those that are, after a rollout and a scaling with one answer lost.
+/// Counts of all pods and ReplicaSets that ever existed, and of those at the end, after a rollout and a scaling with
+/// one lost response.
 async fn run(lost: usize) -> (usize, usize, usize) {
     let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap());
     let seam = Seam { clock: clock.clone(), rng: Rng::from_seed(5), tasks: Tasks::new("lossy") };

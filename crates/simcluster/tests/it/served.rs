@@ -1,4 +1,4 @@
-//! What a member answers that is not stored: metrics and logs.
+//! Resources of a member that are not stored: metrics and logs.
 
 use http::Request;
 use ironclad_simcluster::UsageRule;

@@ -63,7 +63,7 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
     sets.patch("s", &PatchParams::default(), &update).await.unwrap();
     let mut watch = w.store.watch("", w.store.revision()).unwrap();
     while !complete().await {
-        // At any moment the new ones are the last ones.
+        // The new pods always have the highest ordinals.
         let pods: Vec<Pod> = w.list().await;
         let images = images(&pods);
         assert!(images.is_sorted(), "{images:?}");

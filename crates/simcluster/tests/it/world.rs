@@ -13,9 +13,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// No scenario takes longer than this, virtual.
+/// Virtual deadline of a scenario.
 const PATIENCE: Duration = Duration::from_secs(3_600);
-/// Nothing changed for so long: it is quiet.
+/// Time without changes after which the member is idle.
 const QUIET: Duration = Duration::from_secs(40);
 
 pub(crate) struct World {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Waits until the Deployment says that it is complete.
+    /// Waits until the Deployment's status is complete.
     pub(crate) async fn complete(&self, name: &str) {
         self.until(&format!("{name} is complete"), || async {
             let deployment = self.deployments().get(name).await.unwrap();
@@ -121,7 +121,7 @@ impl World {
     }
 }
 
-/// The object in a stored value: the server keeps four bytes of its own before the JSON.
+/// Returns the object of a stored value: the server stores four bytes before the JSON.
 pub(crate) fn value(stored: &[u8]) -> Value {
     serde_json::from_slice(&stored[4..]).unwrap()
 }

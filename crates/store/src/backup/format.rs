@@ -9,8 +9,8 @@
 //! | `end` | the number of members before it, and the CRC-32 of their bytes; last |
 //!
 //! Names of members are for people: what is restored comes from the headers, except paths of files. The reader accepts
-//! only what the writer makes, block by block, so that a member that is missing, doubled, moved, truncated or changed is
-//! noticed. It holds one member in memory at a time.
+//! only what the writer makes, block by block, so that a member that is missing, doubled, moved, truncated or changed
+//! is noticed. It holds one member in memory at a time.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! A data directory out of a backup.
+//! Restore of a data directory from a backup.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -15,11 +15,11 @@ use crate::{
     data_dir::{DataDir, LOCK_FILE, classify, private_file},
 };
 
-/// Stands in a data directory from before the first file of a restore is written until all of them are on the disk.
+/// Marker file in a data directory while a restore is incomplete.
 pub(crate) const MARKER: &str = "restoring";
-/// A file system of its own has this at its top.
+/// Directory at the top of a freshly made file system.
 const LOST_AND_FOUND: &str = "lost+found";
-/// Entries are written in transactions of about so many bytes.
+/// Approximate bytes of the transactions that write entries.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
 /// A backup that was not restored.
@@ -39,12 +39,12 @@ pub enum RestoreError {
     Directory(#[from] BackendError),
 }
 
-/// Makes a data directory out of a backup, which is read to its end before anything is written.
+/// Creates a data directory from a backup, which is read to its end before anything is written.
 ///
-/// A restore that is cut short leaves a directory that nothing but another restore accepts.
+/// An interrupted restore leaves a directory that only another restore accepts.
 ///
 /// # Errors
-/// A directory with something in it, or in use, or not writable; a backup that is none, or damaged.
+/// The directory is not empty, in use or not writable; the file is not a backup, or is damaged.
 pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> {
     let summary = inspect(backup)?;
     let shown = data_dir.display().to_string();
@@ -77,7 +77,7 @@ pub fn restore(backup: &Path, data_dir: &Path) -> Result<Summary, RestoreError> 
     Ok(summary)
 }
 
-/// Whether there is nothing of anybody's; a directory that isn't there is empty.
+/// Returns `true` if the directory is missing or contains no files of a user.
 fn is_empty(data_dir: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(data_dir) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! Loads for benches: who calls them chooses the backend and prints the figures.
+//! Loads for benchmarks. The caller chooses the backend and prints the figures.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use ironclad_seam::Seam;
 
 use crate::{Engine, EngineStats, StoreError};
 
-/// What a load of puts took.
+/// Measurements of a load of puts.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Puts acknowledged.
     pub puts: usize,
-    /// From the first to the last answer.
+    /// Time from the first to the last answer.
     pub elapsed: Duration,
     /// Half of the puts were answered within this.
     pub p50: Duration,
@@ -29,8 +29,8 @@ impl Figures {
     }
 }
 
-/// Puts by so many writers at once, each waiting for its answer before the next; values of so many bytes under
-/// `/bench/` of server `bench`.
+/// Puts by this many concurrent writers, each waiting for its answer; values of this many bytes under `/bench/` of
+/// server `bench`.
 ///
 /// # Errors
 /// The first error of a put.

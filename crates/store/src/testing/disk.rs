@@ -1,11 +1,11 @@
-//! A disk in memory for redb, which loses at a power cut what was not synced, tears writes and fails when told to.
+//! An in-memory disk for redb. A power cut loses writes that were not synced and tears others; calls fail on demand.
 
 use std::{io, sync::Arc};
 
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
-/// Where a write may be torn: disks write whole sectors.
+/// Granularity of torn writes: disks write whole sectors.
 const SECTOR: usize = 512;
 
 /// A disk that outlives the processes which use it. Clones are the same disk.
@@ -14,11 +14,11 @@ pub struct Disk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What a power cut cannot take.
+    /// Content that a power cut cannot lose.
     synced: Vec<u8>,
-    /// What is read.
+    /// Content that is read.
     live: Vec<u8>,
-    /// What turns `synced` into `live`, in order.
+    /// Changes that turn `synced` into `live`, in order.
     unsynced: Vec<Change>,
     calls: u64,
     syncs: u64,
@@ -33,25 +33,25 @@ enum Change {
     Length(usize),
 }
 
-/// What the n-th changing call (write, resize or sync) does instead of its work.
+/// Fault of the n-th changing call (write, resize or sync), in place of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
     /// It fails with an input/output error (EIO) and does nothing.
     Io,
-    /// It fails for want of space (ENOSPC) and does nothing.
+    /// It fails with "no space left" (ENOSPC) and does nothing.
     NoSpace,
-    /// The power goes: it fails, and so does every call until [`Disk::restart`].
+    /// Power cut: it fails, and so does every call until [`Disk::restart`].
     PowerCut(Loss),
 }
 
-/// What a power cut takes of the changes that were not synced.
+/// Unsynced changes that a power cut loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of them.
     All,
     /// None of them.
     Nothing,
-    /// Each of them by a coin of this seed, in whatever order; a write that is kept may be torn at a sector.
+    /// A random subset, drawn from this seed; a write that is not lost may be torn at a sector.
     Some {
         /// The seed of the coins.
         seed: u64,
@@ -65,19 +65,19 @@ impl Disk {
         Self::default()
     }
 
-    /// What redb takes, for [`RedbBackend::on`](crate::RedbBackend::on).
+    /// Returns the storage for [`RedbBackend::on`](crate::RedbBackend::on).
     #[must_use]
     pub fn storage(&self) -> DiskStorage {
         DiskStorage(self.clone())
     }
 
-    /// How many changing calls there were.
+    /// Number of changing calls.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.0.lock().calls
     }
 
-    /// How many syncs there were.
+    /// Number of syncs.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
@@ -88,7 +88,7 @@ impl Disk {
         self.0.lock().plan = Some((call, fault));
     }
 
-    /// Cuts the power at once.
+    /// Cuts the power now.
     pub fn power_cut(&self, loss: Loss) {
         self.0.lock().power_cut(loss, None);
     }
@@ -106,7 +106,7 @@ impl Disk {
         state.plan = None;
     }
 
-    /// Another disk with the same content, and no faults to come.
+    /// Returns another disk with the same content and no pending faults.
     #[must_use]
     pub fn copy(&self) -> Self {
         let state = self.0.lock();
@@ -125,7 +125,7 @@ impl Disk {
         }
     }
 
-    /// Cuts off what is stored beyond so many bytes.
+    /// Truncates the content to this many bytes.
     pub fn cut(&self, bytes: usize) {
         let mut state = self.0.lock();
         state.synced.truncate(bytes);
@@ -140,7 +140,7 @@ impl Disk {
 }
 
 impl State {
-    /// Counts a changing call and lets it meet its fault; `change` is what it was about to do.
+    /// Counts a changing call and injects its fault; `change` is the pending change.
     fn call(&mut self, change: Option<&Change>) -> io::Result<()> {
         self.powered()?;
         let call = self.calls;

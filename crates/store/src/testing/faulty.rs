@@ -21,7 +21,7 @@ pub enum Moment {
 }
 
 impl<B> FaultyBackend<B> {
-    /// Fails at the commit or compaction after so many good ones, and at all later ones.
+    /// Creates a backend that fails at the commit or compaction after this many good ones, and at all later ones.
     pub fn new(inner: B, good_calls: u64, moment: Moment) -> Self {
         Self { inner, calls_left: good_calls, moment }
     }

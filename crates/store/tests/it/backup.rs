@@ -46,7 +46,7 @@ fn what_is_restored_goes_on_where_the_backup_was() {
     let want = (state(&plane), state(&member));
     let mut snapshot = engine.snapshot();
     snapshot.add_folder(&data, "pki").unwrap();
-    // What comes later is not in it.
+    // A later write is not in the backup.
     put(&plane, "/later", "x");
     write(snapshot, &backup);
 
@@ -187,7 +187,7 @@ fn a_restore_that_was_cut_short_is_noticed_and_can_be_done_again() {
     put(&engine.store("plane"), "/a", "value");
     write(engine.snapshot(), &backup);
     restore(&backup, &other).unwrap();
-    // As a power cut would have left it, at the worst moment.
+    // As after a power cut at the worst moment.
     fs::write(other.join("restoring"), "").unwrap();
     let error = RedbBackend::open(&other).err().unwrap();
     assert!(matches!(error, BackendError::HalfRestored { .. }));

@@ -1,5 +1,5 @@
-//! redb on a disk that loses what was not synced: every call of a run meets every fault, then the same with many
-//! writers at once, and with a second fault during recovery.
+//! redb on a disk that loses unsynced writes: every call of a run meets every fault, then the same with concurrent
+//! writers, and with a second fault during recovery.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn prepared() -> Disk {
     disk
 }
 
-/// The n-th transaction writes two keys, deletes one, and leaves a trace in a third.
+/// The n-th transaction writes two keys, deletes one, and marks a third.
 fn ops(n: u64) -> Vec<Op> {
     let value = |key: u64| vec![b'0' + (n % 10) as u8; (key * 900 + n * 37) as usize % 6_000];
     vec![
@@ -37,7 +37,7 @@ fn ops(n: u64) -> Vec<Op> {
     ]
 }
 
-/// The state after so many transactions.
+/// Returns the state after this many transactions.
 fn state(count: u64) -> BTreeMap<String, Vec<u8>> {
     let mut state = BTreeMap::new();
     for op in (1..=count).flat_map(ops) {
@@ -76,14 +76,14 @@ fn work(disk: &Disk, from: u64, to: u64) -> u64 {
     acknowledged
 }
 
-/// What was acknowledged is there, and at most the one write after it, whole.
+/// Checks that the acknowledged writes exist, and at most one more, completely.
 fn check(disk: &Disk, acknowledged: u64, name: &str) -> u64 {
     let engine = open(disk, Commit::Inline).unwrap_or_else(|e| panic!("{name}: {}", told(&e)));
     let store = plane(&engine);
     let count = store.revision().get() - 1;
     assert!(count == acknowledged || count == acknowledged + 1, "{name}: {acknowledged} acknowledged, {count} there");
     assert_eq!(read(&store), state(count), "{name}");
-    // The window goes on to fit: every revision in it reads as it was.
+    // The window fits, too: every revision in it reads as it was.
     for revision in store.floor().get()..=store.revision().get() {
         let at = store.range(&Query { at: Some(rev(revision)), ..Query::prefix("") }).unwrap();
         let at: BTreeMap<_, _> = at.entries.into_iter().map(|(k, e)| (k.to_string(), e.value.to_vec())).collect();
@@ -117,7 +117,7 @@ fn every_call_meets_every_fault() {
             if call % 4 != 0 {
                 continue;
             }
-            // It goes on from there, and a second crash at an idle moment loses nothing.
+            // Work continues, and a second crash at an idle moment loses nothing.
             assert_eq!(work(&disk, count + 1, count + 4), count + 4, "{name}");
             disk.power_cut(Loss::All);
             disk.restart();
@@ -149,7 +149,7 @@ fn a_power_cut_during_recovery_from_a_power_cut() {
     }
 }
 
-/// Each writer counts up in two keys at once; answers what was acknowledged to it.
+/// Counts up in two keys in one transaction; returns the last acknowledged number.
 async fn write_until_it_fails(store: Store, writer: u64) -> u64 {
     let mut acknowledged = 0;
     while acknowledged < 40 {

@@ -1,4 +1,4 @@
-//! The data directory of a real file: who may use it, and what a person is told.
+//! Data directory on a real file system: locking, permissions and error messages.
 
 use std::{fs, path::Path};
 
@@ -57,7 +57,7 @@ fn a_directory_in_use() {
              stop that process, or choose another directory"
         )
     );
-    // As another process would have left it.
+    // As another process would leave it.
     fs::write(dir.path().join("store.lock"), "4242").unwrap();
     assert_eq!(
         told(&error_of(dir.path())),

@@ -1,4 +1,4 @@
-//! Nothing is visible before it is durable: writes held up in the backend, callers that leave, backends that fail.
+//! Nothing is visible before it is durable: blocked commits, dropped callers, failing backends.
 
 use std::{
     future::Future,
@@ -35,7 +35,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many commits have come.
+    /// Waits until the backend received this many commits.
     fn arrived(&self, commits: u64) {
         let mut state = self.state.lock();
         while state.0 < commits {

@@ -1,4 +1,4 @@
-//! The past: what is kept, for how long, and what is answered when it is gone.
+//! History: its retention, and answers for compacted revisions.
 
 use std::time::Duration;
 

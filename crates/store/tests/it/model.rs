@@ -1,5 +1,5 @@
-//! A state machine against the oracle, over every backend: transactions, compactions, watches opened, drained and
-//! closed, reads of the past, restarts, and faults at whichever backend call the case draws (testing.md 3.6).
+//! State machine against the oracle, over every backend: transactions, compactions, watches opened, drained and closed,
+//! reads of the past, restarts, and faults at any backend call.
 
 use ironclad_store::{
     Backend, BackendError, Compare, Engine, MemoryBackend, Op, OpenError, Options, Query, RedbBackend, RevisionError,
@@ -46,7 +46,7 @@ enum Step {
     },
     /// The process ends cleanly and starts again.
     Restart,
-    /// The backend's call after so many meets a fault.
+    /// The backend call after this many meets a fault.
     Fault {
         calls: u64,
         fault: Fault,
@@ -227,8 +227,8 @@ impl<M: Medium> Machine<M> {
         }
     }
 
-    /// The process dies with an error or a power cut, and starts again. `pending` is the state that the write under
-    /// way would have made: it is there as a whole or not at all.
+    /// The process dies with an error or a power cut, and restarts. `pending` is the state that the write in flight
+    /// would have made: it exists completely or not at all.
     fn crash(&mut self, pending: Option<crate::oracle::State>) {
         self.compare_with_oracle();
         let refused = now(self.store().put("/refused", "x"));
@@ -350,7 +350,7 @@ impl<M: Medium> Machine<M> {
         let ops: Vec<_> = ops
             .iter()
             .map(|(key, value)| match value {
-                // Large enough to take pages of their own.
+                // Large enough for separate pages.
                 Some(byte) => Op::put(KEYS[*key], vec![*byte; usize::from(*byte) * 40]),
                 None => Op::delete(KEYS[*key]),
             })

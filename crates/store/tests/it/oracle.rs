@@ -12,7 +12,7 @@ pub(crate) type State = BTreeMap<String, Entry>;
 #[derive(Clone)]
 pub(crate) struct Oracle {
     states: Vec<State>,
-    /// The highest revision that a compaction was asked for.
+    /// Highest revision of a requested compaction.
     pub(crate) floor: u64,
 }
 
@@ -33,7 +33,7 @@ impl Oracle {
         self.at(self.revision())
     }
 
-    /// What a transaction answers, and the next state if it changes something.
+    /// Returns the answer of a transaction, and the next state if it changes something.
     pub(crate) fn txn(&self, compares: &[Compare], ops: &[Op]) -> (TxnResult, Option<State>) {
         let old = self.newest();
         if compares.iter().any(|c| old.get(c.key.as_str()).map(|e| e.modified) != c.modified) {

@@ -36,7 +36,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What a watch has to say at once; `None`: nothing yet.
+/// Polls a watch once; `None` if it has nothing yet.
 pub(crate) fn poll(watch: &mut Watch) -> Option<Option<Result<Batch, Lagged>>> {
     match watch.poll_next(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
@@ -44,7 +44,7 @@ pub(crate) fn poll(watch: &mut Watch) -> Option<Option<Result<Batch, Lagged>>> {
     }
 }
 
-/// The revisions that a watch has to deliver at once.
+/// Revisions that a watch delivers without waiting.
 pub(crate) fn drain(watch: &mut Watch) -> Vec<u64> {
     let mut revisions = Vec::new();
     while let Some(Some(Ok(batch))) = poll(watch) {

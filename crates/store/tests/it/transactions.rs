@@ -189,7 +189,7 @@ async fn expired_entries_are_reaped_as_ordinary_deletions() {
     txn(&store, vec![], vec![event("/e1", 60), event("/e2", 60), event("/e3", 90), Op::put("/kept", "k")]).unwrap();
     // Written again: the first expiry no longer counts.
     txn(&store, vec![], vec![event("/e2", 120)]).unwrap();
-    // The index is made anew from what was kept.
+    // The index is rebuilt from the stored state.
     drop((engine, store));
     let engine = Engine::open(Box::new(backend), Commit::Inline, clock.clone()).unwrap();
     let store = engine.store("plane");

@@ -1,4 +1,4 @@
-//! The promises of a watch (testing.md 1), its buffer, and what it costs those who watch something else.
+//! Guarantees of a watch, its buffer, and the cost for other watchers.
 
 use std::{
     sync::{

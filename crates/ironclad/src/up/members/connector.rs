@@ -28,7 +28,7 @@ impl UpConnector {
 impl Connector for UpConnector {
     fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String> {
         match self.simulated.get(&cluster.name_any()) {
-            // The name alone would let a foreign cluster of that name be taken for the simulated one.
+            // By name alone, a foreign cluster of that name would be taken for the simulated one.
             Some(simulated) if simulated.endpoint == cluster.spec.api_endpoint => Ok(in_process_client(
                 simulated.member.faulted_service(Identity::admin("ironclad")),
                 self.traffic.clone(),

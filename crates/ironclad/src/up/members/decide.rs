@@ -1,15 +1,15 @@
-//! What a SimulatedCluster asks for (api.md 11.8).
+//! Decision about a SimulatedCluster (specification/api.md 11.8).
 
 use std::time::Duration;
 
 use ironclad_api::sim::SimulatedCluster;
 use ironclad_simcluster::{Faults, Flap, Shape, Times, UsageRule, duration};
 
-/// Holds a SimulatedCluster until its member has left the fleet and what it stored is removed.
+/// Finalizer that keeps a SimulatedCluster until its member has left the fleet and its data is removed.
 pub(crate) const FINALIZER: &str = "sim.ironclad.io/member";
-/// On a SimulatedCluster: how long its pods take to start, unless a pod says otherwise.
+/// Annotation of a SimulatedCluster: startup time of its pods, unless a pod overrides it.
 pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
-/// Likewise: how long they take to end.
+/// Annotation of a SimulatedCluster: termination time of its pods.
 pub(crate) const TERMINATION_DELAY: &str = "sim.ironclad.io/termination-delay";
 /// Likewise: how long those run that are meant to end.
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
@@ -18,10 +18,10 @@ pub(crate) const PLANE: &str = "ironclad";
 /// The most nodes of a member.
 pub(crate) const NODES_MAX: u32 = 1_000;
 
-/// What to do about a SimulatedCluster.
+/// Action on a SimulatedCluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
-    /// Nothing.
+    /// None.
     Leave,
     /// It can't be a member, and why.
     Refuse(String),
@@ -29,22 +29,22 @@ pub(super) enum Step {
     Hold(Vec<String>),
     /// A member runs like this.
     Run(Box<Wanted>),
-    /// Its member leaves the fleet; then it keeps these finalizers.
+    /// Remove its member from the fleet, then keep these finalizers.
     Depart(Vec<String>),
 }
 
-/// How a member runs.
+/// Configuration of a running member.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Wanted {
     pub(super) shape: Shape,
     pub(super) faults: Faults,
     pub(super) usage: Vec<UsageRule>,
     pub(super) times: Times,
-    /// What of the spec can't be followed, for a person.
+    /// Fields of the spec that cannot be applied, for the status.
     pub(super) complaints: Vec<String>,
 }
 
-/// What to do about it.
+/// Decides about a SimulatedCluster.
 pub(super) fn decide(simulated: &SimulatedCluster) -> Step {
     let finalizers = simulated.metadata.finalizers.clone().unwrap_or_default();
     let held = finalizers.iter().any(|f| f == FINALIZER);

@@ -1,4 +1,4 @@
-//! Which members a start of `up` asks for: by number, or by a file of SimulatedClusters.
+//! Members that a start of `up` requests: a number, or a file of SimulatedClusters.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::decide::{FINALIZER, NODES_MAX, STARTUP_DELAY};
 
-/// Members of a fleet that nobody described.
+/// Default number of members.
 const CLUSTERS: u32 = 3;
 
-/// What a start asks for.
+/// Fleet flags.
 #[derive(clap::Args, Debug, Clone)]
 #[command(next_help_heading = "Simulated members")]
 pub(crate) struct FleetArgs {
     /// Simulated members; more are added on a later start if the number is larger [default: 3 on the first start]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub clusters: Option<u32>,
-    /// SimulatedClusters (YAML or JSON) to create, or to change as the file says if they exist
+    /// SimulatedClusters (YAML or JSON) to create, or to update if they exist
     #[arg(long, value_name = "FILE", conflicts_with = "clusters")]
     pub fleet: Option<PathBuf>,
     /// Nodes of each member that is added
@@ -34,10 +34,10 @@ pub(crate) struct FleetArgs {
     /// Memory of each of their nodes
     #[arg(long, default_value = "32Gi", value_name = "QUANTITY")]
     pub memory: String,
-    /// Pods that each of their nodes takes
+    /// Pods per node
     #[arg(long, default_value_t = 110, value_name = "COUNT")]
     pub pods: u32,
-    /// How long pods in them take to start, as 250ms or 5s [default: 1s]
+    /// Startup time of pods, such as 250ms or 5s [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub startup_delay: Option<String>,
 }
@@ -49,7 +49,7 @@ fn duration(text: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a data directory is new.
+/// State of the data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
     First,
@@ -57,10 +57,10 @@ pub(crate) enum Start {
 }
 
 impl FleetArgs {
-    /// Makes the SimulatedClusters that are asked for and not there.
+    /// Creates the requested SimulatedClusters that do not exist.
     ///
     /// # Errors
-    /// If the file can't be used, or the control plane refuses one of them.
+    /// The file is invalid, or the control plane rejects one of them.
     pub(crate) async fn ensure(&self, admin: &Client, start: Start) -> anyhow::Result<()> {
         let api: Api<SimulatedCluster> = Api::all(admin.clone());
         if let Some(file) = &self.fleet {
@@ -115,7 +115,7 @@ fn described(text: &str) -> anyhow::Result<Vec<Value>> {
                      try: kubectl get simulatedclusters -o yaml, for how they look"
                 );
             };
-            // Read as a whole before the first is written: a mistake leaves nothing half done.
+            // Parse all documents before the first write, so that a mistake changes nothing.
             serde_json::from_value::<SimulatedCluster>(item.clone()).with_context(|| format!("reading {name}"))?;
             found.push(item);
         }

@@ -1,4 +1,4 @@
-//! The kubeconfig of `up`: a context for the control plane and one for each simulated member, as they come and go.
+//! Kubeconfig of `up`: a context for the control plane and one for each simulated member.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,7 +14,7 @@ const CURRENT: &str = "current-context: ";
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
     plane: Context,
-    /// What was written last: the same is not written again.
+    /// Content of the last write: equal content is not written again.
     written: Mutex<String>,
 }
 

@@ -1,7 +1,8 @@
-//! The simulated members of `up`: each SimulatedCluster is one, for as long as it exists.
+//! Simulated members of `up`: one for each SimulatedCluster.
 //!
-//! Created, a member starts, is joined and gets a context in the kubeconfig; changed, its nodes, faults and load follow;
-//! deleted, its Cluster leaves the fleet and everything it stored goes. A member whose Cluster was unjoined is not joined again.
+//! When a SimulatedCluster is created, its member starts, joins and gets a context in the kubeconfig; when it changes,
+//! nodes, faults and load follow; when it is deleted, its Cluster leaves the fleet and the member's data is removed. A
+//! member whose Cluster was unjoined does not join again.
 
 mod connector;
 mod decide;
@@ -39,16 +40,16 @@ use self::{
     one::Place,
 };
 
-/// Members that are started or taken apart at once.
+/// Concurrent reconciles.
 const WORKERS: usize = 4;
-/// How often a departing member's Cluster is looked at.
+/// Polling interval of a Cluster that leaves the fleet.
 const DEPARTS_EVERY: Duration = Duration::from_millis(250);
 const API_VERSION: &str = "sim.ironclad.io/v1alpha1";
 /// Labels of a SimulatedCluster that become fields of its Cluster.
 const REGION: &str = "topology.kubernetes.io/region";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// All of them. Cheap to clone.
+/// All simulated members. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SimulatedMembers(Arc<Shared>);
 
@@ -65,15 +66,15 @@ struct Shared {
 #[derive(Default)]
 struct Running {
     members: BTreeMap<String, Arc<SimulatedMember>>,
-    /// How often each name was started.
+    /// Number of starts, by name.
     lives: BTreeMap<String, u64>,
 }
 
 impl SimulatedMembers {
-    /// Starts the members that the control plane knows; from then on they follow their SimulatedClusters.
+    /// Starts the members that the control plane has; afterwards they follow their SimulatedClusters.
     ///
     /// # Errors
-    /// If a port is taken or a member does not start.
+    /// A port is in use, or a member does not start.
     pub(crate) async fn start(
         admin: &Client,
         engine: &Engine,
@@ -108,7 +109,7 @@ impl SimulatedMembers {
                 to.add(simulated.name_any());
             }
         });
-        // What changed before the handler was there.
+        // Objects that changed before the handler was added.
         objects.list().iter().for_each(|simulated| queue.add(simulated.name_any()));
         let worker = this.clone();
         run_workers("simulated-members", &own.tasks, &queue, WORKERS, move |name| {
@@ -123,7 +124,7 @@ impl SimulatedMembers {
         self.0.get(name)
     }
 
-    /// All running members in order of their names.
+    /// Returns all running members, sorted by name.
     pub(crate) fn list(&self) -> Vec<Arc<SimulatedMember>> {
         self.0.running.lock().members.values().cloned().collect()
     }
@@ -134,7 +135,7 @@ impl Shared {
         self.running.lock().members.get(name).cloned()
     }
 
-    /// One pass, whose failure is told on the object.
+    /// One reconcile, whose failure is reported on the object.
     async fn work(&self, name: &str) -> Result<Next, Failure> {
         let failed = match self.reconcile(name).await {
             Ok(next) => return Ok(next),
@@ -151,7 +152,7 @@ impl Shared {
 
     async fn reconcile(&self, name: &str) -> anyhow::Result<Next> {
         let Some(simulated) = self.objects.get("", name) else {
-            // Somebody took our finalizer off: what runs for it goes all the same.
+            // Somebody removed our finalizer: stop the member all the same.
             if self.get(name).is_some() {
                 self.end(name).await?;
             }
@@ -162,7 +163,7 @@ impl Shared {
             Step::Refuse(why) => self.warn(&simulated, "InvalidSpec", &why),
             Step::Hold(finalizers) => {
                 self.hold(&simulated, finalizers).await?;
-                // The own write comes back as a change; at the start nobody listens yet.
+                // Our own write comes back as a change, but nobody listens at the start.
                 if let Some(held) = self.objects.get("", name)
                     && let Step::Run(wanted) = decide(&held)
                 {
@@ -198,7 +199,8 @@ impl Shared {
             None => self.bring_up(simulated, wanted).await?,
         };
         let status = simulated.status.clone().unwrap_or_default();
-        // The Cluster first: the endpoint in the status says that it was joined, so that one that was unjoined stays so.
+        // The Cluster first: the endpoint in the status says that it was joined, so that an unjoined one is not joined
+        // again.
         if status.endpoint != member.endpoint {
             join(&self.admin, simulated, &member.endpoint, status.endpoint.is_empty()).await?;
         }
@@ -227,14 +229,14 @@ impl Shared {
         Ok(member)
     }
 
-    /// Its Cluster leaves the fleet, then the member ends.
+    /// Removes its Cluster from the fleet, then stops the member.
     async fn depart(&self, simulated: &SimulatedCluster, finalizers: Vec<String>) -> anyhow::Result<Next> {
         let name = simulated.name_any();
         let endpoint = simulated.status.as_ref().map(|s| s.endpoint.as_str()).unwrap_or_default();
         let clusters: Api<Cluster> = Api::all(self.admin.clone());
         let joined = clusters.get_opt(&name).await?.filter(|c| c.spec.api_endpoint == endpoint);
         if let Some(cluster) = joined {
-            // What was sent there can only be taken back from a member that answers.
+            // Objects can be removed only from a member that responds.
             let healthy = Wanted { shape: self.shape_of(simulated), ..Wanted::default() };
             match self.get(&name) {
                 Some(member) => member.follow(&healthy),
@@ -284,7 +286,8 @@ impl Shared {
     }
 }
 
-/// Joins the member, or tells its Cluster where it is served now. One that was joined before and is gone was unjoined.
+/// Joins the member, or updates the endpoint of its Cluster. A Cluster that was joined before and is absent was
+/// unjoined.
 async fn join(admin: &Client, simulated: &SimulatedCluster, endpoint: &str, first: bool) -> anyhow::Result<()> {
     let name = simulated.name_any();
     let clusters: Api<Cluster> = Api::all(admin.clone());

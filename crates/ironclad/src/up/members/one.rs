@@ -1,4 +1,4 @@
-//! One running member: a server of its own on a port that is chosen once and kept (operations.md 7.2).
+//! One running member: a server on a port that is chosen once and kept (specification/operations.md 7.2).
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -13,10 +13,10 @@ use tokio::net::TcpListener;
 
 use super::decide::Wanted;
 
-/// Keys of a member that is gone that one transaction deletes.
+/// Keys of a deleted member that one transaction deletes.
 const WIPED_AT_ONCE: usize = 256;
 
-/// Where members live.
+/// Shared environment of members.
 pub(super) struct Place {
     pub(super) engine: Engine,
     pub(super) seam: Seam,
@@ -46,7 +46,7 @@ impl Place {
         self.engine.store_with(&format!("member/{name}"), StoreOptions::member())
     }
 
-    /// Starts the member; `life` tells it from others that had its name in this process.
+    /// Starts the member; `life` distinguishes it from earlier ones of that name in this process.
     pub(super) async fn start(
         &self,
         simulated: &SimulatedCluster,
@@ -64,7 +64,7 @@ impl Place {
                 )
             })?;
         let endpoint = format!("https://{}", listener.local_addr()?);
-        // Another life draws other uids.
+        // A later life draws other uids.
         let seam = self.seam.child(&if life == 0 { name.clone() } else { format!("{name}-{life}") });
         let pki = pki::Pki::load_or_create(&self.pki_dir(&name), &seam, &name)?;
         let options = MemberOptions {

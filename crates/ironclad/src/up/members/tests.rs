@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// No step takes longer, virtual.
+/// Virtual deadline of a step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct World {
@@ -55,7 +55,7 @@ impl World {
         Self { admin, engine, seam, members, dir }
     }
 
-    /// Ends the process that runs the members and starts another one on what it left.
+    /// Stops the process that runs the members, and starts another one on its data.
     async fn restart(&mut self) {
         for member in self.members.list() {
             member.member.end();
@@ -105,7 +105,7 @@ async fn start(
     seam: &Seam,
     dir: &tempfile::TempDir,
 ) -> anyhow::Result<SimulatedMembers> {
-    // The provider can only be set once; whoever came first set the same one.
+    // The provider can be set only once; all tests set the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let plane = pki::Pki::load_or_create(&dir.path().join("pki"), seam, "ironclad")?;
     let file = KubeconfigFile::new(dir.path().join("kubeconfig"), plane.admin_context("ironclad", "https://plane"));

@@ -1,18 +1,45 @@
-//! What would happen to a fleet: clusters are lost, come back or are tainted, and the same decisions that a running control
-//! plane takes are taken over a copy of the fleet, in virtual time (failover.md 14.3, invariant 32).
+//! What-if: the decisions of the control plane, taken over a copy of the fleet (failover.md 14.3, invariant 32).
 //!
+//! The verbs of the command line read the fleet, ask this crate, and print the answer:
+//!
+//! | verb | asks |
+//! | --- | --- |
+//! | `why` | [`why::explain`] |
+//! | `plan apply` | [`apply::foresee`] |
+//! | `plan cluster-loss`, `plan taint`, `plan rate` | [`foresee`] |
+//! | `drain --dry-run` | [`drain::Survey`] |
+//! | `taint --dry-run` | [`taint::Impact`] |
+//! | `unjoin --dry-run` | [`unjoin::Impact`] |
+//! | `doctor` | [`doctor::findings`], [`doctor::drift`] |
+//!
+//! [`Fleet`] is the copy; [`replay::Replay`] takes decisions of policies, detector, scheduler and dependencies over it.
 //! [`foresee`] is an event loop with a clock of its own. Probes, taints by condition and by policy, verdicts, the queue with
 //! its rate, the pre-scheduling check, the scheduler and the graceful eviction of old copies are those of the crates that
-//! decide them; the only thing made up is how long a new copy takes until it is healthy ([`Options::startup`]). It writes
-//! nothing and reads no clock.
+//! decide them; the only assumption is how long a new copy takes until it is healthy ([`Options::startup`]).
+//!
+//! Nothing here writes, reads a clock, or decides on its own.
 
-mod copy;
+pub mod apply;
+mod binding;
+pub mod doctor;
+pub mod drain;
 mod loops;
+pub mod replay;
 mod report;
+pub mod schedule;
 mod script;
+pub mod taint;
+#[cfg(test)]
+mod testkit;
 #[cfg(test)]
 mod tests;
+pub mod unjoin;
+pub mod why;
+pub mod world;
 
 pub use loops::foresee;
+pub use replay::Preemption;
 pub use report::{Fate, Foreseen, Line, Move, Waits};
+pub use schedule::Scheduling;
 pub use script::{Change, Options, Script};
+pub use world::Fleet;

@@ -30,7 +30,11 @@ const CRATES: [(&str, Side, &[&str]); 25] = [
     ("ironclad-scheduling", Core, &["ironclad-fleet"]),
     ("ironclad-propagation", Core, &["ironclad-fleet", "ironclad-interpreter"]),
     ("ironclad-failover", Core, &["ironclad-fleet", "ironclad-jsonpath", "ironclad-patch"]),
-    ("ironclad-planning", Core, &["ironclad-failover", "ironclad-scheduling", "ironclad-patch"]),
+    (
+        "ironclad-planning",
+        Core,
+        &["ironclad-failover", "ironclad-interpreter", "ironclad-patch", "ironclad-propagation", "ironclad-scheduling"],
+    ),
     (
         "ironclad-admission",
         Core,

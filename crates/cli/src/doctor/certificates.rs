@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt as _, config::Kubeconfig};
 use x509_parser::pem::Pem;
 
-use super::{Finding, Grade};
+use ironclad_planning::doctor::{Finding, Grade};
 
 /// A certificate that ends sooner deserves a look: what renews itself does so earlier.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);

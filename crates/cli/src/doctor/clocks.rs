@@ -7,7 +7,7 @@ use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{Client, client::Body};
 
-use super::{Finding, Grade};
+use ironclad_planning::doctor::{Finding, Grade};
 use crate::members::{Member, within};
 
 /// A clock that is further away than this is told.

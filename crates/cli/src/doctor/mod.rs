@@ -3,18 +3,16 @@
 
 mod certificates;
 mod clocks;
-mod drift;
-mod findings;
 mod read;
 
 use std::time::Duration;
 
 use ironclad_fleet::{Violation, check};
+use ironclad_planning::doctor::{Finding, Grade, drift, findings};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::json;
 
-pub use self::findings::{Finding, Grade, findings};
 use crate::{
     connect::{self, Plane},
     evictions::observe::told,

@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Finding, Grade};
+use ironclad_planning::doctor::{Finding, Grade};
 use crate::{
     members::{Member, within},
     plan::read::every,

@@ -10,7 +10,7 @@ use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::{DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, wait};
+use super::{DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, preview, wait};
 use crate::{
     connect::Plane,
     join::command::DryRun,
@@ -156,7 +156,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     }
     if command.status || command.dry_run != DryRun::None {
         find(&plane, &name).await?;
-        let survey = Survey::of(&plane, &wanted).await?;
+        let survey = preview(&plane, &wanted).await?;
         print::out(&shown(command, &survey, &find(&plane, &name).await?)?)?;
         return if command.status { Ok(()) } else { refuse(&wanted, &survey) };
     }
@@ -193,7 +193,7 @@ pub async fn whole(
 ) -> Result<Progress, DrainError> {
     let name = &wanted.cluster;
     cordon(plane, name).await?;
-    let survey = Survey::of(plane, wanted).await?;
+    let survey = preview(plane, wanted).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {
         say(&format!("  {} {}: {}", item.word(), item.binding.key(), item.detail()));
@@ -215,7 +215,7 @@ pub async fn whole(
     if waits {
         wait(plane, clock, wanted, left, timeout, &mut progress, &mut report).await?;
     }
-    let after = Survey::of(plane, wanted).await?;
+    let after = preview(plane, wanted).await?;
     let remaining = after.remaining(wanted.stuck);
     if remaining.is_empty() {
         return Ok(progress);

@@ -5,7 +5,6 @@
 //! stopped at any moment, looked at from elsewhere, and run again.
 
 pub mod command;
-mod plan;
 mod steps;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -20,14 +19,15 @@ use ironclad_api::{
 use ironclad_failover::{Bound, Clusters, drain::Health, flags::eviction::Check};
 use ironclad_fleet::ClusterName;
 use ironclad_patch::selector::LabelSelector;
+use ironclad_planning::drain::concerns;
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-pub use plan::{Item, Survey};
+pub use ironclad_planning::drain::{Drain, Item, Stuck, Survey};
 pub use steps::{Progress, evict, wait};
 
 use crate::{unjoin::each, write::FIELD_MANAGER};
@@ -74,17 +74,6 @@ impl Wanted {
             stuck: Stuck::Refuse,
         }
     }
-}
-
-/// What becomes of bindings that have nowhere to go or are pinned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stuck {
-    /// Nothing is moved as long as there are such.
-    Refuse,
-    /// They stay.
-    Skip,
-    /// They are moved all the same.
-    Force,
 }
 
 /// Why a drain did not do what was asked.
@@ -277,3 +266,38 @@ async fn change(
 
 /// How often what others do is looked at.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Lists the bindings on the cluster and decides on them.
+///
+/// # Errors
+/// If the control plane can't be asked.
+pub async fn preview(plane: &Client, wanted: &Wanted) -> Result<Survey, DrainError> {
+    let clusters = clusters(plane, &wanted.cluster).await?;
+    if !clusters.contains_key(&wanted.cluster) {
+        return Err(DrainError::NotFound { name: wanted.cluster.to_string() });
+    }
+    let drain = Drain { cluster: wanted.cluster.clone(), check: wanted.check, purge_mode: wanted.purge_mode };
+    let mut concerned = Vec::new();
+    for binding in bindings(plane, wanted, |binding| concerns(binding, &clusters, &drain)).await? {
+        if labelled(plane, wanted, &binding).await? {
+            concerned.push(binding);
+        }
+    }
+    Ok(Survey::of(concerned, &clusters, &drain))
+}
+
+/// Whether the template has the labels that were asked for.
+async fn labelled(plane: &Client, wanted: &Wanted, binding: &Bound) -> Result<bool, DrainError> {
+    let Some(selector) = &wanted.selector else { return Ok(true) };
+    let resource = &binding.spec().resource;
+    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &resource.kind));
+    let api: Api<DynamicObject> = match resource.namespace.as_str() {
+        "" => Api::all_with(plane.clone(), &kind),
+        namespace => Api::namespaced_with(plane.clone(), namespace, &kind),
+    };
+    let doing = format!("reading {} {}", resource.kind, resource.name);
+    let template = api.get_opt(&resource.name).await.map_err(failed(&wanted.cluster, doing))?;
+    let labels = template.and_then(|template| template.metadata.labels).unwrap_or_default();
+    Ok(selector.matches(|key| labels.get(key).map(String::as_str)))
+}

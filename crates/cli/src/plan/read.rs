@@ -9,6 +9,7 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::World;
+use ironclad_planning::world::insert;
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -112,7 +113,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<World> {
 fn world(objects: Vec<Value>) -> anyhow::Result<World> {
     let mut world = World::default();
     for object in objects {
-        take(&mut world, object)?;
+        insert(&mut world, object)?;
     }
     Ok(world)
 }
@@ -137,29 +138,4 @@ fn flatten(found: &mut Vec<Value>, object: Value) -> anyhow::Result<()> {
         flatten(found, item)?;
     }
     Ok(())
-}
-
-/// Puts an object into the world, if it is of a kind that a decision on placement or eviction reads.
-///
-/// # Errors
-/// If the object is not as its kind says.
-pub(crate) fn take(world: &mut World, object: Value) -> anyhow::Result<()> {
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
-    match (group, text("kind")) {
-        ("cluster.karmada.io", "Cluster") => world.insert_cluster(typed(object)?),
-        ("policy.karmada.io", "ClusterTaintPolicy") => world.insert_taint_policy(typed(object)?),
-        ("policy.karmada.io", "PropagationPolicy") => world.insert_policy(typed(object)?),
-        ("policy.karmada.io", "ClusterPropagationPolicy") => world.insert_cluster_policy(typed(object)?),
-        ("work.karmada.io", "ResourceBinding") => world.insert_binding(typed(object)?),
-        ("work.karmada.io", "ClusterResourceBinding") => world.insert_cluster_binding(typed(object)?),
-        _ => {}
-    }
-    Ok(())
-}
-
-fn typed<K: DeserializeOwned>(object: Value) -> anyhow::Result<K> {
-    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    serde_json::from_value(object).with_context(|| format!("{kind} {name}"))
 }

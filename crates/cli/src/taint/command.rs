@@ -10,8 +10,7 @@ use kube::ResourceExt as _;
 use super::{
     change,
     edit::{Outcome, Overwrite, edited, evicting},
-    find,
-    impact::impact,
+    find, impact,
     spec::{Request, parse},
 };
 use crate::{connect::Plane, join::command::DryRun, print, report::Misused, write::Mode};

@@ -2,17 +2,27 @@
 
 pub mod command;
 pub mod edit;
-pub mod impact;
 pub mod spec;
 
-use ironclad_api::{Taint, cluster::Cluster};
+use std::sync::Arc;
+
+use ironclad_api::{
+    Taint,
+    cluster::Cluster,
+    work::{ClusterResourceBinding, ResourceBinding},
+};
 use ironclad_failover::taints::{self, Owners, TaintId};
+use ironclad_planning::taint::Impact;
+use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
 };
 
-use crate::write::{FIELD_MANAGER, Mode};
+use crate::{
+    unjoin::each,
+    write::{FIELD_MANAGER, Mode},
+};
 
 /// Tries of one edit; each over what the cluster was just then.
 const ATTEMPTS: usize = 5;
@@ -46,6 +56,19 @@ pub enum TaintError {
         /// What it said.
         source: Box<kube::Error>,
     },
+}
+
+/// Counts the bindings that a cluster with these taints loses.
+///
+/// # Errors
+/// If the bindings can't be listed.
+pub async fn impact(plane: &Client, cluster: &str, taints: &[Taint], now: Timestamp) -> Result<Impact, kube::Error> {
+    let mut impact = Impact::default();
+    let bindings: Api<ResourceBinding> = Api::all(plane.clone());
+    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, now)).await?;
+    let bindings: Api<ClusterResourceBinding> = Api::all(plane.clone());
+    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, now)).await?;
+    Ok(impact)
 }
 
 /// The cluster as it stands.

@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use ironclad_planning::unjoin::Impact;
 use ironclad_seam::Clock;
 
-use super::{Impact, Stuck, Workloads, clean, find, remove};
+use super::{Stuck, Workloads, clean, find, remove};
 use crate::{
     connect::{self, Plane},
     drain,

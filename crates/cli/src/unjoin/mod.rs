@@ -9,12 +9,11 @@ use std::time::Duration;
 use ironclad_api::{
     annotations::KEEP_WORKLOADS,
     cluster::{Cluster, SyncMode},
-    conditions::{self, TRUE},
     labels,
     names::execution_namespace,
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, Work},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_failover::membership::REMOVAL_BLOCKED;
+use ironclad_planning::unjoin::{Impact, blocked};
 use ironclad_seam::Clock;
 use kube::{
     Api, Client, Resource,
@@ -29,38 +28,6 @@ pub use member::clean;
 const PAGE: u32 = 500;
 /// How often the control plane is asked whether the cluster is gone.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// What removing a cluster would do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Impact {
-    /// Works in its execution space.
-    pub works: usize,
-    /// Bindings that have it as a target among others.
-    pub losing: usize,
-    /// Bindings that have it as their only target.
-    pub left_empty: usize,
-}
-
-impl Impact {
-    /// Whether bindings target the cluster.
-    #[must_use]
-    pub fn is_targeted(&self) -> bool {
-        self.losing + self.left_empty > 0
-    }
-
-    fn count(&mut self, spec: &ResourceBindingSpec, cluster: &str) {
-        if spec.target(cluster).is_some() {
-            if spec.clusters.len() > 1 { self.losing += 1 } else { self.left_empty += 1 }
-        }
-    }
-}
-
-impl std::fmt::Display for Impact {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { works, losing, left_empty } = self;
-        write!(f, "{works} works, {losing} bindings would lose a replica, {left_empty} would have no cluster left")
-    }
-}
 
 /// Why a cluster was not removed.
 #[derive(Debug, thiserror::Error)]
@@ -193,14 +160,6 @@ async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Er
     clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// Why a cluster that is being deleted can't go, as it says itself.
-#[must_use]
-pub fn blocked(cluster: &Cluster) -> Option<&str> {
-    let conditions = &cluster.status.as_ref()?.conditions;
-    let condition = conditions::get(conditions, REMOVAL_BLOCKED).filter(|condition| condition.status == TRUE)?;
-    Some(&condition.message)
-}
-
 /// Deletes the cluster and waits until it is gone. What holds it meanwhile is told on stderr.
 ///
 /// # Errors
@@ -252,29 +211,5 @@ pub async fn remove(
             continue;
         }
         clock.sleep(LOOK).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ironclad_api::work::TargetCluster;
-
-    use super::*;
-
-    #[test]
-    fn impact_counts_those_that_target_it() {
-        let spec = |names: &[&str]| ResourceBindingSpec {
-            clusters: names
-                .iter()
-                .map(|n| TargetCluster { name: (*n).to_owned(), ..TargetCluster::default() })
-                .collect(),
-            ..ResourceBindingSpec::default()
-        };
-        let mut impact = Impact { works: 4, ..Impact::default() };
-        for names in [&["m1"][..], &["m1", "m2"], &["m2"], &[]] {
-            impact.count(&spec(names), "m1");
-        }
-        assert_eq!(impact.to_string(), "4 works, 1 bindings would lose a replica, 1 would have no cluster left");
-        assert!(impact.is_targeted() && !Impact { works: 1, ..Impact::default() }.is_targeted());
     }
 }

@@ -1,7 +1,5 @@
 //! `ironclad why`: the real decisions, run again over the objects, with their reasons (operations.md 2.20).
 
-mod not;
-pub mod placement;
 mod print;
 pub(crate) mod read;
 #[cfg(test)]
@@ -10,14 +8,15 @@ mod tests;
 use std::path::PathBuf;
 
 use ironclad_fleet::{ClusterName, ObjectKey};
+use ironclad_interpreter::Interpreter;
+use ironclad_planning::{
+    Fleet,
+    why::{Placed, answer, explain},
+};
 use ironclad_seam::Clock;
 
-use self::placement::{Observed, Placed, explain};
 pub(crate) use self::print::table as rendered_pass;
-pub use self::{
-    not::{Answer, answer},
-    print::{not as rendered_not, placement as rendered},
-};
+pub use self::print::{not as rendered_not, placement as rendered};
 use crate::{
     connect::Plane, evictions::why::Evicted, print as output, print::Output, report::Misused, resource::arguments,
 };
@@ -92,8 +91,8 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
     match &command.question {
         Some(Question::Evicted(evicted)) => crate::evictions::why::run(evicted, &command.plane, clock).await,
         Some(Question::Not { cluster, about }) => {
-            let (seen, placed) = observe(about, &command.plane, clock).await?;
-            let answer = answer(&placed, &known(&seen, cluster)?);
+            let (fleet, placed) = observe(about, &command.plane, clock).await?;
+            let answer = answer(&placed, &known(&fleet, cluster)?);
             if about.output.is_objects() {
                 return output::out(&output::objects(about.output, &[serde_json::to_value(&answer)?])?);
             }
@@ -116,27 +115,27 @@ fn unknown_here() {
     eprintln!("not known here: the flags and gates of the scheduler that runs, and answers of interpreter webhooks");
 }
 
-async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Observed, Placed)> {
+async fn observe(about: &About, plane: &Plane, clock: &Clock) -> anyhow::Result<(Fleet, Placed)> {
     let [(kind, names)] =
         arguments(&about.resource)?.try_into().map_err(|_| Misused("one TYPE/NAME is explained at a time".into()))?;
     let [name] = names.as_slice() else {
         return Err(Misused(format!("{kind} without a name\n  try: ironclad why {kind}/NAME")).into());
     };
     let namespace = about.namespace.as_deref();
-    let (seen, key): (Observed, ObjectKey) = match &about.filename {
+    let (fleet, interpreter, key): (Fleet, Interpreter, ObjectKey) = match &about.filename {
         Some(file) => read::dump(file, clock, &kind, namespace, name)?,
         None => read::live(&plane.client().await?, clock, &kind, namespace, name).await?,
     };
-    let placed = explain(&seen, &key, clock.wall_seconds());
+    let placed = explain(&fleet, &key, &interpreter, clock.wall_seconds());
     let placed = placed.ok_or_else(|| anyhow::anyhow!("{key} does not exist"))?;
-    Ok((seen, placed))
+    Ok((fleet, placed))
 }
 
-fn known(seen: &Observed, cluster: &str) -> anyhow::Result<ClusterName> {
+fn known(fleet: &Fleet, cluster: &str) -> anyhow::Result<ClusterName> {
     let name = ClusterName::from(cluster);
-    if seen.world.clusters.contains_key(&name) {
+    if fleet.world.clusters.contains_key(&name) {
         return Ok(name);
     }
-    let all: Vec<&str> = seen.world.clusters.keys().map(|name| &*name.0).collect();
+    let all: Vec<&str> = fleet.world.clusters.keys().map(|name| &*name.0).collect();
     Err(Misused(format!("there is no cluster {cluster}\n  try: one of {}", all.join(", "))).into())
 }

@@ -1,26 +1,13 @@
 //! The answers of `why` as people read them.
 
 use ironclad_fleet::{Because, ClusterName, because::schedule::Reason};
-
-use super::{
-    not::Answer,
-    placement::{Outcome, Pass, Placed},
+use ironclad_planning::{
+    schedule::{Outcome, Pass},
+    why::{Answer, Placed, because_of_cluster},
 };
+
+
 use crate::print;
-
-/// The reason without the cluster that it begins with.
-pub(super) fn reason(because: &Reason, cluster: &ClusterName) -> String {
-    let text = because.to_string();
-    text.strip_prefix(&format!("{cluster}: ")).map_or(text.clone(), str::to_owned)
-}
-
-/// Who has the template and why, a line each.
-pub(super) fn policy_lines(placed: &Placed) -> Vec<String> {
-    if placed.skipped {
-        return vec!["templates of this kind, or in this namespace, are not propagated".to_owned()];
-    }
-    placed.policy.iter().map(Because::to_string).collect()
-}
 
 /// The whole answer.
 #[must_use]
@@ -32,7 +19,7 @@ pub fn placement(placed: &Placed) -> String {
             text.push_str(&format!("  {name:<11}{value}\n"));
         }
     };
-    lines("policy", &policy_lines(placed));
+    lines("policy", &placed.policy_lines());
     let Some(bound) = &placed.binding else { return text };
     let made = if bound.made { "" } else { " (not made yet; what follows is what the decisions would come to)" };
     lines("binding", &[format!("{}, replicas {}{made}", bound.key, bound.replicas)]);
@@ -79,7 +66,7 @@ pub(crate) fn table(pass: &Pass) -> String {
         };
         let because = match &outcome.because {
             Reason::Fits { .. } => "passes the filters; the search ended before it was chosen".to_owned(),
-            other => reason(other, cluster),
+            other => because_of_cluster(other, cluster),
         };
         let score = figure(outcome.score);
         vec![cluster.to_string(), verdict.to_owned(), score, figure(outcome.room), replicas, because]

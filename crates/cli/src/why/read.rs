@@ -13,13 +13,13 @@ use ironclad_api::{
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::{Interpreter, webhook::Webhooks};
 use ironclad_interpreter_lua::{Customization, Declarative, Host, Shipped};
+use ironclad_planning::Fleet;
 use ironclad_seam::Clock;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::placement::Observed;
 use crate::{
-    plan::read::{dumped, every, take},
+    plan::read::{dumped, every},
     resource::{self, Resources},
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn live(
     kind: &str,
     namespace: Option<&str>,
     name: &str,
-) -> anyhow::Result<(Observed, ObjectKey)> {
+) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
     let resource = Resources::of(client).await.context("asking the control plane what it serves")?.find(kind)?;
     let namespace = if resource.namespaced { namespace.unwrap_or(client.default_namespace()) } else { "" };
     let key = ObjectKey {
@@ -44,14 +44,14 @@ pub(super) async fn live(
     let Some(template) = crate::tree::api(client.clone(), &resource, namespace).get_opt(name).await? else {
         bail!("{key} does not exist\n  try: ironclad get {} -A", resource.api.plural)
     };
-    let mut seen = Observed::default();
-    let world = &mut seen.world;
+    let mut fleet = Fleet::default();
+    let world = &mut fleet.world;
     world.insert_template(crate::tree::whole(&template, &resource)?);
     every(Api::<Cluster>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_cluster(one));
     let policies = every(Api::<ClusterPropagationPolicy>::all(client.clone())).await?;
     policies.into_iter().for_each(|policy| world.insert_cluster_policy(policy));
     let cluster_overrides = every(Api::<ClusterOverridePolicy>::all(client.clone())).await?;
-    seen.cluster_overrides = cluster_overrides.iter().map(|policy| policy.name_any()).collect();
+    fleet.cluster_overrides = cluster_overrides.into_iter().map(Arc::new).collect();
     let binding = names::binding_name(&resource.api.kind, name);
     if namespace.is_empty() {
         let found = Api::<ClusterResourceBinding>::all(client.clone()).get_opt(&binding).await?;
@@ -60,13 +60,12 @@ pub(super) async fn live(
         let policies = every(Api::<PropagationPolicy>::namespaced(client.clone(), namespace)).await?;
         policies.into_iter().for_each(|policy| world.insert_policy(policy));
         let overrides = every(Api::<OverridePolicy>::namespaced(client.clone(), namespace)).await?;
-        seen.overrides = overrides.iter().map(|policy| policy.name_any()).collect();
+        fleet.overrides = overrides.into_iter().map(Arc::new).collect();
         let found = Api::<ResourceBinding>::namespaced(client.clone(), namespace).get_opt(&binding).await?;
         found.into_iter().for_each(|binding| world.insert_binding(binding));
     }
     let customizations = every(Api::<ResourceInterpreterCustomization>::all(client.clone())).await?;
-    seen.interpreter = interpreter(clock, &customizations, Webhooks::default());
-    Ok((seen, key))
+    Ok((fleet, interpreter(clock, &customizations, Webhooks::default()), key))
 }
 
 /// The same from a dump.
@@ -79,7 +78,7 @@ pub(super) fn dump(
     kind: &str,
     namespace: Option<&str>,
     name: &str,
-) -> anyhow::Result<(Observed, ObjectKey)> {
+) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
     of_objects(dumped(file)?, clock, kind, namespace, name)
         .with_context(|| format!("the dump {} can't be used", file.display()))
 }
@@ -91,27 +90,19 @@ pub(super) fn of_objects(
     kind: &str,
     namespace: Option<&str>,
     name: &str,
-) -> anyhow::Result<(Observed, ObjectKey)> {
-    let mut seen = Observed::default();
-    let (mut customizations, mut templates) = (Vec::new(), BTreeSet::new());
+) -> anyhow::Result<(Fleet, Interpreter, ObjectKey)> {
+    let (mut fleet, mut templates) = (Fleet::default(), BTreeSet::new());
     for object in objects {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (of, at, called) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-        match of.as_str() {
-            "OverridePolicy" if namespace.is_none_or(|namespace| namespace == at) => seen.overrides.extend([called]),
-            "OverridePolicy" => {}
-            "ClusterOverridePolicy" => seen.cluster_overrides.extend([called]),
-            "ResourceInterpreterCustomization" => customizations.push(serde_json::from_value(object)?),
-            _ if resource::is_word_for(kind, &of)
-                && called == name
-                && namespace.is_none_or(|namespace| at.is_empty() || at == namespace) =>
-            {
-                let gvk = Gvk::from_manifest(&text("/apiVersion"), &of);
-                templates.insert(ObjectKey { gvk, namespace: at.as_str().into(), name: name.into() });
-                seen.world.insert_template(object);
-            }
-            _ => take(&mut seen.world, object)?,
+        if resource::is_word_for(kind, &of)
+            && called == name
+            && namespace.is_none_or(|namespace| at.is_empty() || at == namespace)
+        {
+            let gvk = Gvk::from_manifest(&text("/apiVersion"), &of);
+            templates.insert(ObjectKey { gvk, namespace: at.as_str().into(), name: name.into() });
         }
+        fleet.insert(object)?;
     }
     let mut found = templates.into_iter();
     let key = match (found.next(), found.next()) {
@@ -119,8 +110,8 @@ pub(super) fn of_objects(
         (None, _) => bail!("it holds no {kind} {name}"),
         (Some(_), Some(_)) => bail!("it holds several of {kind} {name}\n  try: -n NAMESPACE"),
     };
-    seen.interpreter = interpreter(clock, &customizations, Webhooks::default());
-    Ok((seen, key))
+    let interpreter = interpreter(clock, &fleet.customizations, Webhooks::default());
+    Ok((fleet, interpreter, key))
 }
 
 /// Who answers about kinds: the fleet's customizations, what is shipped, and what is native. Webhooks are not asked: what only they

@@ -6,7 +6,9 @@ use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{answer, placement, read::of_objects, rendered, rendered_not};
+use ironclad_planning::why::{Placed, answer, explain};
+
+use super::{read::of_objects, rendered, rendered_not};
 use crate::plan::read::objects;
 
 /// Four clusters: m2 is cordoned, m3 does not serve Deployments, m4 is in another region.
@@ -45,10 +47,10 @@ fn bound(result: &str, placement: &str, spec: &str) -> String {
     )
 }
 
-fn placed(dump: &str) -> placement::Placed {
+fn placed(dump: &str) -> Placed {
     let clock = Clock::simulated(Timestamp::from_second(1_790_000_000).unwrap());
-    let (seen, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", Some("shop"), "web").unwrap();
-    placement::explain(&seen, &key, clock.wall_seconds()).unwrap()
+    let (fleet, interpreter, key) = of_objects(objects(dump).unwrap(), &clock, "deploy", Some("shop"), "web").unwrap();
+    explain(&fleet, &key, &interpreter, clock.wall_seconds()).unwrap()
 }
 
 /// Every story: its fleet, and of which clusters it is asked why not.

@@ -10,7 +10,7 @@ use ironclad_api::{
 };
 use ironclad_cli::{
     cordon::{Cordon, cordon},
-    drain::{Stuck, Survey, Wanted, abort, begin, command::whole, draining_since, find},
+    drain::{Stuck, Wanted, abort, begin, command::whole, draining_since, find, preview},
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
 };
@@ -127,7 +127,7 @@ async fn what_has_nowhere_to_go_stops_it_unless_told_otherwise() {
     let world = world().await;
     bind(&world, "free", &["m2"]).await;
     bind(&world, "stuck", &[]).await;
-    let survey = Survey::of(&world.plane.client, &Wanted::new("m1")).await.unwrap();
+    let survey = preview(&world.plane.client, &Wanted::new("m1")).await.unwrap();
     let told: Vec<_> = survey.items.iter().map(|item| (item.word(), item.detail())).collect();
     assert_eq!(told[0], ("moves", "m2:2".to_owned()), "where it would go");
     assert!(told[1].0 == "unmovable" && told[1].1.starts_with("nowhere to go: "), "{told:?}");

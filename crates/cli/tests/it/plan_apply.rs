@@ -2,8 +2,12 @@ use ironclad_api::{
     cluster::{Cluster, ClusterSpec},
     policy::PropagationPolicy,
 };
-use ironclad_cli::plan::apply::{Change, Foreseen, Preemption, of_plane};
+use ironclad_cli::plan::apply::of_plane;
 use ironclad_fleet::ClusterName;
+use ironclad_planning::{
+    Preemption,
+    apply::{Change, Foreseen},
+};
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams, PostParams},

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{BEFORE, Due, Plan};
 use crate::{
     Change,
-    copy::{for_scheduler, merged},
+    binding::{Bindings as _, for_scheduler}, world::patched as merged,
 };
 
 impl Plan<'_> {
@@ -35,7 +35,7 @@ impl Plan<'_> {
                 }
             }
             Change::Taint(name, taint) => {
-                let Some(cluster) = self.fleet.clusters.get(name).cloned() else { return };
+                let Some(cluster) = self.fleet.world.clusters.get(name).cloned() else { return };
                 let mut taints = cluster.spec.taints.clone();
                 if !taints.iter().any(|t| t.key == taint.key && t.effect == taint.effect) {
                     taints.push(taint.clone());
@@ -45,7 +45,7 @@ impl Plan<'_> {
                 self.set_taints(name, &cluster, wanted);
             }
             Change::Untaint(name, taint) => {
-                let Some(cluster) = self.fleet.clusters.get(name).cloned() else { return };
+                let Some(cluster) = self.fleet.world.clusters.get(name).cloned() else { return };
                 let mut taints = cluster.spec.taints.clone();
                 taints.retain(|t| t.key != taint.key || t.effect != taint.effect);
                 self.tell(&name.0, format!("loses its taint {}", ironclad_fleet::taint::text(taint)));
@@ -62,7 +62,7 @@ impl Plan<'_> {
 
     /// One probe, and the next one as long as the outcome is not published.
     pub(super) fn probe(&mut self, name: &ClusterName) {
-        let Some(cluster) = self.fleet.clusters.get(name).cloned() else { return };
+        let Some(cluster) = self.fleet.world.clusters.get(name).cloned() else { return };
         let probe = if self.lost.contains(name) { Probe::Offline } else { Probe::Healthy };
         let flags = &self.options.flags.health;
         let seen =
@@ -83,7 +83,7 @@ impl Plan<'_> {
             }
             self.set_cluster(name, changed);
         }
-        let is_ready = self.fleet.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
+        let is_ready = self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         if is_ready == self.lost.contains(name) {
             self.timers.insert((self.now + every, Due::Probe(name.clone())));
         }
@@ -91,12 +91,12 @@ impl Plan<'_> {
 
     /// A cluster is written; everybody who watches it hears of it.
     fn set_cluster(&mut self, name: &ClusterName, mut changed: Cluster) {
-        let Some(before) = self.fleet.clusters.get(name).cloned() else { return };
+        let Some(before) = self.fleet.world.clusters.get(name).cloned() else { return };
         if changed.spec != before.spec {
             changed.metadata.generation = Some(before.metadata.generation.unwrap_or_default() + 1);
         }
         let after = Arc::new(changed);
-        self.fleet.clusters.insert(name.clone(), after.clone());
+        self.fleet.world.clusters.insert(name.clone(), after.clone());
         let moment = self.moment();
         if is_faulty(&after) {
             self.faulty.insert(name.clone());
@@ -120,11 +120,11 @@ impl Plan<'_> {
         let wakes = trigger::wakes(Some(&before), Some(&after));
         if wakes != trigger::Wakes::Nobody {
             let options = &self.options.scheduling;
-            for (key, binding) in &self.fleet.bindings {
-                let view = for_scheduler(binding);
+            for binding in self.fleet.world.all_bindings() {
+                let view = for_scheduler(&binding);
                 let concerned = [&before, &after].into_iter().any(|c| trigger::concerns(&view, c, options));
                 if concerned && (wakes == trigger::Wakes::Concerned || trigger::is_unsettled(&view)) {
-                    self.to_schedule.insert(key.clone());
+                    self.to_schedule.insert(binding.key());
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Plan<'_> {
         if self.fleet.taint_policies.is_empty() {
             return;
         }
-        let Some(cluster) = self.fleet.clusters.get(name).cloned() else { return };
+        let Some(cluster) = self.fleet.world.clusters.get(name).cloned() else { return };
         let seen = taint_policy::Seen {
             cluster: &cluster,
             policies: &self.fleet.taint_policies,

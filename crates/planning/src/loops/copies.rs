@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Due, Plan};
 use crate::{
     Fate,
-    copy::{for_scheduler, patched_binding, with_reports, with_status},
+    binding::{Bindings as _, for_scheduler}, world::{patched_binding, with_reports, with_status},
 };
 
 impl Plan<'_> {
@@ -94,7 +94,7 @@ impl Plan<'_> {
     /// A copy has come up, unless its cluster is lost or it is not wanted there any more.
     pub(super) fn healthy(&mut self, key: &BindingKey, cluster: &ClusterName) {
         self.starting.remove(&(key.clone(), cluster.clone()));
-        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let Some(binding) = self.fleet.world.binding(key) else { return };
         let Some(target) = binding.spec().target(&cluster.0) else { return };
         if self.lost.contains(cluster) {
             return;
@@ -120,10 +120,10 @@ impl Plan<'_> {
     }
 
     pub(super) fn schedule(&mut self, key: &BindingKey) {
-        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let Some(binding) = self.fleet.world.binding(key) else { return };
         let seen = scheduling::Seen {
             binding: for_scheduler(&binding),
-            clusters: &self.fleet.clusters,
+            clusters: &self.fleet.world.clusters,
             available: &Available::new(),
             capacity: &self.capacity,
             options: &self.options.scheduling,
@@ -158,14 +158,14 @@ impl Plan<'_> {
     }
 
     pub(super) fn assess(&mut self, key: &BindingKey) {
-        let Some(binding) = self.fleet.bindings.get(key).cloned() else { return };
+        let Some(binding) = self.fleet.world.binding(key) else { return };
         let spec = binding.spec();
         if spec.graceful_eviction_tasks.is_empty() {
             return;
         }
         let named =
             spec.clusters.iter().map(|t| &t.name).chain(spec.graceful_eviction_tasks.iter().map(|t| &t.from_cluster));
-        let is_ready = |name: &ClusterName| self.fleet.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
+        let is_ready = |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
         let seen = graceful::Seen {

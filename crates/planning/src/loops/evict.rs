@@ -16,7 +16,7 @@ use ironclad_scheduling as scheduling;
 use super::{BEFORE, Due, Plan};
 use crate::{
     Fate, Move, Waits,
-    copy::{patched_binding, with_status},
+    binding::Bindings as _, world::{patched_binding, with_status},
 };
 
 impl Plan<'_> {
@@ -24,13 +24,13 @@ impl Plan<'_> {
     pub(super) fn evict(&mut self) -> bool {
         let moment = self.moment();
         let Some(evictions) = &mut self.evictions else { return false };
-        let bindings = &self.fleet.bindings;
+        let world = &self.fleet.world;
         let (capacity, options) = (&self.capacity, &self.options.scheduling);
         let room = |spec: &ResourceBindingSpec, cluster: &ClusterName| {
             scheduling::room_for_leaving(spec, cluster, capacity, options)
         };
-        let clusters = &self.fleet.clusters;
-        let next = evictions.next_with_room(clusters, Some(&room), |key| bindings.get(key).cloned(), moment);
+        let clusters = &self.fleet.world.clusters;
+        let next = evictions.next_with_room(clusters, Some(&room), |key| world.binding(key), moment);
         let events = evictions.take_events();
         let _ = evictions.take_waited();
         let goes_on = match next {
@@ -125,8 +125,8 @@ impl Plan<'_> {
     fn no_target(&self, key: &BindingKey, from: &ClusterName) -> Option<String> {
         let check = self.options.flags.eviction.check();
         let left_out = BTreeSet::from([from.clone()]);
-        let binding = self.fleet.bindings.get(key)?;
-        precheck::has_target(binding, &left_out, &self.fleet.clusters, check).err().map(|why| why.to_string())
+        let binding = self.fleet.world.binding(key)?;
+        precheck::has_target(&binding, &left_out, &self.fleet.world.clusters, check).err().map(|why| why.to_string())
     }
 }
 

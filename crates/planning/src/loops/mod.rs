@@ -4,6 +4,7 @@
 mod clusters;
 mod copies;
 mod evict;
+mod fleet;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +16,8 @@ use ironclad_fleet::{BindingKey, ClusterName, World};
 use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Fate, Foreseen, Line, Options, Script, copy::Fleet};
+use self::fleet::Fleet;
+use crate::{Fate, Foreseen, Line, Options, Script, binding::Bindings as _};
 
 /// The leader is taken to have led for so long: its warm-up is over.
 const BEFORE: Duration = Duration::from_secs(3_600);
@@ -125,11 +127,11 @@ impl<'a> Plan<'a> {
         for (index, (at, _)) in self.script.0.iter().enumerate() {
             self.timers.insert((*at, Due::Script(index)));
         }
-        self.faulty = self.fleet.clusters.iter().filter(|(_, c)| is_faulty(c)).map(|(name, _)| name.clone()).collect();
+        self.faulty = self.fleet.world.clusters.iter().filter(|(_, c)| is_faulty(c)).map(|(name, _)| name.clone()).collect();
         let moment = self.moment();
         if let Some(evictions) = &mut self.evictions {
             let mut faulty = Vec::new();
-            for (name, cluster) in &self.fleet.clusters {
+            for (name, cluster) in &self.fleet.world.clusters {
                 let recovering = taint_policy::is_recovering(cluster, &self.fleet.taint_policies);
                 if evictions.cluster(name, Some(cluster), recovering.into(), moment) {
                     faulty.push(name.clone());
@@ -137,7 +139,7 @@ impl<'a> Plan<'a> {
             }
             let bound: Vec<_> = faulty.iter().flat_map(|name| self.fleet.on(name)).collect();
             evictions.evaluate(bound, moment);
-            self.to_taint = self.fleet.clusters.keys().cloned().collect();
+            self.to_taint = self.fleet.world.clusters.keys().cloned().collect();
         }
         self.to_assess = self.fleet.leaving.clone();
         self.timers.insert((Duration::ZERO, Due::Evict));
@@ -215,7 +217,7 @@ impl<'a> Plan<'a> {
         let waiting = self.waiting();
         self.found.waits.extend(waiting);
         for one in &mut self.found.moves {
-            let Some(binding) = self.fleet.bindings.get(&one.binding) else { continue };
+            let Some(binding) = self.fleet.world.binding(&one.binding) else { continue };
             one.ends = binding.spec().clusters.iter().map(|t| (t.name.clone(), t.replicas)).collect();
             let kept = binding.spec().eviction(&one.from.0).is_some();
             let elsewhere = one.ends.keys().any(|name| *name != *one.from.0);

@@ -1,7 +1,5 @@
 //! `ironclad plan apply`: what would happen if a manifest were applied.
 
-mod follow;
-mod foresee;
 mod print;
 mod read;
 #[cfg(test)]
@@ -10,14 +8,14 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use ironclad_interpreter::{Dependency, webhook::Webhooks};
+use ironclad_planning::{
+    Preemption,
+    apply::{Foreseen, Object, Planned},
+};
 use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::Value;
 
-pub use self::{
-    foresee::{Copy, Fate, Fleet, Foreseen, Question, foresee},
-    read::{Change, Object},
-};
 use super::command::Format;
 use crate::{
     connect::Plane,
@@ -62,9 +60,9 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             eprintln!("not known without a control plane: what admission would refuse or fill in");
             let standing = super::read::dumped(Path::new(dump))?;
             let namespace = how.namespace.as_deref().unwrap_or("default");
-            let seen = read::dump(standing, documents, namespace)?;
-            let found = seen.foreseen(preemption, clock);
-            (seen.objects, found)
+            let planned = Planned::of_dump(standing, documents, namespace)?;
+            let found = foresee(&planned, preemption, clock);
+            (planned.objects, found)
         }
         None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock).await?,
     };
@@ -76,15 +74,6 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
     };
     out(&text)?;
     if found.is_quiet() { Ok(()) } else { Err(Exit(WOULD_MOVE).into()) }
-}
-
-/// Gate `PropagationPolicyPreemption`, as the plan assumes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preemption {
-    /// As it is by default.
-    Off,
-    /// A policy may take templates from weaker ones.
-    On,
 }
 
 /// What would become of these objects, and of what they concern, if they were applied to this control plane. Those that name no
@@ -99,30 +88,21 @@ pub async fn of_plane(
     preemption: Preemption,
     clock: &Clock,
 ) -> anyhow::Result<(Vec<Object>, Foreseen)> {
-    let (mut seen, resources) = read::live(client, documents, namespace).await?;
+    let (mut planned, resources) = read::live(client, documents, namespace).await?;
     let mut asked: Vec<Dependency> = Vec::new();
     loop {
-        let found = seen.foreseen(preemption, clock);
+        let found = foresee(&planned, preemption, clock);
         // What is fetched may be a workload with references of its own; each is asked for once, so this ends.
         let missing: Vec<&Dependency> = found.needs.iter().filter(|need| !asked.contains(need)).collect();
         if missing.is_empty() {
-            return Ok((seen.objects, found));
+            return Ok((planned.objects, found));
         }
-        seen.fetch(client, &resources, &missing).await?;
+        read::fetch(&mut planned, client, &resources, &missing).await?;
         asked.extend(missing.into_iter().cloned());
     }
 }
 
-impl read::Seen {
-    fn foreseen(&self, preemption: Preemption, clock: &Clock) -> Foreseen {
-        foresee(&Question {
-            before: &self.before,
-            after: &self.after,
-            policies: &self.policies,
-            templates: &self.templates,
-            preemption: preemption == Preemption::On,
-            interpreter: &why::read::interpreter(clock, &self.customizations, Webhooks::default()),
-            now: clock.wall_seconds(),
-        })
-    }
+fn foresee(planned: &Planned, preemption: Preemption, clock: &Clock) -> Foreseen {
+    let interpreter = why::read::interpreter(clock, &planned.after.customizations, Webhooks::default());
+    planned.foresee(preemption, &interpreter, clock.wall_seconds())
 }

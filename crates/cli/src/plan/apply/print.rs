@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use ironclad_fleet::{Because, because::propagation::Reason};
 
-use super::{Copy, Fate, Foreseen, read::Object};
+use ironclad_planning::apply::{Copy, Fate, Foreseen, Object};
+
 use crate::{print, why};
 
 /// What becomes of each object, and then of each template.

@@ -12,13 +12,14 @@ use ironclad_fleet::{ClusterName, ObjectKey, World};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::execution;
 
-use super::{Finding, Grade, findings::named};
+use super::{Finding, Grade, named};
 
 /// Objects that differ, and where.
-pub(super) type Drifted = BTreeMap<(ClusterName, ObjectKey), String>;
+pub type Drifted = BTreeMap<(ClusterName, ObjectKey), String>;
 
 /// What differs in members that are ready, of Works whose present content is applied.
-pub(super) fn of(world: &World, interpreter: &Interpreter) -> Drifted {
+#[must_use]
+pub fn of(world: &World, interpreter: &Interpreter) -> Drifted {
     let mut found = Drifted::new();
     for (key, work) in &world.works {
         let ready = world
@@ -50,7 +51,8 @@ fn is_settled(work: &Work) -> bool {
 }
 
 /// One line for all of them.
-pub(super) fn finding(drifted: &Drifted) -> Option<Finding> {
+#[must_use]
+pub fn finding(drifted: &Drifted) -> Option<Finding> {
     let told: Vec<String> =
         drifted.iter().map(|((cluster, object), at)| format!("{object} in {cluster} at {at}")).collect();
     let line = format!("{} objects in members differ from their Works: {}", told.len(), named(&told));

@@ -1,12 +1,19 @@
 //! How ready a fleet is: a pure function over what is there. What is broken is the invariants' business.
 
+pub mod drift;
+
 use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, cluster::READY};
-use ironclad_failover::{Bound, eviction::Report, flags::eviction::Check, precheck};
+use ironclad_failover::{eviction::Report, flags::eviction::Check, precheck};
 use ironclad_fleet::{ClusterName, World};
 use jiff::Timestamp;
 use serde::Serialize;
+
+use crate::{
+    binding::{Binding, Bindings as _},
+    unjoin::blocked,
+};
 
 /// Names that a line lists.
 const NAMED_MAX: usize = 5;
@@ -37,11 +44,15 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(grade: Grade, what: impl Into<String>) -> Self {
+    /// A finding without a remedy.
+    #[must_use]
+    pub fn new(grade: Grade, what: impl Into<String>) -> Self {
         Self { grade, what: what.into(), remedy: None }
     }
 
-    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    /// Adds what a person could do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
@@ -61,7 +72,7 @@ fn clusters(world: &World, found: &mut Vec<Finding>) {
     let mut ready = 0;
     for (name, cluster) in &world.clusters {
         if cluster.metadata.deletion_timestamp.is_some() {
-            let line = match crate::unjoin::blocked(cluster) {
+            let line = match blocked(cluster) {
                 Some(why) => format!("cluster {name} is being removed from the fleet, and can't go: {why}"),
                 None => format!("cluster {name} is being removed from the fleet"),
             };
@@ -88,8 +99,7 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
         [] => Finding::new(Grade::Fine, "no ClusterTaintPolicy: only people put evicting taints on clusters"),
         some => Finding::new(Grade::Fine, format!("ClusterTaintPolicies that can taint: {}", named(some))),
     });
-    let namespaced = world.bindings.values().cloned().map(Bound::from);
-    let bindings: Vec<Bound> = namespaced.chain(world.cluster_bindings.values().cloned().map(Bound::from)).collect();
+    let bindings: Vec<Binding> = world.all_bindings().collect();
     let opted_in = bindings.iter().filter(|b| b.spec().failover.as_ref().is_some_and(|f| f.cluster.is_some())).count();
     found.push(Finding::new(
         Grade::Fine,
@@ -113,7 +123,7 @@ fn failover(world: &World, found: &mut Vec<Finding>) {
 }
 
 /// Whether some cluster of the binding has no substitute. What has no placement follows what needs it.
-fn is_stuck(binding: &Bound, world: &World) -> bool {
+fn is_stuck(binding: &Binding, world: &World) -> bool {
     let spec = binding.spec();
     spec.placement.is_some()
         && spec.clusters.iter().any(|target| {
@@ -163,7 +173,8 @@ fn evictions(report: Option<&Report>, paused: bool, now: Timestamp, found: &mut 
 }
 
 /// The first names, and how many more there are.
-pub(super) fn named(names: &[String]) -> String {
+#[must_use]
+pub fn named(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let some = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{some} and {more} more") } else { some }
@@ -174,7 +185,7 @@ mod tests {
     use ironclad_failover::{Evictions, Flags, Now, eviction::Told};
 
     use super::*;
-    use crate::plan::read::{objects, take};
+    use crate::testkit::world_of;
 
     /// Two ready clusters, and web, which may run on either.
     const FLEET: &str = r#"
@@ -191,9 +202,7 @@ items:
 
     fn world(change: &[(&str, &str)]) -> World {
         let text = change.iter().fold(FLEET.to_owned(), |text, (from, to)| text.replace(from, to));
-        let mut world = World::default();
-        objects(&text).unwrap().into_iter().for_each(|object| take(&mut world, object).unwrap());
-        world
+        world_of(&text)
     }
 
     fn report() -> Report {

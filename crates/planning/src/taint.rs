@@ -1,20 +1,13 @@
-//! What taints would move: said before they are written (failover.md 9.1).
+//! Preview of taints: the bindings that they evict from a cluster, and when (failover.md 9.1).
 
-use std::sync::Arc;
-
-use ironclad_api::{
-    Taint,
-    work::{ClusterResourceBinding, ResourceBinding},
-};
+use ironclad_api::Taint;
 use ironclad_failover::{
-    bound::Bound,
     flags::eviction::EvictionFlags,
     verdict::{Verdict, Wish, judge},
 };
 use jiff::Timestamp;
-use kube::{Api, Client};
 
-use crate::unjoin::each;
+use crate::binding::Binding;
 
 /// The bindings of one cluster that its taints evict, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +29,9 @@ impl Impact {
         self.at_once + self.later
     }
 
-    fn count(&mut self, cluster: &str, binding: &Bound, taints: &[Taint], now: Timestamp) {
+    /// Counts a binding by the decision of the taint manager, with the defaults of its flags. Whether another cluster takes the
+    /// binding is not decided here: `ironclad plan taint` does.
+    pub fn count(&mut self, cluster: &str, binding: &Binding, taints: &[Taint], now: Timestamp) {
         if binding.spec().target(cluster).is_none() {
             return;
         }
@@ -64,27 +59,15 @@ impl std::fmt::Display for Impact {
     }
 }
 
-/// What a cluster with these taints loses: the decision of the taint manager, with the defaults of its flags. Whether a
-/// binding has somewhere to go is not asked here: `ironclad plan taint` does.
-///
-/// # Errors
-/// If the bindings can't be listed.
-pub async fn impact(plane: &Client, cluster: &str, taints: &[Taint], now: Timestamp) -> Result<Impact, kube::Error> {
-    let mut impact = Impact::default();
-    let bindings: Api<ResourceBinding> = Api::all(plane.clone());
-    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, now)).await?;
-    let bindings: Api<ClusterResourceBinding> = Api::all(plane.clone());
-    each(&bindings, |binding| impact.count(cluster, &Arc::new(binding.clone()).into(), taints, now)).await?;
-    Ok(impact)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use ironclad_api::{
         Toleration,
         policy::{ClusterFailoverBehavior, FailoverBehavior, Placement},
         taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
-        work::{ResourceBindingSpec, TargetCluster},
+        work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
     };
 
     use super::*;
@@ -108,7 +91,7 @@ mod tests {
                 failover: opted_in.then_some(failover),
                 ..ResourceBindingSpec::default()
             };
-            Bound::from(Arc::new(ResourceBinding::new("b", spec)))
+            Binding::from(Arc::new(ResourceBinding::new("b", spec)))
         };
         let all = [
             binding(None, false, "m1"),

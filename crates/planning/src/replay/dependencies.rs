@@ -1,4 +1,4 @@
-//! What workloads refer to, on its way to where they would be (propagation.md 8).
+//! Objects that workloads refer to, propagated to the clusters of the workloads (propagation.md 8).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,18 +12,19 @@ use ironclad_propagation::{
 };
 use serde_json::Value;
 
-use super::foresee::{Way, given};
-use crate::why::placement;
+use super::{Replay, next_ids};
+use crate::binding::{Bindings as _, view};
 
-impl Way<'_> {
-    /// The turn of the dependencies of one template, where the scheduler left its binding.
-    pub(super) fn follow(&mut self, key: &ObjectKey) {
+impl Replay<'_> {
+    /// One reconcile of the dependencies of a template: creates, patches and deletes the bindings of the objects that its
+    /// workload refers to.
+    pub fn dependencies(&mut self, key: &ObjectKey) {
         let fleet = self.fleet.clone();
         let world = &fleet.world;
-        let (Some(standing), Some(template)) = (placement::standing(world, key), world.templates.get(key)) else {
+        let (Some(present), Some(template)) = (world.binding_of(key), world.templates.get(key)) else {
             return;
         };
-        let (binding, interpreter) = (standing.view(), self.question.interpreter);
+        let (binding, interpreter) = (view(&present), self.interpreter);
         // A template that can't be read is the decision's to report.
         let needs = dependencies::needs(binding, Some(template), interpreter).unwrap_or_default();
         let objects: Vec<&Value> = needs.iter().flat_map(|need| found(world, need)).collect();
@@ -54,13 +55,12 @@ impl Way<'_> {
             referrers: &referrers,
             interpreter,
         };
-        let ids = &mut self.ids;
-        let plan = dependencies::decide(&seen, given(ids));
+        let plan = dependencies::decide(&seen, next_ids(&mut self.decisions));
         for effect in plan.effects {
             match effect {
-                Effect::PatchBinding { patch } => self.patch_binding(&binding.key(), &patch),
+                Effect::PatchBinding { patch } => self.fleet.patch_binding(&binding.key(), &patch),
                 Effect::Create(binding) => self.fleet.world.insert_binding(*binding),
-                Effect::Patch { key, patch } => self.patch_binding(&key, &patch),
+                Effect::Patch { key, patch } => self.fleet.patch_binding(&key, &patch),
                 Effect::Delete { key, .. } => drop(self.fleet.world.bindings.remove(&key)),
                 Effect::Retry | Effect::Event(_) => {}
             }
@@ -68,14 +68,14 @@ impl Way<'_> {
         self.needs.extend(needs);
     }
 
-    /// The objects that others need now or then, and otherwise than before; with who needs them then.
-    pub(super) fn followers(&self) -> BTreeMap<ObjectKey, Vec<Because>> {
-        let (before, after) = (&self.question.before.world.bindings, &self.fleet.world.bindings);
+    /// Objects whose referrers differ from those in `before`, with their referrers now.
+    pub(crate) fn changed_dependencies(&self, before: &World) -> BTreeMap<ObjectKey, Vec<Because>> {
+        let (before, after) = (&before.bindings, &self.fleet.world.bindings);
         let needed =
             |bindings: &BTreeMap<BindingKey, Arc<ResourceBinding>>, key: &BindingKey| -> Vec<BindingSnapshot> {
                 bindings.get(key).map(|binding| binding.spec.required_by.clone()).unwrap_or_default()
             };
-        let mut followers = BTreeMap::new();
+        let mut objects = BTreeMap::new();
         for (key, binding) in before.iter().chain(after) {
             let then = needed(after, key);
             if needed(before, key) == then {
@@ -95,9 +95,9 @@ impl Way<'_> {
                 namespace: resource.namespace.as_str().into(),
                 name: resource.name.as_str().into(),
             };
-            followers.insert(object, because);
+            objects.insert(object, because);
         }
-        followers
+        objects
     }
 }
 

@@ -7,7 +7,7 @@ use ironclad_fleet::{
 };
 use serde::Serialize;
 
-use super::{placement::Placed, print::reason};
+use super::Placed;
 
 /// The answer for one cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Answer {
 pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
     let mut answer = Answer { cluster: cluster.clone(), replicas: None, because: Vec::new(), remedy: None };
     let Some(bound) = &placed.binding else {
-        answer.because = super::print::policy_lines(placed);
+        answer.because = placed.policy_lines();
         let kind = &placed.template.gvk.kind;
         answer.remedy = (!placed.skipped && answer.because.iter().any(|line| line.contains("no policy")))
             .then(|| format!("a PropagationPolicy whose resourceSelectors name {kind} {}", placed.template.name));
@@ -64,7 +64,7 @@ pub fn answer(placed: &Placed, cluster: &ClusterName) -> Answer {
                     _ => None,
                 };
             }
-            (because, _) => answer.because.push(format!("{group}{}", reason(because, cluster))),
+            (because, _) => answer.because.push(format!("{group}{}", because_of_cluster(because, cluster))),
         }
         if answer.remedy.is_none() && answer.replicas.is_none() {
             answer.remedy = remedy(&outcome.because, cluster, placed);
@@ -104,4 +104,11 @@ fn remedy(because: &Reason, cluster: &ClusterName, placed: &Placed) -> Option<St
         Reason::NoShare { .. } => "more replicas, or a weight for it in the placement".to_owned(),
         _ => return None,
     })
+}
+
+/// The reason without the cluster that it begins with.
+#[must_use]
+pub fn because_of_cluster(because: &Reason, cluster: &ClusterName) -> String {
+    let text = because.to_string();
+    text.strip_prefix(&format!("{cluster}: ")).map_or(text.clone(), str::to_owned)
 }

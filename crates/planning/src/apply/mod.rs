@@ -1,0 +1,277 @@
+//! What applied objects would lead to: the decisions of the policies, the detector, the scheduler, the dependencies and the
+//! overrides, run over the fleet with these objects in it. Nothing here decides anything itself.
+//!
+//! Of each template one turn of the scheduler is taken; that several of them compete for the same room is not followed.
+
+mod objects;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_fleet::{
+    Because, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason, targets::targets as target_clusters,
+};
+use ironclad_interpreter::{Dependency, Interpreter};
+use ironclad_propagation::{detector::claim::Claim, overrides, template::Identity};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use self::objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check};
+use crate::{
+    Fleet, Preemption, Scheduling,
+    binding::{Binding, Bindings as _},
+    replay::Replay,
+};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The fleet as it is.
+    pub before: &'a Fleet,
+    /// The fleet with the applied objects in it.
+    pub after: &'a Fleet,
+    /// The policies that are applied.
+    pub policies: &'a BTreeSet<PolicyKey>,
+    /// The templates that are applied.
+    pub templates: &'a BTreeSet<ObjectKey>,
+    /// Feature gate `PropagationPolicyPreemption`.
+    pub preemption: Preemption,
+    /// Answers about kinds.
+    pub interpreter: &'a Interpreter,
+    /// The wall clock.
+    pub now: Timestamp,
+}
+
+/// What becomes of the templates.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Foreseen {
+    /// Those that are applied, and those that change by it.
+    pub templates: Vec<Fate>,
+    /// How many others were looked at and stay as they are.
+    pub unchanged: usize,
+    /// What templates refer to that follow their workloads: a fleet that lacks one of them says less than is true.
+    #[serde(skip)]
+    pub needs: Vec<Dependency>,
+}
+
+/// What becomes of one template.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fate {
+    /// Which one.
+    pub template: ObjectKey,
+    /// Who has it, would have it, or loses it, and why.
+    pub because: Vec<Because>,
+    /// Its binding, as `namespace/name`.
+    pub binding: Option<String>,
+    /// Whether the binding is there already.
+    pub made: bool,
+    /// Replicas that are wanted.
+    pub replicas: i32,
+    /// Its copy in each cluster that has one or would.
+    pub copies: BTreeMap<ClusterName, Copy>,
+    /// The scheduler's turn, with a reason for each cluster.
+    pub scheduling: Option<Scheduling>,
+}
+
+/// A template's copy in one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copy {
+    /// Its replicas now; absent if there is none.
+    pub before: Option<i32>,
+    /// Its replicas then.
+    pub after: Option<i32>,
+    /// Whether it says something else than now, its replicas apart.
+    pub differs: bool,
+    /// The override policies that apply to it then.
+    pub overrides: Vec<String>,
+    /// Why it can't be made.
+    pub error: Option<String>,
+}
+
+impl Copy {
+    /// In a word.
+    #[must_use]
+    pub fn change(&self) -> &'static str {
+        match (self.before, self.after, self.differs) {
+            _ if self.error.is_some() => "fails",
+            (None, _, _) => "new",
+            (_, None, _) => "goes",
+            (Some(before), Some(after), false) if before == after => "stays",
+            (Some(before), Some(after), true) if before == after => "changes",
+            (_, _, false) => "scales",
+            (_, _, true) => "scales and changes",
+        }
+    }
+}
+
+impl Foreseen {
+    /// Whether no copy would be made, changed or taken away.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.templates.iter().all(|fate| fate.copies.values().all(|copy| copy.change() == "stays"))
+    }
+}
+
+/// Follows the applied objects to the copies in the clusters.
+#[must_use]
+pub fn foresee(question: &Question<'_>) -> Foreseen {
+    let mut replay = Replay::new(question.after.clone(), question.interpreter, question.now);
+    let mut of_policies: BTreeMap<ObjectKey, Vec<Because>> = BTreeMap::new();
+    for key in question.policies {
+        for (template, because) in replay.policy(key, question.preemption) {
+            of_policies.entry(template).or_default().extend(because);
+        }
+    }
+    let templates: Vec<ObjectKey> = replay.fleet.world.templates.keys().cloned().collect();
+    let mut placements = BTreeMap::new();
+    for key in templates {
+        let placement = replay.template(&key);
+        replay.dependencies(&key);
+        if !placement.skipped {
+            placements.insert(key, placement);
+        }
+    }
+    let mut found = Foreseen::default();
+    let dependencies = replay.changed_dependencies(&question.before.world);
+    let all: BTreeSet<ObjectKey> = placements.keys().chain(dependencies.keys()).cloned().collect();
+    for key in &all {
+        let mut placement = placements.remove(key).unwrap_or_default();
+        let mut because = of_policies.get(key).cloned().unwrap_or_default();
+        because.append(&mut placement.because);
+        let template = replay.fleet.world.templates.get(key);
+        let mut because = without_standing_claim(because, template.and_then(|template| Claim::of_template(template)));
+        because.extend(dependencies.get(key).into_iter().flatten().cloned());
+        let fate = fate(question, &replay.fleet, key, because, placement.scheduling);
+        let moves = fate.copies.values().any(|copy| copy.change() != "stays");
+        // A template that gets a binding is reported even if no cluster fits.
+        let is_bound = fate.binding.is_some() && !fate.made;
+        if moves || is_bound || question.templates.contains(key) || of_policies.contains_key(key) {
+            found.templates.push(fate);
+        } else {
+            found.unchanged += 1;
+        }
+    }
+    found.needs = replay.into_needs();
+    found
+}
+
+/// Names the claim that stays only where nothing else is to be said of it.
+fn without_standing_claim(mut because: Vec<Because>, claim: Option<Claim>) -> Vec<Because> {
+    because.retain(|reason| !matches!(reason, Because::Propagation(Reason::StaysClaimed { .. })));
+    if because.is_empty() {
+        because.extend(claim.map(|claim| Because::from(Reason::StaysClaimed { policy: claim.policy() })));
+    }
+    because
+}
+
+/// What becomes of one template.
+fn fate(
+    question: &Question<'_>,
+    after: &Fleet,
+    key: &ObjectKey,
+    because: Vec<Because>,
+    scheduling: Option<Scheduling>,
+) -> Fate {
+    let before = question.before.world.binding_of(key);
+    let then = after.world.binding_of(key);
+    let binding = then.as_ref().or(before.as_ref());
+    // A binding without a placement follows its referrers and is not scheduled.
+    let is_scheduled = then.as_ref().is_some_and(|binding| binding.spec().placement.is_some());
+    let mut fate = Fate {
+        template: key.clone(),
+        because,
+        binding: then.as_ref().map(|binding| binding.key().to_string()),
+        made: before.is_some(),
+        replicas: binding.map_or(0, |binding| binding.spec().replicas),
+        copies: BTreeMap::new(),
+        scheduling: scheduling.filter(|_| is_scheduled),
+    };
+    let [present, planned] = [&before, &then].map(|binding| binding.as_ref().map(targets).unwrap_or_default());
+    let all: BTreeSet<&ClusterName> = present.keys().chain(planned.keys()).collect();
+    for name in all {
+        let copy = Copy { before: present.get(name).copied(), after: planned.get(name).copied(), ..Copy::default() };
+        fate.copies.insert(name.clone(), overridden(question, after, key, name, copy));
+    }
+    fate
+}
+
+/// Applies the overrides to the copy, now and then.
+fn overridden(question: &Question<'_>, after: &Fleet, key: &ObjectKey, cluster: &ClusterName, mut copy: Copy) -> Copy {
+    let Some(cluster) = after.world.clusters.get(cluster) else { return copy };
+    let manifest = |fleet: &Fleet| {
+        let template = fleet.world.templates.get(key)?;
+        let overridden = overrides::apply((**template).clone(), cluster, &fleet.cluster_overrides, &fleet.overrides);
+        Some(overridden.map_err(|error| error.to_string()))
+    };
+    let (before, after) = (manifest(question.before), manifest(after));
+    if let (Some(Ok(before)), Some(Ok(after))) = (&before, &after) {
+        copy.differs = content(&before.manifest) != content(&after.manifest);
+    }
+    if copy.after.is_some() {
+        match after {
+            Some(Ok(after)) => {
+                let records = [("ClusterOverridePolicy", after.applied_cluster), ("OverridePolicy", after.applied)];
+                copy.overrides = records
+                    .into_iter()
+                    .filter_map(|(kind, record)| Some((kind, record?)))
+                    .flat_map(|(kind, record)| recorded(kind, &record))
+                    .collect();
+            }
+            Some(Err(error)) => copy.error = Some(error),
+            None => {}
+        }
+    }
+    copy
+}
+
+/// Where the binding's copies are, those among them that only its referrers need: whose replicas are theirs, not the copy's.
+fn targets(binding: &Binding) -> BTreeMap<ClusterName, i32> {
+    let spec = binding.spec();
+    let of_scheduler = spec.clusters.len();
+    let all = target_clusters(spec).into_iter().enumerate();
+    all.map(|(at, target)| (target.cluster, if at < of_scheduler { target.replicas } else { 0 })).collect()
+}
+
+/// What a user would call the content of a copy: neither status nor replicas, and of metadata labels and annotations that are not
+/// the road's own.
+fn content(manifest: &Value) -> Value {
+    let mut content = manifest.clone();
+    let of_users = |name: &str| {
+        Value::Object(
+            manifest
+                .pointer(&format!("/metadata/{name}"))
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| !key.contains("karmada.io/") && *key != LAST_APPLIED)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+        )
+    };
+    let identity = Identity::of(manifest);
+    content["metadata"] = json!({
+        "name": identity.name, "namespace": identity.namespace,
+        "labels": of_users("labels"), "annotations": of_users("annotations"),
+    });
+    if let Some(map) = content.as_object_mut() {
+        map.remove("status");
+    }
+    if let Some(spec) = content.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("replicas");
+    }
+    content
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The names in the record of applied override policies.
+fn recorded(kind: &str, record: &str) -> Vec<String> {
+    let record: Value = serde_json::from_str(record).unwrap_or_default();
+    let all = record.as_array().into_iter().flatten();
+    all.filter_map(|one| one["policyName"].as_str().map(|name| format!("{kind} {name}"))).collect()
+}

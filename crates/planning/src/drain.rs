@@ -1,0 +1,176 @@
+//! Preview of a drain: the bindings on the cluster, where each of them would go, and which can't be moved.
+
+use std::collections::BTreeSet;
+
+use ironclad_api::{policy::PurgeMode, work::TargetCluster};
+use ironclad_failover::{
+    Clusters,
+    drain::{self, Verdict},
+    flags::eviction::Check,
+};
+use ironclad_fleet::{ClusterName, because::migration::Reason};
+use ironclad_scheduling::Capacity;
+use serde_json::{Value, json};
+
+use crate::{
+    binding::Binding,
+    schedule::{capacity, search},
+    world::patched_binding,
+};
+
+/// The cluster that is drained, and how.
+#[derive(Debug, Clone)]
+pub struct Drain {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// Strictness of the check before each move.
+    pub check: Check,
+    /// How the old copies are removed.
+    pub purge_mode: PurgeMode,
+}
+
+/// What a drain does with bindings that have no other cluster or are pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nothing is moved as long as there are such bindings.
+    Refuse,
+    /// They stay.
+    Skip,
+    /// They are evicted anyway.
+    Force,
+}
+
+/// One binding on the cluster.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The binding.
+    pub binding: Binding,
+    /// What the drain does with it.
+    pub verdict: Verdict,
+    /// Where the scheduler would put it.
+    pub to: Vec<TargetCluster>,
+}
+
+impl Item {
+    /// In one word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match &self.verdict {
+            Verdict::Moves => "moves",
+            Verdict::Stuck(Reason::Pinned { .. }) => "pinned",
+            Verdict::Stuck(_) => "unmovable",
+            Verdict::Follows => "follows",
+        }
+    }
+
+    /// Where it goes, or why it does not.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        match &self.verdict {
+            Verdict::Moves => {
+                let shares = self.to.iter().map(|target| match target.replicas {
+                    0 => target.name.clone(),
+                    replicas => format!("{}:{replicas}", target.name),
+                });
+                shares.collect::<Vec<_>>().join(", ")
+            }
+            Verdict::Stuck(reason) => reason.to_string(),
+            Verdict::Follows => Reason::FollowsItsOwner.to_string(),
+        }
+    }
+
+    /// As scripts take it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let (spec, key) = (self.binding.spec(), self.binding.key());
+        json!({
+            "binding": { "kind": self.binding.kind(), "namespace": &*key.namespace, "name": &*key.name },
+            "resource": { "apiVersion": spec.resource.api_version, "kind": spec.resource.kind,
+                "namespace": spec.resource.namespace, "name": spec.resource.name },
+            "verdict": self.word(),
+            "detail": self.detail(),
+            "to": self.to,
+        })
+    }
+}
+
+/// All bindings on a cluster, in the order in which they are moved.
+#[derive(Debug, Clone, Default)]
+pub struct Survey {
+    /// The bindings.
+    pub items: Vec<Item>,
+    /// Bindings that were moved by a drain and whose old copies are still there.
+    pub under_way: Vec<Binding>,
+}
+
+impl Survey {
+    /// Decides on the bindings that concern the cluster, and asks the scheduler where those that leave would go.
+    #[must_use]
+    pub fn of(mut bindings: Vec<Binding>, clusters: &Clusters, drain: &Drain) -> Self {
+        bindings.sort_by_cached_key(drain::order);
+        let capacity = capacity(clusters);
+        let mut survey = Self::default();
+        for binding in bindings {
+            match drain::judge(&binding, &drain.cluster, clusters, drain.check) {
+                Some(verdict) => survey.items.push(item(binding, verdict, clusters, &capacity, drain)),
+                None if drain::is_under_way(binding.spec(), &drain.cluster) => survey.under_way.push(binding),
+                None => {}
+            }
+        }
+        survey
+    }
+
+    /// Those that this drain moves.
+    #[must_use]
+    pub fn moving(&self, stuck: Stuck) -> Vec<Binding> {
+        let moves = |item: &&Item| match item.verdict {
+            Verdict::Moves => true,
+            Verdict::Stuck(_) => stuck == Stuck::Force,
+            Verdict::Follows => false,
+        };
+        self.items.iter().filter(moves).map(|item| item.binding.clone()).collect()
+    }
+
+    /// Those that can't be moved.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<&Item> {
+        self.items.iter().filter(|item| matches!(item.verdict, Verdict::Stuck(_))).collect()
+    }
+
+    /// Those that a drain must move before it is done.
+    #[must_use]
+    pub fn remaining(&self, stuck: Stuck) -> Vec<&Item> {
+        let remains = |item: &&Item| match item.verdict {
+            Verdict::Moves => true,
+            Verdict::Stuck(_) => stuck != Stuck::Skip,
+            Verdict::Follows => false,
+        };
+        self.items.iter().filter(remains).collect()
+    }
+
+    /// How many are on the cluster for themselves, and not because they follow others.
+    #[must_use]
+    pub fn evictable(&self) -> usize {
+        self.items.iter().filter(|item| item.verdict != Verdict::Follows).count()
+    }
+}
+
+/// True if a drain of the cluster moves the binding, reports it, or waits for it.
+#[must_use]
+pub fn concerns(binding: &Binding, clusters: &Clusters, drain: &Drain) -> bool {
+    drain::is_under_way(binding.spec(), &drain.cluster)
+        || drain::judge(binding, &drain.cluster, clusters, drain.check).is_some()
+}
+
+/// The scheduler decides after the pre-scheduling check: a binding that passes the check may still find no cluster.
+fn item(binding: Binding, verdict: Verdict, clusters: &Clusters, capacity: &Capacity, drain: &Drain) -> Item {
+    if verdict != Verdict::Moves {
+        return Item { binding, verdict, to: Vec::new() };
+    }
+    let evicted = drain::patch(binding.spec(), &drain.cluster, drain.purge_mode)
+        .map_or_else(|| binding.clone(), |patch| patched_binding(&binding, &patch));
+    match search(&evicted, clusters, capacity, &BTreeSet::from([drain.cluster.clone()])) {
+        Ok(to) => Item { binding, verdict, to },
+        Err(why) => Item { binding, verdict: Verdict::Stuck(Reason::NowhereToGo { why }), to: Vec::new() },
+    }
+}

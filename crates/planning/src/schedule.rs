@@ -1,0 +1,144 @@
+//! The scheduler's decision on one binding of the fleet, with the outcome for every cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ironclad_api::work::TargetCluster;
+use ironclad_failover::Clusters;
+use ironclad_fleet::{Because, ClusterName, because::schedule::Reason};
+use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::binding::{Binding, for_scheduler};
+
+/// The scheduler's decision on one binding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduling {
+    /// Why the next reconcile runs a scheduling cycle, or runs none.
+    pub turn: Option<Because>,
+    /// The scheduling cycles: one, or one for each affinity group that is tried.
+    pub passes: Vec<Pass>,
+    /// Why no cycle finds enough clusters, if none does.
+    pub failure: Option<String>,
+    /// True if the last cycle comes to the present schedule result.
+    pub agrees: bool,
+}
+
+/// One scheduling cycle over the clusters.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pass {
+    /// The affinity group, if the placement has groups.
+    pub group: Option<String>,
+    /// The outcome for every cluster, by name.
+    pub clusters: BTreeMap<ClusterName, Outcome>,
+    /// Why the group was not enough, if it was not.
+    pub failed: Option<String>,
+}
+
+/// The outcome of a scheduling cycle for one cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The step that decided on the cluster.
+    pub because: Reason,
+    /// Sum of the scores, if the cluster passed the filters.
+    pub score: Option<i64>,
+    /// Further replicas that fit, if an estimator has an opinion.
+    pub room: Option<i64>,
+}
+
+/// Free capacity by what the clusters report. Replicas that are placed but not yet reported are not subtracted.
+#[must_use]
+pub fn capacity(clusters: &Clusters) -> Capacity {
+    Capacity::of(clusters, Modelling::On)
+}
+
+/// Runs the search for clusters on its own, whether or not the scheduler has a reason to run it, without these clusters.
+///
+/// # Errors
+/// If no result satisfies the placement.
+pub fn search(
+    binding: &Binding,
+    clusters: &Clusters,
+    capacity: &Capacity,
+    without: &BTreeSet<ClusterName>,
+) -> Result<Vec<TargetCluster>, String> {
+    let (available, options) = (Available::new(), Options::default());
+    let seen = Seen { binding: for_scheduler(binding), clusters, available: &available, capacity, options: &options };
+    let (found, _) = scheduling::dry_run(&seen, without);
+    found.map(|found| found.targets).map_err(|failure| failure.to_string())
+}
+
+/// The scheduler's decision on a binding, and its schedule result afterwards. Where the next reconcile runs no cycle, the
+/// trace is that of the cycle that a user could request.
+#[must_use]
+pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
+    let (view, options, available) = (for_scheduler(binding), Options::default(), Available::new());
+    let capacity = capacity(clusters);
+    let seen = Seen { binding: view, clusters, available: &available, capacity: &capacity, options: &options };
+    let decision = scheduling::decide(&seen, now);
+    let turn = decision.plan.because.first().cloned();
+    let result = decision.result().unwrap_or(&binding.spec().clusters).to_vec();
+    let (group, failure, trace) = if decision.schedule_type.is_some() {
+        let observed = decision.plan.effects.iter().find_map(|effect| match effect {
+            scheduling::Effect::Status(part) => part.fields.get("schedulerObservingAffinityName")?.as_str(),
+            _ => None,
+        });
+        let group = observed.unwrap_or(view.observed_group).to_owned();
+        ((!group.is_empty()).then_some(group), decision.failure, decision.plan.because)
+    } else {
+        let (found, because) = scheduling::dry_run(&seen, &BTreeSet::new());
+        match found {
+            Ok(found) => (found.group, None, because),
+            Err(failure) => (None, Some(failure), because),
+        }
+    };
+    let passes = passes(trace, group);
+    let agrees = failure.is_none()
+        && passes.last().is_some_and(|pass| {
+            let targets = pass.clusters.iter().filter_map(|(name, outcome)| match outcome.because {
+                Reason::Target { replicas, .. } => Some((&*name.0, replicas)),
+                _ => None,
+            });
+            let present = binding.spec().clusters.iter().map(|target| (&*target.name, target.replicas));
+            targets.collect::<BTreeMap<_, _>>() == present.collect()
+        });
+    (Scheduling { turn, passes, failure: failure.map(|failure| failure.to_string()), agrees }, result)
+}
+
+/// The trace of a search, cut where an affinity group was not enough. A later reason of a cluster replaces an earlier one,
+/// except for the scores.
+fn passes(trace: Vec<Because>, group: Option<String>) -> Vec<Pass> {
+    let (mut passes, mut pass) = (Vec::new(), Pass::default());
+    for reason in trace {
+        let Because::Schedule(reason) = reason else { continue };
+        let cluster = match &reason {
+            Reason::GroupFailed { group, error, .. } => {
+                (pass.group, pass.failed) = (Some(group.clone()), Some(error.clone()));
+                passes.push(std::mem::take(&mut pass));
+                continue;
+            }
+            Reason::Fits { cluster, .. }
+            | Reason::Refused { cluster, .. }
+            | Reason::ClusterLeaving { cluster }
+            | Reason::Missing { cluster }
+            | Reason::NotSelected { cluster }
+            | Reason::NoShare { cluster }
+            | Reason::Target { cluster, .. } => cluster.clone(),
+            _ => continue,
+        };
+        let outcome =
+            pass.clusters.entry(cluster).or_insert(Outcome { because: reason.clone(), score: None, room: None });
+        if let Reason::Fits { score, room, .. } = reason {
+            (outcome.score, outcome.room) = (Some(score), room);
+        }
+        outcome.because = reason;
+    }
+    if !pass.clusters.is_empty() || passes.is_empty() {
+        pass.group = group;
+        passes.push(pass);
+    }
+    passes
+}

@@ -1,0 +1,27 @@
+//! Fleets of the tests, from YAML.
+
+use ironclad_fleet::World;
+use serde_json::Value;
+
+use crate::world::insert;
+
+/// The objects of YAML documents, Lists among them.
+pub(crate) fn objects(text: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    documents.into_iter().flat_map(flatten).collect()
+}
+
+fn flatten(object: Value) -> Vec<Value> {
+    match object {
+        Value::Null => Vec::new(),
+        object if object["kind"] == "List" => object["items"].as_array().unwrap().clone(),
+        object => vec![object],
+    }
+}
+
+/// The fleet of YAML documents.
+pub(crate) fn world_of(text: &str) -> World {
+    let mut world = World::default();
+    objects(text).into_iter().for_each(|object| insert(&mut world, object).unwrap());
+    world
+}

@@ -5,9 +5,10 @@ use ironclad_api::{
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
 use ironclad_cli::{
-    doctor::{Grade, look},
+    doctor::look,
     members::Member,
 };
+use ironclad_planning::doctor::Grade;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,

@@ -7,8 +7,8 @@ use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{Client, client::Body};
 
-use ironclad_planning::doctor::{Finding, Grade};
 use crate::members::{Member, within};
+use ironclad_planning::doctor::{Finding, Grade};
 
 /// A clock that is further away than this is told.
 const APART_MAX: SignedDuration = SignedDuration::from_secs(10);

@@ -17,7 +17,6 @@ use kube::{
 };
 use serde_json::Value;
 
-use ironclad_planning::doctor::{Finding, Grade};
 use crate::{
     members::{Member, within},
     plan::read::every,
@@ -26,6 +25,7 @@ use crate::{
     tree::whole,
     why::read::interpreter,
 };
+use ironclad_planning::doctor::{Finding, Grade};
 
 /// Objects that are listed at a time.
 const PAGE: u32 = 500;

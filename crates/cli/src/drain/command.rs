@@ -10,7 +10,9 @@ use ironclad_seam::Clock;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::{DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, preview, wait};
+use super::{
+    DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, preview, wait,
+};
 use crate::{
     connect::Plane,
     join::command::DryRun,

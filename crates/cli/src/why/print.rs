@@ -6,7 +6,6 @@ use ironclad_planning::{
     why::{Answer, Placed, because_of_cluster},
 };
 
-
 use crate::print;
 
 /// The whole answer.

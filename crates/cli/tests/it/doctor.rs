@@ -4,10 +4,7 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
-use ironclad_cli::{
-    doctor::look,
-    members::Member,
-};
+use ironclad_cli::{doctor::look, members::Member};
 use ironclad_planning::doctor::Grade;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{

@@ -136,7 +136,8 @@ impl Planned {
         for mut document in documents {
             let identity = Identity::of(&document);
             let (kind, is_named) = (identity.kind.to_owned(), !identity.namespace.is_empty());
-            let is_global = is_global(&kind) || all.keys().any(|key| *key.gvk.kind == *kind && key.namespace.is_empty());
+            let is_global =
+                is_global(&kind) || all.keys().any(|key| *key.gvk.kind == *kind && key.namespace.is_empty());
             if !is_named && !is_global {
                 document["metadata"]["namespace"] = namespace.into();
             }

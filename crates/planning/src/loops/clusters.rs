@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::{BEFORE, Due, Plan};
 use crate::{
     Change,
-    binding::{Bindings as _, for_scheduler}, world::patched as merged,
+    binding::{Bindings as _, for_scheduler},
+    world::patched as merged,
 };
 
 impl Plan<'_> {

@@ -16,7 +16,8 @@ use serde_json::json;
 use super::{Due, Plan};
 use crate::{
     Fate,
-    binding::{Bindings as _, for_scheduler}, world::{patched_binding, with_reports, with_status},
+    binding::{Bindings as _, for_scheduler},
+    world::{patched_binding, with_reports, with_status},
 };
 
 impl Plan<'_> {
@@ -165,7 +166,8 @@ impl Plan<'_> {
         }
         let named =
             spec.clusters.iter().map(|t| &t.name).chain(spec.graceful_eviction_tasks.iter().map(|t| &t.from_cluster));
-        let is_ready = |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
+        let is_ready =
+            |name: &ClusterName| self.fleet.world.clusters.get(name).is_some_and(|c| c.ready() == Some(TRUE));
         let not_ready = named.map(|name| ClusterName::from(name.as_str())).filter(|name| !is_ready(name)).collect();
         let (status, copies) = (binding.status(), self.copies(&binding));
         let seen = graceful::Seen {

@@ -127,7 +127,8 @@ impl<'a> Plan<'a> {
         for (index, (at, _)) in self.script.0.iter().enumerate() {
             self.timers.insert((*at, Due::Script(index)));
         }
-        self.faulty = self.fleet.world.clusters.iter().filter(|(_, c)| is_faulty(c)).map(|(name, _)| name.clone()).collect();
+        self.faulty =
+            self.fleet.world.clusters.iter().filter(|(_, c)| is_faulty(c)).map(|(name, _)| name.clone()).collect();
         let moment = self.moment();
         if let Some(evictions) = &mut self.evictions {
             let mut faulty = Vec::new();

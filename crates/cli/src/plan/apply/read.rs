@@ -1,9 +1,6 @@
 //! The fleet before and after the objects of a file are applied, from a control plane.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{
@@ -90,8 +87,7 @@ pub(super) async fn live(
     every(Api::<ResourceBinding>::all(client.clone())).await?.into_iter().for_each(|one| world.insert_binding(one));
     let bindings = every(Api::<ClusterResourceBinding>::all(client.clone())).await?;
     bindings.into_iter().for_each(|one| world.insert_cluster_binding(one));
-    before.overrides =
-        every(Api::<OverridePolicy>::all(client.clone())).await?.into_iter().map(Arc::new).collect();
+    before.overrides = every(Api::<OverridePolicy>::all(client.clone())).await?.into_iter().map(Arc::new).collect();
     let overrides = every(Api::<ClusterOverridePolicy>::all(client.clone())).await?;
     before.cluster_overrides = overrides.into_iter().map(Arc::new).collect();
     before.customizations = every(Api::all(client.clone())).await?;
@@ -161,26 +157,26 @@ pub(super) async fn fetch(
     resources: &Resources,
     needs: &[&Dependency],
 ) -> anyhow::Result<()> {
-        for need in needs {
-            let Some(resource) = resources.of_kind(&need.api_version, &need.kind) else { continue };
-            let api: Api<DynamicObject> = crate::tree::api(client.clone(), resource, &need.namespace);
-            let found = match need.name.as_str() {
-                "" => of_resource(&api).await?,
-                name => api.get_opt(name).await.map_err(said)?.into_iter().collect(),
-            };
-            for object in found {
-                let object = crate::tree::whole(&object, resource)?;
-                let identity = Identity::of(&object);
-                // An applied one is known, as it would be.
-                if !dependencies::selects(need, &identity) || planned.after.world.templates.contains_key(&identity.key()) {
-                    continue;
-                }
-                planned.before.world.insert_template(object.clone());
-                planned.after.world.insert_template(object);
+    for need in needs {
+        let Some(resource) = resources.of_kind(&need.api_version, &need.kind) else { continue };
+        let api: Api<DynamicObject> = crate::tree::api(client.clone(), resource, &need.namespace);
+        let found = match need.name.as_str() {
+            "" => of_resource(&api).await?,
+            name => api.get_opt(name).await.map_err(said)?.into_iter().collect(),
+        };
+        for object in found {
+            let object = crate::tree::whole(&object, resource)?;
+            let identity = Identity::of(&object);
+            // An applied one is known, as it would be.
+            if !dependencies::selects(need, &identity) || planned.after.world.templates.contains_key(&identity.key()) {
+                continue;
             }
+            planned.before.world.insert_template(object.clone());
+            planned.after.world.insert_template(object);
         }
-        Ok(())
     }
+    Ok(())
+}
 
 fn said(error: kube::Error) -> anyhow::Error {
     anyhow::anyhow!("{}", answer(&error))

@@ -8,7 +8,7 @@ use ironclad_fleet::Gvk;
 use ironclad_interpreter::{Interpreter, Kept};
 use ironclad_propagation::{
     drift,
-    execution::{self, Found},
+    execution::{self, Comparison},
 };
 use ironclad_runtime::{Failure, Informer};
 use kube::{
@@ -45,7 +45,7 @@ enum Rest {
         /// Stands for all of it ([`execution::content_hash`]).
         hash: u64,
         /// What it was found to be against the manifest of its Work.
-        found: Option<Found>,
+        found: Option<Comparison>,
     },
 }
 
@@ -72,7 +72,7 @@ impl MemberObject {
     }
 
     /// What its content was found to be; `None` if it is whole, or nobody could tell.
-    pub(crate) fn found(&self) -> Option<Found> {
+    pub(crate) fn found(&self) -> Option<Comparison> {
         if let Rest::Held { found, .. } = self.rest { found } else { None }
     }
 
@@ -91,7 +91,7 @@ impl MemberObject {
         &mut self,
         fields: &[&str],
         before: Option<&Self>,
-        find: impl FnOnce(&Self, Option<Found>) -> Result<Option<Found>, Failure>,
+        find: impl FnOnce(&Self, Option<Comparison>) -> Result<Option<Comparison>, Failure>,
     ) -> Result<(), Failure> {
         let Rest::Whole(rest) = &self.rest else { return Ok(()) };
         let hash = hash_of(rest);
@@ -120,12 +120,12 @@ pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>,
         let interpreter = interpreters.for_a_decision();
         let Kept::Fields(fields) = interpreter.kept(&gvk) else { return };
         let work = drift::work_of(None, Some(&object.metadata)).and_then(|(space, name)| works.get(space, name));
-        let find = |object: &MemberObject, before: Option<Found>| {
+        let find = |object: &MemberObject, before: Option<Comparison>| {
             let Some(work) = &work else { return Ok(None) };
             let manifest = work.spec.workload.manifests.first();
             match before.filter(|before| manifest.is_some_and(|manifest| before.is_of(manifest))) {
                 Some(found) => Ok(Some(found)),
-                None => Ok(execution::found(work, &object.json()?, &interpreter)),
+                None => Ok(execution::compare_content(work, &object.json()?, &interpreter)),
             }
         };
         if let Err(error) = object.trim(fields, before, find) {
@@ -265,9 +265,9 @@ mod tests {
         }))
         .unwrap();
         let mut compared = false;
-        let find = |object: &MemberObject, before: Option<Found>| {
+        let find = |object: &MemberObject, before: Option<Comparison>| {
             compared = before.is_none();
-            Ok(before.or_else(|| execution::found(&work, &object.json().unwrap(), &Default::default())))
+            Ok(before.or_else(|| execution::compare_content(&work, &object.json().unwrap(), &Default::default())))
         };
         object.trim(&["/spec/replicas", "/spec/type"], before, find).unwrap();
         (object, compared)

@@ -29,7 +29,7 @@ pub fn policy(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
 /// being deleted, or serves other APIs (specification/propagation.md 31 rows 3 and 15).
 #[must_use]
 pub fn cluster(old: Option<&Cluster>, new: &Cluster) -> bool {
-    old.is_none_or(|old| told(old) != told(new))
+    old.is_none_or(|old| relevant(old) != relevant(new))
 }
 
 /// Returns true if the expected clusters of a binding may differ.
@@ -42,7 +42,7 @@ fn lives(metadata: &ObjectMeta) -> (Option<i64>, bool) {
     (metadata.generation, metadata.deletion_timestamp.is_some())
 }
 
-fn told(cluster: &Cluster) -> (bool, bool, Option<&[APIEnablement]>) {
+fn relevant(cluster: &Cluster) -> (bool, bool, Option<&[APIEnablement]>) {
     let ready = cluster.ready() == Some(conditions::TRUE);
     let apis = cluster.status.as_ref().map(|status| status.api_enablements.as_slice());
     (ready, cluster.metadata.deletion_timestamp.is_some(), apis)

@@ -137,21 +137,21 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     };
     record(&mut plan, binding, &dependencies);
     let (label, _) = edge(binding);
-    let wanted: Vec<Identity<'_>> = seen
+    let required: Vec<Identity<'_>> = seen
         .objects
         .iter()
         .map(|object| Identity::of(object))
         .filter(|object| dependencies.iter().any(|dependency| selects(dependency, object)))
         .collect();
-    for standing in seen.attached.iter().filter(|one| has_label(one, &label)) {
-        let still = wanted.iter().any(|object| Binding::from(&**standing).binds(object));
+    for existing in seen.attached.iter().filter(|one| has_label(one, &label)) {
+        let still = required.iter().any(|object| Binding::from(&**existing).binds(object));
         if !still {
-            Attached::of(standing, seen).release(&mut plan, binding);
+            Attached::of(existing, seen).release(&mut plan, binding);
         }
     }
     for object in seen.objects {
         let identity = Identity::of(object);
-        if wanted.iter().any(|one| one.key() == identity.key()) {
+        if required.iter().any(|one| one.key() == identity.key()) {
             attach(&mut plan, seen, object, &identity, &mut ids);
         }
     }
@@ -180,15 +180,15 @@ fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Depende
 }
 
 fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &Identity<'_>, ids: &mut NewIds) {
-    let standing = seen.attached.iter().find(|one| Binding::from(&***one).binds(identity));
-    match standing {
-        Some(standing) => {
+    let existing = seen.attached.iter().find(|one| Binding::from(&***one).binds(identity));
+    match existing {
+        Some(existing) => {
             let controller =
-                standing.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+                existing.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
             if controller.is_some_and(|owner| owner.uid != identity.uid)
-                || standing.metadata.deletion_timestamp.is_some()
+                || existing.metadata.deletion_timestamp.is_some()
             {
-                let because = Because::from(Reason::BindingOfOldTemplate { binding: Binding::from(&**standing).key() });
+                let because = Because::from(Reason::BindingOfOldTemplate { binding: Binding::from(&**existing).key() });
                 let about = seen.binding.reference();
                 let event =
                     Event::warning(about, events::SYNC_SCHEDULE_RESULT_TO_DEPENDENCIES_FAILED, because.to_string());
@@ -196,7 +196,7 @@ fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &I
                 plan.push(Effect::Retry, because);
                 return;
             }
-            Attached::of(standing, seen).attach(plan, seen.binding, object);
+            Attached::of(existing, seen).attach(plan, seen.binding, object);
         }
         // Not scheduled yet: there are no clusters to propagate to.
         None if seen.binding.spec().clusters.is_empty() => {}
@@ -220,8 +220,8 @@ fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &I
 /// Releases all attached bindings, then removes finalizer and annotation.
 fn release_all(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let (label, _) = edge(seen.binding);
-    for standing in seen.attached.iter().filter(|one| has_label(one, &label)) {
-        Attached::of(standing, seen).release(plan, seen.binding);
+    for existing in seen.attached.iter().filter(|one| has_label(one, &label)) {
+        Attached::of(existing, seen).release(plan, seen.binding);
     }
     let metadata = seen.binding.metadata();
     let list: Vec<&String> = metadata.finalizers.iter().flatten().collect();

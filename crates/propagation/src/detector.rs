@@ -23,7 +23,7 @@ use crate::{
     policy_match::{self, Choice, Policy},
     priority,
     template::{self, Identity},
-    template_hash::{APPLIED_TEMPLATE, AWAITS_EDIT, Content},
+    template_hash::{APPLIED_TEMPLATE, AWAITS_EDIT, TemplateHash},
 };
 
 /// Reason for which a template waits. The set of waiting templates is in memory; the initial list rebuilds it.
@@ -145,10 +145,10 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
         plan.note(Reason::SelectorsLeft { policy: key }.into());
         return;
     }
-    if !gate(plan, seen, policy) {
+    if !overrides_exist(plan, seen, policy) {
         return;
     }
-    let claim = stamped(plan, policy, ids);
+    let claim = claim_of(plan, policy, ids);
     if let Some(patch) = claim.patch_of_template(seen.template) {
         plan.push(Effect::PatchTemplate { patch }, Reason::StaysClaimed { policy: key }.into());
         return;
@@ -169,13 +169,13 @@ fn claimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, cl
 /// Returns true if a lazy policy leaves the binding unchanged, since the user did not change the template
 /// (specification/propagation.md 6.5).
 fn lazy_waits(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
-    let content = Content::of(seen.template);
+    let hash = TemplateHash::of(seen.template);
     let unchanged = match seen.binding {
-        None => template::annotation(seen.template, AWAITS_EDIT) == content.users_text(),
+        None => template::annotation(seen.template, AWAITS_EDIT) == hash.users_text(),
         Some(binding) => {
             let annotations = binding.metadata().annotations.as_ref();
             let recorded = annotations.and_then(|a| a.get(APPLIED_TEMPLATE));
-            recorded.and_then(|text| Content::parse(text)).is_some_and(|recorded| recorded.users == content.users)
+            recorded.and_then(|text| TemplateHash::parse(text)).is_some_and(|recorded| recorded.users == hash.users)
         }
     };
     if unchanged {
@@ -189,7 +189,7 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
     let resolved = seen
         .priority_classes
         .zip(policy.spec().schedule_priority.as_ref())
-        .map(|(classes, wanted)| priority::resolve(wanted, seen.template, classes));
+        .map(|(classes, priority)| priority::resolve(priority, seen.template, classes));
     if let Some(warning) = resolved.as_ref().and_then(|resolved| resolved.warning.as_ref()) {
         for about in [Some(about.clone()), seen.binding.map(Binding::reference)].into_iter().flatten() {
             let event = Event::warning(about, events::PRIORITY_CLASS_NOT_FOUND, warning.clone());
@@ -225,7 +225,7 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
         }
         Err(error) => {
             let message = error.to_string();
-            let what = match binding::asked(&binding) {
+            let what = match binding::sizing_operation(&binding) {
                 Operation::InterpretComponent => events::GET_COMPONENTS_FAILED,
                 _ => events::GET_REPLICAS_FAILED,
             };
@@ -241,7 +241,7 @@ fn bind(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>, claim: &Cl
 /// long, or an admission rule (specification/propagation.md 5.3). `None` for failures that do not concern the
 /// template; those are retried.
 #[must_use]
-pub fn not_bound(template: &Value, class: &str, error: &str) -> Option<Event> {
+pub fn binding_failed_event(template: &Value, class: &str, error: &str) -> Option<Event> {
     let about = || Identity::of(template).reference();
     matches!(class, "Invalid" | "Denied").then(|| Event::warning(about(), events::APPLY_POLICY_FAILED, error))
 }
@@ -258,16 +258,16 @@ fn unclaimed(plan: &mut Plan<Effect>, seen: &Seen<'_>, identity: &Identity<'_>, 
         return;
     };
     let policy = choice.policy;
-    tell_choice(plan, identity, &choice);
-    if !gate(plan, seen, policy) {
+    report_choice(plan, identity, &choice);
+    if !overrides_exist(plan, seen, policy) {
         return;
     }
-    let claim = stamped(plan, policy, ids);
+    let claim = claim_of(plan, policy, ids);
     if let Some(mut patch) = claim.patch_of_template(seen.template) {
         if policy.is_lazy() && (seen.waiting.is_some() || is_older(seen.template, policy)) {
             // The template is older than the policy: claim it now, bind it at the user's next edit. Templates that did
             // not wait because no policy watched their kind are recognised by their age.
-            patch["metadata"]["annotations"][AWAITS_EDIT] = Content::of(seen.template).users_text().into();
+            patch["metadata"]["annotations"][AWAITS_EDIT] = TemplateHash::of(seen.template).users_text().into();
         }
         plan.effects.push(Effect::PatchTemplate { patch });
     }
@@ -283,13 +283,13 @@ fn is_older(template: &Value, policy: Policy<'_>) -> bool {
 
 /// Reports the chosen policy and, if others matched too, why they were not chosen (specification/propagation.md 31 row
 /// 20).
-fn tell_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice<'_>) {
+fn report_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice<'_>) {
     let chosen = Reason::PolicyChosen { policy: choice.policy.key(), by: choice.by.as_str() };
     let lost: Vec<Reason> =
         choice.losers.iter().map(|(policy, why)| Reason::PolicyLost { policy: policy.key(), why }).collect();
     if !lost.is_empty() {
-        let told: Vec<String> = lost.iter().map(ToString::to_string).collect();
-        let message = format!("{chosen}. {}", told.join("; "));
+        let reasons: Vec<String> = lost.iter().map(ToString::to_string).collect();
+        let message = format!("{chosen}. {}", reasons.join("; "));
         plan.effects.push(Effect::Event(Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, message)));
     }
     plan.note(chosen.into());
@@ -297,7 +297,7 @@ fn tell_choice(plan: &mut Plan<Effect>, identity: &Identity<'_>, choice: &Choice
 }
 
 /// Returns true if all override policies in `dependentOverrides` exist (specification/propagation.md 4.5).
-fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
+fn overrides_exist(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
     let names = match policy {
         Policy::Namespaced(_) => seen.overrides,
         Policy::Cluster(_) => seen.cluster_overrides,
@@ -315,7 +315,7 @@ fn gate(plan: &mut Plan<Effect>, seen: &Seen<'_>, policy: Policy<'_>) -> bool {
 }
 
 /// The policy's claim. A policy without permanent id or finalizer is patched first.
-fn stamped(plan: &mut Plan<Effect>, policy: Policy<'_>, ids: &mut NewIds) -> Claim {
+fn claim_of(plan: &mut Plan<Effect>, policy: Policy<'_>, ids: &mut NewIds) -> Claim {
     let (id, patch) = claim::stamp(policy, ids);
     if let Some(patch) = patch {
         plan.effects.push(Effect::PatchPolicy { policy: policy.key(), patch });

@@ -8,8 +8,8 @@
 mod apply;
 mod awaited;
 pub mod compare;
+mod comparison;
 mod drifted;
-mod held;
 mod owner;
 mod remove;
 mod report;
@@ -30,9 +30,9 @@ use ironclad_interpreter::Interpreter;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use self::awaited::{NAMESPACE_WAIT_MAX, Space, settles_namespace};
+pub use self::awaited::{NAMESPACE_WAIT_MAX, Space, resolves_namespace};
+pub use self::comparison::{Comparison, compare_content, content_hash};
 pub use self::drifted::drifted;
-pub use self::held::{Found, content_hash, found};
 use crate::{
     detector::binding::Binding,
     template,
@@ -47,7 +47,7 @@ pub const INVALID_AGAIN: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Observed<'a> {
     /// Unknown: the cache of its kind is not synced and the object was not read. Where it matters, the answer is
-    /// [`Effect::Look`].
+    /// [`Effect::Read`].
     #[default]
     Unknown,
     /// The cache has no such object.
@@ -59,11 +59,11 @@ pub enum Observed<'a> {
     /// The object was read and does not exist.
     Absent,
     /// The cache has the object without its content.
-    Held {
+    Cached {
         /// `apiVersion`, `kind`, `metadata` and `status`.
         object: &'a Value,
         /// Result of the last comparison of its content; `None` if it was not compared.
-        found: Option<Found>,
+        found: Option<Comparison>,
     },
     /// The whole object.
     Present(&'a Value),
@@ -107,7 +107,7 @@ pub struct Seen<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Read the object from the member, then decide again with the answer. No effect follows it in a plan.
-    Look(ObjectKey),
+    Read(ObjectKey),
     /// Create the object in the member. On AlreadyExists read it and decide again; this is not a failure.
     CreateInMember(Value),
     /// Replace the object in the member: PUT of the whole object, with the resourceVersion that was read. On 409 read
@@ -140,7 +140,7 @@ pub enum Effect {
     /// (specification/propagation.md 31 row 3).
     Park,
     /// Reconcile on the next event about this namespace of the member: it exists, or the Work that propagates it
-    /// succeeded or failed ([`settles_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a
+    /// succeeded or failed ([`resolves_namespace`], [`crate::drift::brings_namespace`]). Does not end a back-off or a
     /// wait.
     AwaitNamespace {
         /// Its name.
@@ -210,11 +210,11 @@ pub fn is_urgent(part: &StatusPart) -> bool {
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };
-    let road = Road { seen, key, now };
+    let cx = Context { seen, key, now };
     if seen.work.metadata.deletion_timestamp.is_some() {
-        remove::decide(&mut plan, &road);
+        remove::decide(&mut plan, &cx);
     } else {
-        apply::decide(&mut plan, &road);
+        apply::decide(&mut plan, &cx);
     }
     plan
 }
@@ -227,14 +227,14 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
     let mut plan = Plan::default();
     let Some(key) = work::key_of(seen.work) else { return plan };
     plan.note(Reason::MemberRefused { cluster: key.cluster.clone(), message: error.to_owned() }.into());
-    let road = Road { seen, key, now };
+    let cx = Context { seen, key, now };
     if seen.work.metadata.deletion_timestamp.is_some() {
-        report::not_removed(&mut plan, &road, error);
+        report::not_removed(&mut plan, &cx, error);
     } else if class == "Invalid" {
-        report::refused(&mut plan, &road, error);
+        report::refused(&mut plan, &cx, error);
         plan.effects.push(Effect::RetryAfter(INVALID_AGAIN));
     } else {
-        report::failure(&mut plan, &road, error);
+        report::failure(&mut plan, &cx, error);
         // Most often the namespace is missing or being deleted.
         if let Some(key) = object_key(seen.work).filter(|key| !key.namespace.is_empty() && !seen.namespace.stands) {
             plan.effects.push(Effect::AwaitNamespace { namespace: key.namespace.to_string() });
@@ -244,13 +244,13 @@ pub fn failed(seen: &Seen<'_>, class: &str, error: &str, now: Timestamp) -> Plan
 }
 
 /// Reconcile of one Work.
-struct Road<'a> {
+struct Context<'a> {
     seen: &'a Seen<'a>,
     key: WorkKey,
     now: Timestamp,
 }
 
-impl Road<'_> {
+impl Context<'_> {
     fn is_ready(&self) -> bool {
         self.seen.cluster.is_some_and(|cluster| cluster.ready() == Some(conditions::TRUE))
     }

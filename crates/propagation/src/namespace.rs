@@ -85,8 +85,8 @@ pub fn counts(old: Option<&ObjectMeta>, new: &ObjectMeta) -> bool {
 /// deleted with its execution space, whose end the cache has not seen yet: created at once, it would be deleted again
 /// at once.
 #[must_use]
-pub fn turn_after(is_gone: bool) -> Duration {
-    if is_gone { Duration::from_secs(1) } else { Duration::ZERO }
+pub fn requeue_delay(is_deleted: bool) -> Duration {
+    if is_deleted { Duration::from_secs(1) } else { Duration::ZERO }
 }
 
 /// The namespace that a Work of [`decide`] is for.
@@ -134,7 +134,7 @@ fn write(
     ids: &mut NewIds,
 ) -> Result<(), Because> {
     let here = |work: &&Arc<Work>| key_of(work).is_some_and(|key| key.cluster == *cluster_name);
-    let existing = seen.works.iter().filter(here).find(|work| holds(work, seen.namespace)).map(|work| &**work);
+    let existing = seen.works.iter().filter(here).find(|work| is_for(work, seen.namespace)).map(|work| &**work);
     if let Some(existing) = existing {
         if existing.metadata.deletion_timestamp.is_some() {
             let work = key_of(existing).expect("only keyed Works are looked at");
@@ -176,8 +176,8 @@ fn write(
 }
 
 /// Returns true if the Work is for this namespace.
-fn holds(work: &Work, namespace: &Value) -> bool {
-    work.spec.workload.manifests.first().is_some_and(|held| Identity::of(namespace).is_named(&held.named()))
+fn is_for(work: &Work, namespace: &Value) -> bool {
+    work.spec.workload.manifests.first().is_some_and(|manifest| Identity::of(namespace).is_named(&manifest.named()))
 }
 
 fn fill(work: &mut Work, namespace: &Value, overridden: overrides::Overridden, ids: &mut NewIds) {
@@ -347,8 +347,8 @@ mod tests {
 
     #[test]
     fn deleted_work_is_recreated_after_a_delay() {
-        for (is_gone, want) in [(false, 0), (true, 1)] {
-            assert_eq!(turn_after(is_gone), Duration::from_secs(want), "gone: {is_gone}");
+        for (is_deleted, want) in [(false, 0), (true, 1)] {
+            assert_eq!(requeue_delay(is_deleted), Duration::from_secs(want), "gone: {is_deleted}");
         }
     }
 

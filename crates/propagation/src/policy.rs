@@ -30,7 +30,7 @@ const NO_TEMPLATE_MATCHED: &str = "NoTemplateMatched";
 /// Age below which a policy may have templates that the detector has not reconciled yet.
 const IDLE_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// Delay before a young policy without templates is reconciled again.
-const LOOK_AGAIN: Duration = Duration::from_secs(6);
+const IDLE_RECHECK: Duration = Duration::from_secs(6);
 
 /// Binding with the policy's id, and its template.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub struct Seen<'a> {
     pub overrides: &'a BTreeSet<String>,
     /// Candidates for preemption: the templates that its selectors name, each with its present policy. `None` if the
     /// gate `PropagationPolicyPreemption` is off.
-    pub preemption: Option<&'a [Held<'a>]>,
+    pub preemption: Option<&'a [Candidate<'a>]>,
     /// Current time.
     pub now: Timestamp,
 }
@@ -73,7 +73,7 @@ pub struct Template<'a> {
 
 /// Template and its claiming policy.
 #[derive(Debug, Clone, Copy)]
-pub struct Held<'a> {
+pub struct Candidate<'a> {
     /// The template.
     pub template: &'a Value,
     /// The policy that its claim names, if it exists.
@@ -126,9 +126,9 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     plan.effects.extend(patch.map(|patch| Effect::PatchPolicy { patch }));
     let claim = Claim::new(seen.policy, id);
     release(&mut plan, seen, &claim);
-    take_waiting(&mut plan, seen);
+    enqueue_waiting(&mut plan, seen);
     preempt(&mut plan, seen, &claim);
-    tell_if_idle(&mut plan, seen);
+    report_if_idle(&mut plan, seen);
     plan
 }
 
@@ -159,7 +159,7 @@ fn release(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
 
 /// Enqueues waiting templates that the policy selects, once its override policies exist (specification/propagation.md
 /// 6.1, step 3).
-fn take_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+fn enqueue_waiting(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let matching: Vec<ObjectKey> = seen
         .waiting
         .iter()
@@ -207,9 +207,9 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
         }
         if let Some(patch) = claim.patch_of_template(held.template) {
             let because = Because::from(Reason::Preempts { policy: policy.key(), from });
-            let told = Event::normal(identity.reference(), events::PREEMPT_POLICY_SUCCEED, because.to_string());
+            let event = Event::normal(identity.reference(), events::PREEMPT_POLICY_SUCCEED, because.to_string());
             plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because);
-            plan.effects.push(Effect::Event(told));
+            plan.effects.push(Effect::Event(event));
         }
     }
 }
@@ -218,7 +218,7 @@ fn preempt(plan: &mut Plan<Effect>, seen: &Seen<'_>, claim: &Claim) {
 /// failed write. `None` if no other policy claimed it, or if the template changed or was deleted: then the decision is
 /// made again.
 #[must_use]
-pub fn not_preempted(policy: Policy<'_>, template: &Value, class: &str, error: &str) -> Option<Event> {
+pub fn preemption_failed_event(policy: Policy<'_>, template: &Value, class: &str, error: &str) -> Option<Event> {
     if matches!(class, "Conflict" | "NotFound") {
         return None;
     }
@@ -287,7 +287,7 @@ pub fn gains_from(policy: Policy<'_>, other: &PolicyKey, old: i32, new: i32) -> 
 
 /// The policies to reconcile because this one changed, by descending priority.
 #[must_use]
-pub fn who_gains(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<PolicyKey> {
+pub fn policies_that_gain(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<PolicyKey> {
     let (key, before, after) = (new.key(), old.spec().priority(), new.spec().priority());
     let mut gaining: Vec<Policy<'_>> =
         all.iter().copied().filter(|policy| gains_from(*policy, &key, before, after)).collect();
@@ -296,7 +296,7 @@ pub fn who_gains(all: &[Policy<'_>], old: Policy<'_>, new: Policy<'_>) -> Vec<Po
 }
 
 /// Reports a policy that selects no template: most often its selectors are misspelt.
-fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
+fn report_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     let idle = seen.claimed.is_empty()
         && seen.templates.is_empty()
         && !plan
@@ -309,7 +309,7 @@ fn tell_if_idle(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
     // The detector may not have reconciled templates that were created together with the policy.
     let created = seen.policy.metadata().creation_timestamp.as_ref().map(|time| time.0);
     if created.is_some_and(|created| seen.now.duration_since(created) < IDLE_AFTER) {
-        plan.effects.push(Effect::RequeueAfter(LOOK_AGAIN));
+        plan.effects.push(Effect::RequeueAfter(IDLE_RECHECK));
         return;
     }
     if !missing_overrides(seen).is_empty() {
@@ -376,9 +376,9 @@ fn deleted(plan: &mut Plan<Effect>, seen: &Seen<'_>) {
         for held in seen.templates {
             if let Some(patch) = claim.removal_from_template(held.template) {
                 let identity = Identity::of(held.template);
-                let told = Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, because.to_string());
+                let event = Event::normal(identity.reference(), events::APPLY_POLICY_SUCCEED, because.to_string());
                 plan.push(Effect::PatchTemplate { key: identity.key(), patch }, because.clone());
-                plan.effects.push(Effect::Event(told));
+                plan.effects.push(Effect::Event(event));
             }
         }
     }

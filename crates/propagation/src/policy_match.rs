@@ -232,9 +232,9 @@ mod tests {
             Policy::Namespaced(&a),
         ];
         let choice = choose(all.into_iter(), &Identity::of(&web)).unwrap();
-        let told: Vec<String> = choice.losers.iter().map(|(p, why)| format!("{}: {why}", p.key().name)).collect();
+        let reasons: Vec<String> = choice.losers.iter().map(|(p, why)| format!("{}: {why}", p.key().name)).collect();
         assert_eq!(
-            told,
+            reasons,
             [
                 "b: its name comes later",
                 "c: its selector is less specific",

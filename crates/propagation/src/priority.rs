@@ -40,14 +40,14 @@ const CRON: &str = "/spec/jobTemplate/spec/template/spec/priorityClassName";
 
 /// Resolves the policy's priority for this template.
 #[must_use]
-pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -> Resolved {
-    let named: Vec<&str> = match wanted.priority_class_source {
-        PriorityClassSource::KubePriorityClass => vec![wanted.priority_class_name.as_str()],
+pub fn resolve(priority_spec: &SchedulePriority, template: &Value, classes: &[Class]) -> Resolved {
+    let named: Vec<&str> = match priority_spec.priority_class_source {
+        PriorityClassSource::KubePriorityClass => vec![priority_spec.priority_class_name.as_str()],
         PriorityClassSource::PodPriorityClass => POD_SPECS.iter().map(|at| template::text(template, at)).collect(),
         PriorityClassSource::FederatedPriorityClass => {
             let default = default(classes);
             let why = "FederatedPriorityClass is not supported";
-            return Resolved { warning: Some(told(why, &default)), priority: default };
+            return Resolved { warning: Some(warning(why, &default)), priority: default };
         }
     };
     let named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
@@ -56,7 +56,7 @@ pub fn resolve(wanted: &SchedulePriority, template: &Value, classes: &[Class]) -
     // With several pod templates, the highest priority counts.
     let found = classes.iter().filter(|class| named.contains(&class.name.as_str())).max_by_key(|class| class.value);
     let priority = found.map_or_else(|| default(classes), of_class);
-    let warning = missing.first().map(|name| told(&format!("there is no PriorityClass {name:?}"), &priority));
+    let warning = missing.first().map(|name| warning(&format!("there is no PriorityClass {name:?}"), &priority));
     Resolved { priority, warning }
 }
 
@@ -73,7 +73,7 @@ fn of_class(class: &Class) -> ResolvedPriority {
     ResolvedPriority { priority: class.value, preemption_policy: Some(policy) }
 }
 
-fn told(why: &str, used: &ResolvedPriority) -> String {
+fn warning(why: &str, used: &ResolvedPriority) -> String {
     let policy = match used.preemption_policy {
         Some(PreemptionPolicy::PreemptLowerPriority) => "PreemptLowerPriority",
         _ => "Never",
@@ -139,14 +139,15 @@ mod tests {
                 false,
             ),
         ] {
-            let wanted = SchedulePriority { priority_class_source: source, priority_class_name: class_name.into() };
-            let got = resolve(&wanted, &template, &classes);
+            let priority_spec =
+                SchedulePriority { priority_class_source: source, priority_class_name: class_name.into() };
+            let got = resolve(&priority_spec, &template, &classes);
             let priority = ResolvedPriority { priority: want.0, preemption_policy: Some(want.1) };
             assert_eq!((got.priority, got.warning.is_some()), (priority, warns), "{name}");
         }
-        let wanted = SchedulePriority { priority_class_name: "gone".into(), ..SchedulePriority::default() };
+        let priority_spec = SchedulePriority { priority_class_name: "gone".into(), ..SchedulePriority::default() };
         assert_eq!(
-            resolve(&wanted, &none(), &[]).warning.as_deref(),
+            resolve(&priority_spec, &none(), &[]).warning.as_deref(),
             Some("there is no PriorityClass \"gone\": the binding has priority 0 and preemptionPolicy Never instead")
         );
     }

@@ -18,7 +18,7 @@ use crate::{
     new_ids::NewIds,
     work::{
         key_of,
-        owned::{self, Wanted, Write},
+        owned::{self, DesiredWork, Write},
     },
 };
 
@@ -94,8 +94,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
             continue;
         }
         let key = owned::key(&cluster, "ResourceQuota", seen.namespace, seen.name);
-        let standing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
-        let wanted = Wanted {
+        let existing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
+        let desired = DesiredWork {
             cluster: &cluster,
             manifest: json!({
                 "apiVersion": "v1", "kind": "ResourceQuota",
@@ -109,7 +109,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
             owner: None,
             conflict_resolution: annotations::CONFLICT_RESOLUTION_ABORT,
         };
-        if let Some(write) = owned::write(wanted, standing, &mut ids) {
+        if let Some(write) = owned::write(desired, existing, &mut ids) {
             plan.push(Effect::Work(write), Reason::PlacedOn { cluster }.into());
         }
     }
@@ -207,8 +207,8 @@ fn report(work: &Work) -> Option<ClusterQuotaStatus> {
     if applied.status != conditions::TRUE || work.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let told = json!(status.manifest_statuses.first()?.status);
-    let list = |field: &str| serde_json::from_value(told.get(field)?.clone()).ok();
+    let reported = json!(status.manifest_statuses.first()?.status);
+    let list = |field: &str| serde_json::from_value(reported.get(field)?.clone()).ok();
     Some(ClusterQuotaStatus {
         cluster_name: key_of(work)?.cluster.to_string(),
         hard: list("hard").unwrap_or_default(),
@@ -260,11 +260,11 @@ mod tests {
         assert_eq!(of_work(&works[0]), ["shop/q"]);
         let Some(Effect::Status(part)) = effects.last() else { panic!("{effects:?}") };
         assert_eq!(json!(part.fields), json!({"overall": {"cpu": "20"}}));
-        let told = patched(&both, &json!({"status": {"overall": {"cpu": "20"}}}));
-        assert_eq!(run(Some(&told), &works), [], "quiet once they stand");
+        let reported = patched(&both, &json!({"status": {"overall": {"cpu": "20"}}}));
+        assert_eq!(run(Some(&reported), &works), [], "quiet once they stand");
 
         let one =
-            patched(&told, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));
+            patched(&reported, &json!({"spec": {"staticAssignments": [{"clusterName": "m1", "hard": {"cpu": "6"}}]}}));
         let effects = run(Some(&one), &works);
         let [Effect::Work(Write::Patch { .. }), Effect::Work(Write::Delete { key, .. })] = effects.as_slice() else {
             panic!("{effects:?}")
@@ -325,14 +325,14 @@ mod tests {
     fn invalid_quantity_is_reported_and_ignored() {
         let one = quota(&[("m1", "5")]);
         let works = made(&run(Some(&one), &[]));
-        let told = Arc::new(patched(
+        let reported = Arc::new(patched(
             &*works[0],
             &json!({"status": {
             "conditions": [{"type": "Applied", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
             "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""},
                 "status": {"used": {"cpu": "lots", "memory": "1Gi"}}}]}}),
         ));
-        let effects = run(Some(&one), &[told]);
+        let effects = run(Some(&one), &[reported]);
         let [Effect::Status(part), Effect::Event(event)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(part.fields["overallUsed"], json!({"memory": "1Gi"}));
         assert_eq!((event.about.kind.as_str(), event.reason), ("FederatedResourceQuota", "CollectOverallStatusFailed"));
@@ -352,8 +352,8 @@ mod tests {
                 "manifestStatuses": [{"identifier": {"ordinal": 0, "version": "v1", "kind": "ResourceQuota", "namespace": "shop", "name": "q", "resource": ""}, "status": {"hard": {"cpu": "5"}, "used": {"cpu": used}}}]}}),
             ))
         };
-        let told = [reports(&works[1], "True", "1500m"), reports(&works[0], "True", "500m")];
-        let effects = run(Some(&both), &told);
+        let reported = [reports(&works[1], "True", "1500m"), reports(&works[0], "True", "500m")];
+        let effects = run(Some(&both), &reported);
         let [Effect::Status(part)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(
             json!(part.fields),
@@ -361,7 +361,7 @@ mod tests {
                 {"clusterName": "m1", "hard": {"cpu": "5"}, "used": {"cpu": "500m"}},
                 {"clusterName": "m2", "hard": {"cpu": "5"}, "used": {"cpu": "1500m"}}]})
         );
-        let effects = run(Some(&both), &[told[0].clone(), reports(&works[0], "False", "9")]);
+        let effects = run(Some(&both), &[reported[0].clone(), reports(&works[0], "False", "9")]);
         let [Effect::Status(part)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(part.fields["overallUsed"], json!({"cpu": "1500m"}), "of what is not applied nothing counts");
     }

@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value};
 
-/// Annotation on a binding (ours): the [`Content`] of the template that it was last built from.
+/// Annotation on a binding (ours): the [`TemplateHash`] of the template that it was last built from.
 ///
 /// It distinguishes an edit from a status write, which must not cost a binding write (specification/propagation.md
 /// 7.2), and keeps a lazy policy lazy across a restart.
 pub const APPLIED_TEMPLATE: &str = "policy.ironclad.io/applied-template";
 
-/// Annotation on a template (ours): the hash of its user's fields ([`Content::users`]) when a lazy policy claimed it.
+/// Annotation on a template (ours): the hash of its user's fields ([`TemplateHash::users`]) when a lazy policy claimed it.
 /// While it is equal, the template waits for an edit and has no binding; a restart does not end the wait
 /// (specification/propagation.md 6.5).
 pub const AWAITS_EDIT: &str = "policy.ironclad.io/awaits-edit";
@@ -19,14 +19,14 @@ const USERS_OWN: &str = ironclad_api::labels::SKIP_AUTO_PROPAGATION;
 
 /// Two hashes of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Content {
+pub struct TemplateHash {
     /// Hash of everything but status, managedFields, resourceVersion and generation.
     pub whole: u64,
     /// The same without labels and annotations that the control plane sets: the fields of the user.
     pub users: u64,
 }
 
-impl Content {
+impl TemplateHash {
     /// Hashes a template.
     #[must_use]
     pub fn of(template: &Value) -> Self {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn hashes_ignore_status_and_bookkeeping() {
         let base = json!({"kind": "X", "metadata": {"name": "a", "uid": "u", "resourceVersion": "1", "generation": 1, "labels": {"app": "a"}}, "spec": {"n": 1}});
-        let (whole, users) = (Content::of(&base).whole, Content::of(&base).users);
+        let (whole, users) = (TemplateHash::of(&base).whole, TemplateHash::of(&base).users);
         for (name, pointer, value, changes_whole, changes_users) in [
             ("status", "/status", json!({"n": 1}), false, false),
             ("resourceVersion", "/metadata/resourceVersion", json!("2"), false, false),
@@ -135,17 +135,17 @@ mod tests {
                 changed["metadata"]["annotations"] = json!({});
             }
             changed.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
-            let content = Content::of(&changed);
+            let content = TemplateHash::of(&changed);
             assert_eq!((content.whole != whole, content.users != users), (changes_whole, changes_users), "{name}");
         }
     }
 
     #[test]
     fn annotation_text_round_trips() {
-        let content = Content::of(&json!({"a": 1}));
-        assert_eq!(Content::parse(&content.to_text()), Some(content));
+        let content = TemplateHash::of(&json!({"a": 1}));
+        assert_eq!(TemplateHash::parse(&content.to_text()), Some(content));
         for bad in ["", "1", "x.y", "1.g"] {
-            assert_eq!(Content::parse(bad), None, "{bad}");
+            assert_eq!(TemplateHash::parse(bad), None, "{bad}");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     new_ids::NewIds,
     work::{
         key_of,
-        owned::{self, Wanted, Write},
+        owned::{self, DesiredWork, Write},
     },
 };
 
@@ -120,8 +120,8 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
     for manifest in [role(&subjects(&name, seen.rbac)), binding(&secret.namespace)] {
         let kind = manifest["kind"].as_str().unwrap_or_default();
         let key = owned::key(&cluster_name, kind, "", NAME);
-        let standing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
-        let wanted = Wanted {
+        let existing = seen.works.iter().find(|work| key_of(work).as_ref() == Some(&key)).map(|work| &**work);
+        let desired = DesiredWork {
             cluster: &cluster_name,
             manifest,
             labels: StringMap::new(),
@@ -129,7 +129,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
             // The name is reserved for the control plane: an existing object is its own, from before a reinstallation.
             conflict_resolution: annotations::CONFLICT_RESOLUTION_OVERWRITE,
         };
-        if let Some(write) = owned::write(wanted, standing, &mut ids) {
+        if let Some(write) = owned::write(desired, existing, &mut ids) {
             plan.push(write, Reason::PlacedOn { cluster: cluster_name.clone() }.into());
         }
     }
@@ -139,7 +139,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Write> {
 /// Event after a reconcile of a cluster (specification/propagation.md 1.1: a success only if it ends a reported
 /// failure).
 #[must_use]
-pub fn told(cluster: &Cluster, failure: Option<&str>, told_before: Option<&str>) -> Option<Event> {
+pub fn sync_event(cluster: &Cluster, failure: Option<&str>, reported: Option<&str>) -> Option<Event> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let about = || ObjectReference {
         api_version: "cluster.karmada.io/v1alpha1".into(),
@@ -148,7 +148,7 @@ pub fn told(cluster: &Cluster, failure: Option<&str>, told_before: Option<&str>)
         uid: text(&cluster.metadata.uid),
         ..ObjectReference::default()
     };
-    match (failure, told_before) {
+    match (failure, reported) {
         (Some(failure), before) if before != Some(failure) => {
             let message = format!("Failed to sync impersonation config for cluster: {failure}");
             Some(Event::warning(about(), events::SYNC_IMPERSONATION_CONFIG_FAILED, message))
@@ -251,9 +251,9 @@ mod tests {
             ("it fails otherwise", Some("no"), Some("never"), Some("SyncImpersonationConfigFailed")),
             ("well again", None, Some("no"), Some("SyncImpersonationConfigSucceed")),
         ] {
-            assert_eq!(told(&m1, failure, before).map(|event| event.reason), want, "{name}");
+            assert_eq!(sync_event(&m1, failure, before).map(|event| event.reason), want, "{name}");
         }
-        let event = told(&m1, Some("no"), None).unwrap();
+        let event = sync_event(&m1, Some("no"), None).unwrap();
         assert_eq!((&*event.about.kind, &*event.about.name), ("Cluster", "m1"));
         assert_eq!(event.message, "Failed to sync impersonation config for cluster: no");
     }

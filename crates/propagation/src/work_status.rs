@@ -79,7 +79,7 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         }
     };
     let gvk = identity.gvk();
-    let wanted = ManifestStatus {
+    let desired = ManifestStatus {
         identifier: ResourceIdentifier {
             ordinal: i64::try_from(ordinal).unwrap_or(i64::MAX),
             group: gvk.group.to_string(),
@@ -92,11 +92,11 @@ pub fn decide(seen: &Seen<'_>) -> Plan<Effect> {
         status: status.as_ref().map(JsonText::from),
         health: Some(health),
     };
-    let standing = work.status.as_ref().map(|status| status.manifest_statuses.as_slice()).unwrap_or_default();
-    if standing == std::slice::from_ref(&wanted) {
+    let present = work.status.as_ref().map(|status| status.manifest_statuses.as_slice()).unwrap_or_default();
+    if present == std::slice::from_ref(&desired) {
         plan.note(Because::UpToDate);
     } else {
-        let fields = Map::from_iter([("manifestStatuses".to_owned(), json!([wanted]))]);
+        let fields = Map::from_iter([("manifestStatuses".to_owned(), json!([desired]))]);
         plan.effects.push(Effect::Status(StatusPart { fields, conditions: Vec::new() }));
     }
     plan

@@ -19,7 +19,7 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
     for because in &plan.because {
         tracing::debug!(binding = %key, %because, "Works of a binding");
     }
-    if !plan.effects.iter().any(|effect| matches!(effect, Effect::Hold(_))) {
+    if !plan.effects.iter().any(|effect| matches!(effect, Effect::AwaitScheduler(_))) {
         cx.held.release(key);
     }
     let (mut next, mut failed, mut created) = (Next::Forget, None, false);
@@ -47,14 +47,14 @@ pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<E
                     let gone = writer.delete(&api, Some(&cx.works), &**work, PropagationPolicy::Background).await;
                     if let Err(failure) = gone.as_ref() {
                         let (class, message) = (failure.class(), failure.to_string());
-                        let told = binding::not_cleaned_up(seen.binding.view(), &key, class, &message);
+                        let told = binding::cleanup_failed_event(seen.binding.view(), &key, class, &message);
                         told.iter().for_each(|event| cx.events.record(event));
                     }
                     gone
                 }
                 _ => Ok(()),
             },
-            Effect::Hold(wait) => {
+            Effect::AwaitScheduler(wait) => {
                 cx.held.hold(key, cx.seam.clock.mono());
                 next = Next::After(wait);
                 Ok(())

@@ -50,7 +50,7 @@ impl Observed {
             overrides: &self.overrides,
             interpreter: &self.interpreter,
             options: &self.options,
-            held: self.held,
+            waited: self.held,
         })
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>
 
 /// What a refused binding means to people, on its template.
 fn told(cx: &Context, seen: &Observed, failure: Failure) -> Failure {
-    if let Some(event) = detector::not_bound(seen.json(), failure.class(), &failure.to_string()) {
+    if let Some(event) = detector::binding_failed_event(seen.json(), failure.class(), &failure.to_string()) {
         cx.events.record(&event);
     }
     failure

@@ -77,7 +77,7 @@ async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>
     let mut next = Next::Forget;
     for effect in plan.effects {
         match effect {
-            Effect::Look(_) => return Err(Stopped::Look),
+            Effect::Read(_) => return Err(Stopped::Look),
             Effect::CreateInMember(object) => {
                 let Place { api, cache, .. } = place(seen)?;
                 let created = writer.create(api, Some(cache), &parse(object)?).await;

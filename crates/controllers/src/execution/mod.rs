@@ -68,7 +68,7 @@ pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
 /// A Work that is new, changed or being deleted; its status does not count, unless others wait for what it brings.
 pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if let Some(namespace) = execution::settles_namespace(old, new)
+    if let Some(namespace) = execution::resolves_namespace(old, new)
         && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| cx.members.get(&name))
     {
         heard_of(&member.awaiting, &member.works, &namespace);

@@ -6,7 +6,7 @@ use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_fleet::{Gvk, ObjectKey, Plan};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
-    execution::{self, Effect, Found, Seen, Served, Space},
+    execution::{self, Comparison, Effect, Seen, Served, Space},
     namespace,
     skipped_resources::Skipped,
 };
@@ -85,7 +85,7 @@ pub(super) enum Known {
     /// What the cache keeps of it.
     Held {
         object: Value,
-        found: Option<Found>,
+        found: Option<Comparison>,
     },
     /// The whole.
     Present(Value),
@@ -119,7 +119,7 @@ impl Observed {
             Known::Unknown => execution::Observed::Unknown,
             Known::Uncached => execution::Observed::Uncached,
             Known::Absent => execution::Observed::Absent,
-            Known::Held { object, found } => execution::Observed::Held { object, found: *found },
+            Known::Held { object, found } => execution::Observed::Cached { object, found: *found },
             Known::Present(object) => execution::Observed::Present(object),
         };
         let seen = Seen {

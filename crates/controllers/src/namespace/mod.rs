@@ -56,7 +56,7 @@ pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
     }
     let Some(name) = namespace::of_work(&old.metadata) else { return };
     let key = (name.into(), cluster_of(old));
-    cx.queues.namespace.add_after(key, namespace::turn_after(change.new.is_none()));
+    cx.queues.namespace.add_after(key, namespace::requeue_delay(change.new.is_none()));
 }
 
 /// An override of namespaces came, changed or went.

@@ -25,7 +25,7 @@ pub(super) async fn apply(cx: &Context, seen: &Observed, plan: Plan<Effect>) -> 
                 let api = served.api(&cx.plane, &key.namespace);
                 if let Err(failure) = writer.patch(&api, Some(&cache), &*held.object, patch).await {
                     let (class, message) = (failure.class(), failure.to_string());
-                    let told = policy::not_preempted(seen.policy.view(), &held.json, class, &message);
+                    let told = policy::preemption_failed_event(seen.policy.view(), &held.json, class, &message);
                     if let Some(event) = &told {
                         cx.metrics.road.told(event);
                         cx.events.record(event);

@@ -57,7 +57,7 @@ fn changed(cx: &Context, old: Option<Policy<'_>>, new: Option<Policy<'_>>) {
             cx.policies_in(&policy.key().namespace)
         };
         let views: Vec<Policy<'_>> = all.iter().map(AnyPolicy::view).collect();
-        for key in policy::who_gains(&views, old, new) {
+        for key in policy::policies_that_gain(&views, old, new) {
             cx.queues.policy.add(queue_key(&key));
         }
     }

@@ -61,9 +61,11 @@ impl Observed {
             .map(|(held, binding)| Template { template: &held.json, binding: binding.as_ref().map(AnyBinding::view) })
             .collect();
         let waiting: Vec<&Value> = self.waiting.iter().collect();
-        let preemption: Option<Vec<policy::Held<'_>>> = self.preemption.as_ref().map(|all| {
+        let preemption: Option<Vec<policy::Candidate<'_>>> = self.preemption.as_ref().map(|all| {
             let pairs = all.iter().map(|(held, holder)| (&held.json, holder.as_ref()));
-            pairs.map(|(template, holder)| policy::Held { template, holder: holder.map(AnyPolicy::view) }).collect()
+            pairs
+                .map(|(template, holder)| policy::Candidate { template, holder: holder.map(AnyPolicy::view) })
+                .collect()
         });
         decide(&Seen {
             policy: self.policy.view(),

@@ -63,7 +63,7 @@ fn tell(cx: &Context, cluster: &Cluster, failure: Option<&Failure>) {
     let name = ClusterName::from(cluster.name_any().as_str());
     let failure = failure.map(ToString::to_string);
     let mut failing = cx.impersonation_fails.0.lock();
-    if let Some(event) = unified_auth::told(cluster, failure.as_deref(), failing.get(&name).map(String::as_str)) {
+    if let Some(event) = unified_auth::sync_event(cluster, failure.as_deref(), failing.get(&name).map(String::as_str)) {
         cx.events.record(&event);
     }
     match failure {

@@ -12,7 +12,7 @@ use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{
     detector::{self, binding, claim::Claim},
     new_ids::NewIds,
-    policy::{self, Claimed, Held},
+    policy::{self, Candidate, Claimed},
     policy_match::Policy,
     skipped_resources::Skipped,
 };
@@ -90,12 +90,12 @@ impl<'a> Replay<'a> {
             .filter(|template| is_claimed(Claim::of_template(template)))
             .map(|template| policy::Template { template, binding: None })
             .collect();
-        let held: Vec<Held<'_>> = world
+        let held: Vec<Candidate<'_>> = world
             .templates
             .values()
             .filter_map(|template| {
                 let holder = fleet.policy(&Claim::of_template(template)?.policy());
-                Some(Held { template, holder })
+                Some(Candidate { template, holder })
             })
             .collect();
         let overrides = match policy {

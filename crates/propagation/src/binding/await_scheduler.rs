@@ -11,10 +11,10 @@ use crate::detector::binding::Binding;
 
 /// Longest wait for the scheduler. A workload that cannot be scheduled must not keep edits of the template from the
 /// members.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Returns true if the scheduler is about to change the schedule result (specification/scheduling.md 2.4).
-pub(super) fn is_schedulers(binding: Binding<'_>) -> bool {
+pub(super) fn is_pending(binding: Binding<'_>) -> bool {
     let spec = binding.spec();
     let observed = binding.status().is_some_and(|status| {
         status.scheduler_observed_generation != 0

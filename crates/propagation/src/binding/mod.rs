@@ -65,8 +65,8 @@ pub struct Seen<'a> {
     pub interpreter: &'a Interpreter,
     /// Feature gates.
     pub options: &'a Options,
-    /// Time for which the Works have waited for the scheduler ([`Effect::Hold`]).
-    pub held: Duration,
+    /// Time for which the Works have waited for the scheduler ([`Effect::AwaitScheduler`]).
+    pub waited: Duration,
 }
 
 /// Write of a binding or Work, or a requeue.
@@ -101,7 +101,7 @@ pub enum Effect {
         uid: String,
     },
     /// Wait for the scheduler: remember the start of the wait, and reconcile again after this time.
-    Hold(Duration),
+    AwaitScheduler(Duration),
     /// Reconcile again after this time, unless an event does so earlier.
     RequeueAfter(Duration),
     /// Reconcile again with back-off.
@@ -113,7 +113,7 @@ pub enum Effect {
 /// Event on the binding if an orphaned Work could not be deleted (specification/propagation.md 9.1 step 2), by the
 /// class of the failure. `None` for a conflict: the decision is made again.
 #[must_use]
-pub fn not_cleaned_up(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
+pub fn cleanup_failed_event(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
     let message = || {
         format!("Work {} of cluster {} is not wanted any more and was not deleted: {error}", work.name, work.cluster)
     };
@@ -146,17 +146,17 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         tasks.any(|task| task.purge_mode == Some(PurgeMode::Directly) && *task.from_cluster == *cluster.0)
     };
     let (left, moved): (Vec<_>, Vec<_>) = orphans(seen).into_iter().partition(|(key, _)| left(&key.cluster));
-    remove(&mut plan, left, Successor::Stands);
+    remove(&mut plan, left, Replacement::Exists);
     if let Some(cluster) = old_copy_remains(seen) {
-        remove(&mut plan, moved, Successor::Stands);
+        remove(&mut plan, moved, Replacement::Exists);
         plan.push(Effect::RequeueAfter(OLD_COPY_RECHECK), Reason::OldCopyRemains { cluster }.into());
         return plan;
     }
-    if let Some(left) = await_scheduler::PATIENCE.checked_sub(seen.held).filter(|left| !left.is_zero())
-        && await_scheduler::is_schedulers(binding)
+    if let Some(left) = await_scheduler::WAIT_MAX.checked_sub(seen.waited).filter(|left| !left.is_zero())
+        && await_scheduler::is_pending(binding)
     {
-        remove(&mut plan, moved, Successor::Stands);
-        plan.push(Effect::Hold(left), Reason::AwaitsScheduler { binding: binding.key() }.into());
+        remove(&mut plan, moved, Replacement::Exists);
+        plan.push(Effect::AwaitScheduler(left), Reason::AwaitsScheduler { binding: binding.key() }.into());
         return plan;
     }
     let spec = binding.spec();
@@ -167,24 +167,24 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         let resource = &spec.resource;
         let gvk = ironclad_fleet::Gvk::from_manifest(&resource.api_version, &resource.kind);
         let (namespace, name) = (resource.namespace.as_str().into(), resource.name.as_str().into());
-        remove(&mut plan, moved, Successor::Stands);
+        remove(&mut plan, moved, Replacement::Exists);
         plan.note(Because::Gone { object: ironclad_fleet::ObjectKey { gvk, namespace, name } });
         return plan;
     };
     // Create the new copies before deleting the old ones, so that a change of placement leaves no time without a copy
     // (docs/decisions/0013).
-    let successor = sync(&mut plan, seen, template, &mut ids);
-    remove(&mut plan, moved, successor);
+    let replacement = sync(&mut plan, seen, template, &mut ids);
+    remove(&mut plan, moved, replacement);
     plan
 }
 
 /// Availability of a replacement for an orphaned copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Successor {
+enum Replacement {
     /// A target has a Work, or there is no target.
-    Stands,
+    Exists,
     /// This plan creates the first Work.
-    InMaking,
+    Created,
     /// No target can have a Work now.
     Impossible,
 }
@@ -238,15 +238,15 @@ fn orphans<'a>(seen: &Seen<'a>) -> Vec<(WorkKey, &'a Work)> {
     orphans
 }
 
-fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, successor: Successor) {
+fn remove(plan: &mut Plan<Effect>, orphans: Vec<(WorkKey, &Work)>, replacement: Replacement) {
     for (work, object) in orphans {
         let (key, uid) = (work.clone(), object.metadata.uid.clone().unwrap_or_default());
-        match successor {
-            Successor::Stands => plan.push(Effect::Delete { key, uid }, Reason::NotATarget { work }.into()),
-            Successor::InMaking => {
+        match replacement {
+            Replacement::Exists => plan.push(Effect::Delete { key, uid }, Reason::NotATarget { work }.into()),
+            Replacement::Created => {
                 plan.push(Effect::DeleteOnceReplaced { key, uid }, Reason::NotATarget { work }.into())
             }
-            Successor::Impossible => plan.note(Reason::KeptForWantOfAnother { work }.into()),
+            Replacement::Impossible => plan.note(Reason::KeptForWantOfAnother { work }.into()),
         }
     }
 }
@@ -264,12 +264,12 @@ fn old_copy_remains(seen: &Seen<'_>) -> Option<ClusterName> {
     })
 }
 
-fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut NewIds) -> Successor {
+fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut NewIds) -> Replacement {
     let spec = seen.binding.spec();
     let targets = targets(spec);
     let completions = completions::divide(spec, template, &targets);
     let (mut errors, mut overrides) = (Vec::new(), Vec::new());
-    let mut successor = if targets.is_empty() { Successor::Stands } else { Successor::Impossible };
+    let mut replacement = if targets.is_empty() { Replacement::Exists } else { Replacement::Impossible };
     for (i, target) in targets.iter().enumerate() {
         let copy = Copy {
             seen,
@@ -279,12 +279,12 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
             only_target: targets.len() == 1,
         };
         match copy.write(plan, ids) {
-            Ok(Written::Anew) if successor == Successor::Impossible => successor = Successor::InMaking,
-            Ok(Written::Anew) => {}
-            Ok(Written::Standing) => successor = Successor::Stands,
+            Ok(Written::Created) if replacement == Replacement::Impossible => replacement = Replacement::Created,
+            Ok(Written::Created) => {}
+            Ok(Written::Existing) => replacement = Replacement::Exists,
             Err(because) => {
                 if copy.existing().is_some_and(|work| work.metadata.deletion_timestamp.is_none()) {
-                    successor = Successor::Stands;
+                    replacement = Replacement::Exists;
                 }
                 if let Because::Propagation(Reason::OverrideFailed { .. }) = &because {
                     overrides.push(because.to_string());
@@ -305,14 +305,14 @@ fn sync(plan: &mut Plan<Effect>, seen: &Seen<'_>, template: &Value, ids: &mut Ne
         }
         plan.effects.push(Effect::Retry);
     }
-    successor
+    replacement
 }
 
 /// Whether a target's Work existed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Written {
-    Anew,
-    Standing,
+    Created,
+    Existing,
 }
 
 /// Work under construction for one target.
@@ -350,12 +350,12 @@ impl Copy<'_> {
         let because = Because::from(Reason::PlacedOn { cluster: cluster_name.clone() });
         let Some(existing) = existing else {
             plan.push(Effect::Create(Box::new(work)), because);
-            return Ok(Written::Anew);
+            return Ok(Written::Created);
         };
         if let (Some(patch), Some(key)) = (merge_patch_between(&written(existing), &written(&work)), key_of(existing)) {
             plan.push(Effect::Patch { key, patch }, because);
         }
-        Ok(Written::Standing)
+        Ok(Written::Existing)
     }
 
     /// The template with the replicas and completions of this copy (specification/propagation.md 9.2 steps 1 and 2).

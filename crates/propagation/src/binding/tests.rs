@@ -8,7 +8,7 @@ mod purge;
 mod waits;
 
 /// A binding with its template and Works. Applies effects as the reconciler does.
-struct Road {
+struct World {
     binding: ResourceBinding,
     template: Option<Value>,
     works: Vec<Arc<Work>>,
@@ -17,7 +17,7 @@ struct Road {
     options: Options,
 }
 
-impl Road {
+impl World {
     fn new(targets: &[(&str, i32)]) -> Self {
         let clusters =
             ["m1", "m2", "m3"].iter().map(|n| (ClusterName::from(*n), Arc::new(cluster(n, "True")))).collect();
@@ -31,7 +31,7 @@ impl Road {
         }
     }
 
-    fn pass(&mut self) -> Plan<Effect> {
+    fn reconcile(&mut self) -> Plan<Effect> {
         let id = self
             .binding
             .metadata
@@ -57,7 +57,7 @@ impl Road {
                 interpreter: &Interpreter::default(),
                 options: &self.options,
                 // The wait for the scheduler is over, so that schedule results of tests need not add up.
-                held: await_scheduler::PATIENCE,
+                waited: await_scheduler::WAIT_MAX,
             },
             ids("new"),
         );
@@ -78,14 +78,14 @@ impl Road {
                         &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
                     ));
                 }
-                Effect::Hold(_) | Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
+                Effect::AwaitScheduler(_) | Effect::RequeueAfter(_) | Effect::Retry | Effect::Event(_) => {}
             }
         }
         plan
     }
 
     fn go(&mut self) {
-        let _applied = self.pass();
+        let _applied = self.reconcile();
     }
 
     /// Removes the finalizers of Works being deleted, as the execution controller does.
@@ -122,7 +122,7 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
             Effect::Patch { .. } => "patch",
             Effect::Delete { .. } => "delete",
             Effect::DeleteOnceReplaced { .. } => "delete once replaced",
-            Effect::Hold(_) => "hold",
+            Effect::AwaitScheduler(_) => "hold",
             Effect::RequeueAfter(_) => "requeue",
             Effect::Retry => "retry",
             Effect::Event(_) => "event",
@@ -132,10 +132,10 @@ fn kinds(plan: &Plan<Effect>) -> Vec<&'static str> {
 
 #[test]
 fn one_work_per_target_with_its_replicas() {
-    let mut road = Road::new(&[("m1", 2), ("m2", 1)]);
-    assert_eq!(kinds(&road.pass()), ["create", "create"]);
-    assert!(road.pass().is_quiet());
-    let work = road.at("m1");
+    let mut world = World::new(&[("m1", 2), ("m2", 1)]);
+    assert_eq!(kinds(&world.reconcile()), ["create", "create"]);
+    assert!(world.reconcile().is_quiet());
+    let work = world.at("m1");
     assert_eq!(
         json!(work.metadata),
         json!({
@@ -150,9 +150,9 @@ fn one_work_per_target_with_its_replicas() {
         (Some(false), Some(false)),
         "always explicit"
     );
-    let manifest = road.manifest("m1");
+    let manifest = world.manifest("m1");
     assert_eq!(manifest.pointer("/spec/replicas"), Some(&json!(2)));
-    assert_eq!(road.manifest("m2").pointer("/spec/replicas"), Some(&json!(1)));
+    assert_eq!(world.manifest("m2").pointer("/spec/replicas"), Some(&json!(1)));
     let mut labels: Vec<&String> = manifest["metadata"]["labels"].as_object().unwrap().keys().collect();
     labels.sort();
     assert_eq!(
@@ -180,12 +180,12 @@ fn changes_of_template_and_binding_update_the_works() {
             json!("2"),
         ),
     ] {
-        let mut road = Road::new(&[("m1", 2)]);
-        road.go();
-        merge(road.template.as_mut().unwrap(), &change);
-        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
-        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
-        assert!(road.pass().is_quiet(), "{name}");
+        let mut world = World::new(&[("m1", 2)]);
+        world.go();
+        merge(world.template.as_mut().unwrap(), &change);
+        assert_eq!(kinds(&world.reconcile()), ["patch"], "{name}");
+        assert_eq!(json!(world.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(world.reconcile().is_quiet(), "{name}");
     }
     for (name, change, pointer, want) in [
         (
@@ -221,21 +221,21 @@ fn changes_of_template_and_binding_update_the_works() {
             json!("overwrite"),
         ),
     ] {
-        let mut road = Road::new(&[("m1", 2)]);
-        road.go();
-        road.binding = patched(&road.binding, &json!({"spec": change}));
-        assert_eq!(kinds(&road.pass()), ["patch"], "{name}");
-        assert_eq!(json!(road.at("m1")).pointer(pointer), Some(&want), "{name}");
-        assert!(road.pass().is_quiet(), "{name}");
+        let mut world = World::new(&[("m1", 2)]);
+        world.go();
+        world.binding = patched(&world.binding, &json!({"spec": change}));
+        assert_eq!(kinds(&world.reconcile()), ["patch"], "{name}");
+        assert_eq!(json!(world.at("m1")).pointer(pointer), Some(&want), "{name}");
+        assert!(world.reconcile().is_quiet(), "{name}");
     }
 }
 
 #[test]
 fn status_change_writes_nothing() {
-    let mut road = Road::new(&[("m1", 2)]);
-    road.go();
-    merge(road.template.as_mut().unwrap(), &json!({"status": {"replicas": 2}, "metadata": {"resourceVersion": "99"}}));
-    assert!(road.pass().is_quiet());
+    let mut world = World::new(&[("m1", 2)]);
+    world.go();
+    merge(world.template.as_mut().unwrap(), &json!({"status": {"replicas": 2}, "metadata": {"resourceVersion": "99"}}));
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
@@ -275,18 +275,18 @@ fn targets_and_expected_clusters() {
 
 #[test]
 fn orphans_are_deleted_and_evicted_clusters_keep_their_work() {
-    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
-    road.go();
-    road.binding = patched(
-        &road.binding,
+    let mut world = World::new(&[("m1", 1), ("m2", 1)]);
+    world.go();
+    world.binding = patched(
+        &world.binding,
         &json!({"spec": {"clusters": [{"name": "m3", "replicas": 1}], "gracefulEvictionTasks": [{"fromCluster": "m1", "purgeMode": "Gracefully", "reason": "R", "producer": "P"}]}}),
     );
-    merge(road.template.as_mut().unwrap(), &json!({"metadata": {"generation": 2}}));
-    let before = road.at("m1").clone();
-    assert_eq!(kinds(&road.pass()), ["create", "delete once replaced"]);
-    assert_eq!(road.places(), ["m1", "m3"]);
-    assert_eq!(*road.at("m1"), before, "the copy that is being left stays as it was");
-    assert!(road.pass().is_quiet());
+    merge(world.template.as_mut().unwrap(), &json!({"metadata": {"generation": 2}}));
+    let before = world.at("m1").clone();
+    assert_eq!(kinds(&world.reconcile()), ["create", "delete once replaced"]);
+    assert_eq!(world.places(), ["m1", "m3"]);
+    assert_eq!(*world.at("m1"), before, "the copy that is being left stays as it was");
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
@@ -314,13 +314,13 @@ fn moved_workload_always_has_a_copy() {
         ("nowhere at all is what was asked for", &[], false, &["delete", "delete"], &[]),
     ] {
         let from = if to == ["m2"] { &[("m1", 1)][..] } else { &[("m1", 1), ("m2", 1)] };
-        let mut road = Road::new(from);
-        road.go();
+        let mut world = World::new(from);
+        world.go();
         let clusters: Vec<Value> = to.iter().map(|name| json!({"name": name, "replicas": 2})).collect();
-        road.binding = patched(&road.binding, &json!({"spec": {"clusters": clusters}}));
-        road.overrides = overridden.then(|| Arc::new(failing.clone())).into_iter().collect();
-        assert_eq!(kinds(&road.pass()), want, "{name}");
-        assert_eq!(road.places(), places, "{name}");
+        world.binding = patched(&world.binding, &json!({"spec": {"clusters": clusters}}));
+        world.overrides = overridden.then(|| Arc::new(failing.clone())).into_iter().collect();
+        assert_eq!(kinds(&world.reconcile()), want, "{name}");
+        assert_eq!(world.places(), places, "{name}");
     }
 }
 
@@ -341,17 +341,17 @@ fn directly_purged_copy_is_deleted_before_replacement_is_created() {
         ("unless a person says so", "Unknown", forced.clone(), false),
         ("a person cannot hurry a ready cluster", "True", forced, true),
     ] {
-        let mut road = Road::new(&[("m1", 1)]);
-        road.go();
-        road.clusters.insert("m1".into(), Arc::new(cluster("m1", ready)));
-        road.binding = patched(&road.binding, &directly(extra));
-        let plan = road.pass();
+        let mut world = World::new(&[("m1", 1)]);
+        world.go();
+        world.clusters.insert("m1".into(), Arc::new(cluster("m1", ready)));
+        world.binding = patched(&world.binding, &directly(extra));
+        let plan = world.reconcile();
         if waits {
             assert_eq!(kinds(&plan), ["delete", "requeue"], "{name}");
             assert_eq!(plan.effects[1], Effect::RequeueAfter(Duration::from_secs(5)));
-            assert_eq!(kinds(&road.pass()), ["requeue"], "{name}");
-            road.finish_deletions();
-            assert_eq!(kinds(&road.pass()), ["create"], "{name}");
+            assert_eq!(kinds(&world.reconcile()), ["requeue"], "{name}");
+            world.finish_deletions();
+            assert_eq!(kinds(&world.reconcile()), ["create"], "{name}");
         } else {
             assert_eq!(kinds(&plan), ["delete", "create"], "{name}");
         }
@@ -360,69 +360,69 @@ fn directly_purged_copy_is_deleted_before_replacement_is_created() {
 
 #[test]
 fn deleted_binding_deletes_its_works() {
-    let mut road = Road::new(&[("m1", 1), ("m2", 1)]);
-    road.go();
-    road.binding = patched(&road.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    let plan = road.pass();
+    let mut world = World::new(&[("m1", 1), ("m2", 1)]);
+    world.go();
+    world.binding = patched(&world.binding, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let plan = world.reconcile();
     assert_eq!(kinds(&plan), ["delete", "delete", "binding"], "the finalizer goes with the request");
     assert_eq!(plan.effects[2], Effect::PatchBinding { patch: json!({"metadata": {"finalizers": []}}) });
-    assert!(road.pass().is_quiet());
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
 fn foreign_binding_gets_id_and_finalizer_first() {
-    let mut road = Road::new(&[("m1", 1)]);
-    (road.binding.metadata.labels, road.binding.metadata.finalizers) = (None, None);
-    assert_eq!(kinds(&road.pass()), ["binding"]);
-    assert_eq!(kinds(&road.pass()), ["create"]);
-    assert_eq!(road.at("m1").metadata.labels.as_ref().unwrap()["resourcebinding.karmada.io/permanent-id"], "new-1");
+    let mut world = World::new(&[("m1", 1)]);
+    (world.binding.metadata.labels, world.binding.metadata.finalizers) = (None, None);
+    assert_eq!(kinds(&world.reconcile()), ["binding"]);
+    assert_eq!(kinds(&world.reconcile()), ["create"]);
+    assert_eq!(world.at("m1").metadata.labels.as_ref().unwrap()["resourcebinding.karmada.io/permanent-id"], "new-1");
 }
 
 #[test]
 fn missing_template_creates_no_works() {
-    let mut road = Road::new(&[("m1", 1)]);
-    road.template = None;
-    assert!(road.pass().is_quiet());
+    let mut world = World::new(&[("m1", 1)]);
+    world.template = None;
+    assert!(world.reconcile().is_quiet());
     let mut newer = deployment();
     newer["metadata"]["uid"] = json!("another");
-    road.template = Some(newer);
-    assert!(road.pass().is_quiet(), "a template made anew has a binding of its own to come");
+    world.template = Some(newer);
+    assert!(world.reconcile().is_quiet(), "a template made anew has a binding of its own to come");
 }
 
 #[test]
 fn failure_in_one_cluster_does_not_stop_the_others() {
-    let mut road = Road::new(&[("nowhere", 1), ("m1", 1)]);
-    let plan = road.pass();
+    let mut world = World::new(&[("nowhere", 1), ("m1", 1)]);
+    let plan = world.reconcile();
     assert_eq!(kinds(&plan), ["create", "event", "event", "retry"]);
     let Effect::Event(event) = &plan.effects[1] else { panic!("{plan:?}") };
     assert_eq!((event.about.kind.as_str(), event.message.as_str()), ("ResourceBinding", "there is no cluster nowhere"));
-    assert_eq!(road.places(), ["m1"]);
+    assert_eq!(world.places(), ["m1"]);
 }
 
 #[test]
 fn failing_override_keeps_the_last_good_work() {
-    let mut road = Road::new(&[("m1", 2)]);
+    let mut world = World::new(&[("m1", 2)]);
     let op = |overriders: Value| -> Vec<Arc<OverridePolicy>> {
         vec![Arc::new(serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": "o"}, "spec": {"overrideRules": [{"overriders": overriders}]}})).unwrap())]
     };
-    road.overrides = op(
+    world.overrides = op(
         json!({"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 9}, {"path": "/metadata/labels/karmada.io~1managed", "operator": "add", "value": "no"}]}),
     );
-    road.go();
-    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(9)));
-    assert_eq!(template::label(&road.manifest("m1"), "karmada.io/managed"), "true", "our marks cannot be overridden");
-    assert!(road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"));
-    let before = road.at("m1").clone();
-    road.overrides = op(json!({"plaintext": [{"path": "/nope", "operator": "remove"}]}));
-    assert_eq!(kinds(&road.pass()), ["event", "event", "event", "retry"]);
-    assert_eq!(*road.at("m1"), before);
-    road.overrides = Vec::new();
-    assert_eq!(kinds(&road.pass()), ["patch"]);
+    world.go();
+    assert_eq!(world.manifest("m1").pointer("/spec/replicas"), Some(&json!(9)));
+    assert_eq!(template::label(&world.manifest("m1"), "karmada.io/managed"), "true", "our marks cannot be overridden");
+    assert!(world.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"));
+    let before = world.at("m1").clone();
+    world.overrides = op(json!({"plaintext": [{"path": "/nope", "operator": "remove"}]}));
+    assert_eq!(kinds(&world.reconcile()), ["event", "event", "event", "retry"]);
+    assert_eq!(*world.at("m1"), before);
+    world.overrides = Vec::new();
+    assert_eq!(kinds(&world.reconcile()), ["patch"]);
     assert!(
-        !road.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"),
+        !world.at("m1").metadata.annotations.as_ref().unwrap().contains_key("policy.karmada.io/applied-overrides"),
         "the record goes with the last override"
     );
-    assert!(road.pass().is_quiet());
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
@@ -433,32 +433,32 @@ fn used_work_name_gets_a_suffix() {
             json!({"metadata": {"namespace": "karmada-es-m1", "name": name}, "spec": {"workload": {"manifests": [manifest]}}}),
         ))
     };
-    let mut road = Road::new(&[("m1", 1)]);
-    road.works = vec![stranger(
+    let mut world = World::new(&[("m1", 1)]);
+    world.works = vec![stranger(
         json!({"apiVersion": "example.io/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
     )];
-    assert_eq!(kinds(&road.pass()), ["event", "create"]);
-    assert_eq!(road.works[1].metadata.name, Some(format!("{name}-{}", names::hash("apps"))));
-    assert!(road.pass().is_quiet(), "found by its id from then on");
+    assert_eq!(kinds(&world.reconcile()), ["event", "create"]);
+    assert_eq!(world.works[1].metadata.name, Some(format!("{name}-{}", names::hash("apps"))));
+    assert!(world.reconcile().is_quiet(), "found by its id from then on");
 
-    let mut road = Road::new(&[("m1", 1)]);
-    road.works = vec![stranger(
+    let mut world = World::new(&[("m1", 1)]);
+    world.works = vec![stranger(
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "shop", "name": "web"}}),
     )];
-    assert_eq!(kinds(&road.pass()), ["patch"], "the same object's Work, of a binding that was: taken over");
-    assert_eq!(road.works.len(), 1);
-    assert!(road.pass().is_quiet());
+    assert_eq!(kinds(&world.reconcile()), ["patch"], "the same object's Work, of a binding that was: taken over");
+    assert_eq!(world.works.len(), 1);
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
 fn work_is_created_again_after_its_deletion() {
-    let mut road = Road::new(&[("m1", 1)]);
-    road.go();
-    road.works[0] =
-        Arc::new(patched(&*road.works[0], &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
-    assert_eq!(kinds(&road.pass()), ["event", "event", "retry"]);
-    road.finish_deletions();
-    assert_eq!(kinds(&road.pass()), ["create"]);
+    let mut world = World::new(&[("m1", 1)]);
+    world.go();
+    world.works[0] =
+        Arc::new(patched(&*world.works[0], &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
+    assert_eq!(kinds(&world.reconcile()), ["event", "event", "retry"]);
+    world.finish_deletions();
+    assert_eq!(kinds(&world.reconcile()), ["create"]);
 }
 
 #[test]
@@ -471,29 +471,29 @@ fn preserved_state_goes_to_the_only_new_target() {
         ("not to several", vec![("m1", 1), ("m3", 1)], task(&["m2"], "Directly"), true, ""),
         ("not gracefully", vec![("m1", 1)], task(&["m2"], "Gracefully"), true, ""),
     ] {
-        let mut road = Road::new(&targets);
-        road.options.state_injection = gate;
-        road.binding = patched(&road.binding, &patch);
-        road.go();
-        assert_eq!(template::label(&road.manifest("m1"), "job-id"), want, "{name}");
+        let mut world = World::new(&targets);
+        world.options.state_injection = gate;
+        world.binding = patched(&world.binding, &patch);
+        world.go();
+        assert_eq!(template::label(&world.manifest("m1"), "job-id"), want, "{name}");
     }
 }
 
 #[test]
 fn job_completions_are_divided() {
-    let mut road = Road::new(&[("m1", 3), ("m2", 2)]);
-    road.binding = patched(
-        &road.binding,
+    let mut world = World::new(&[("m1", 3), ("m2", 2)]);
+    world.binding = patched(
+        &world.binding,
         &json!({"spec": {"replicas": 5, "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}}, "resource": {"apiVersion": "batch/v1", "kind": "Job"}}}),
     );
-    road.template = Some(
+    world.template = Some(
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "shop", "name": "web", "uid": "uid-web"}, "spec": {"parallelism": 5, "completions": 8}}),
     );
-    road.go();
+    world.go();
     let of = |cluster: &str| {
         (
-            road.manifest(cluster).pointer("/spec/parallelism").cloned(),
-            road.manifest(cluster).pointer("/spec/completions").cloned(),
+            world.manifest(cluster).pointer("/spec/parallelism").cloned(),
+            world.manifest(cluster).pointer("/spec/completions").cloned(),
         )
     };
     assert_eq!(of("m1"), (Some(json!(3)), Some(json!(5))));
@@ -502,10 +502,10 @@ fn job_completions_are_divided() {
 
 #[test]
 fn non_workload_is_copied_unchanged() {
-    let mut road = Road::new(&[("m1", 0)]);
-    road.binding.spec.replicas = 0;
-    road.go();
-    assert_eq!(road.manifest("m1").pointer("/spec/replicas"), Some(&json!(3)));
+    let mut world = World::new(&[("m1", 0)]);
+    world.binding.spec.replicas = 0;
+    world.go();
+    assert_eq!(world.manifest("m1").pointer("/spec/replicas"), Some(&json!(3)));
 }
 
 #[test]
@@ -526,7 +526,7 @@ fn cluster_scoped_bindings_use_their_own_labels() {
             overrides: &[],
             interpreter: &Interpreter::default(),
             options: &Options::default(),
-            held: Duration::ZERO,
+            waited: Duration::ZERO,
         },
         ids("new"),
     );
@@ -547,16 +547,16 @@ fn cluster_scoped_bindings_use_their_own_labels() {
 proptest! {
     #[test]
     fn works_converge_to_the_targets(first in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4), second in prop::collection::btree_map("m[1-3]", 0..4_i32, 0..4)) {
-        let mut road = Road::new(&first.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>());
-        road.go();
-        prop_assert!(road.pass().is_quiet());
-        road.binding.spec.clusters = testkit::binding(&second.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>()).spec.clusters;
-        road.go();
-        road.finish_deletions();
-        prop_assert!(road.pass().is_quiet());
-        prop_assert_eq!(road.places(), second.keys().cloned().collect::<Vec<_>>());
+        let mut world = World::new(&first.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>());
+        world.go();
+        prop_assert!(world.reconcile().is_quiet());
+        world.binding.spec.clusters = testkit::binding(&second.iter().map(|(c, r)| (c.as_str(), *r)).collect::<Vec<_>>()).spec.clusters;
+        world.go();
+        world.finish_deletions();
+        prop_assert!(world.reconcile().is_quiet());
+        prop_assert_eq!(world.places(), second.keys().cloned().collect::<Vec<_>>());
         for (cluster, replicas) in &second {
-            prop_assert_eq!(&road.manifest(cluster)["spec"]["replicas"], &json!(replicas));
+            prop_assert_eq!(&world.manifest(cluster)["spec"]["replicas"], &json!(replicas));
         }
     }
 }
@@ -565,7 +565,7 @@ proptest! {
 fn failed_cleanup_is_reported_on_the_binding() {
     let binding = testkit::binding(&[("m1", 1)]);
     let work = WorkKey { cluster: "m2".into(), name: "web-x".into() };
-    let told = |class| not_cleaned_up(Binding::from(&binding), &work, class, "forbidden");
+    let told = |class| cleanup_failed_event(Binding::from(&binding), &work, class, "forbidden");
     assert_eq!(told("Conflict"), None, "it changed meanwhile: the next look decides");
     assert!(told("Unavailable").is_some(), "not answered");
     let event = told("Denied").unwrap();

@@ -16,7 +16,7 @@ use crate::{
     detector::binding::Binding,
     new_ids::NewIds,
     template::{self, Identity},
-    template_hash::{APPLIED_TEMPLATE, Content},
+    template_hash::{APPLIED_TEMPLATE, TemplateHash},
 };
 
 /// Attached binding under construction, and its stored version.
@@ -27,8 +27,8 @@ pub(super) struct Attached<'a> {
 }
 
 impl<'a> Attached<'a> {
-    pub(super) fn of(standing: &'a ResourceBinding, seen: &Seen<'a>) -> Self {
-        Self { old: Some(standing), new: standing.clone(), referrers: seen.referrers }
+    pub(super) fn of(existing: &'a ResourceBinding, seen: &Seen<'a>) -> Self {
+        Self { old: Some(existing), new: existing.clone(), referrers: seen.referrers }
     }
 
     pub(super) fn fresh(namespace: &str, name: &str, seen: &Seen<'a>) -> Self {
@@ -57,7 +57,7 @@ impl<'a> Attached<'a> {
         self.refresh_resource(object);
         self.need(by);
         let conflict = self.resolve(by);
-        self.tell(plan, conflict);
+        self.report_conflict(plan, conflict);
         let because = Because::from(Reason::NeededBy { binding: by.key() });
         plan.push(Effect::Create(Box::new(self.new)), because);
     }
@@ -97,7 +97,7 @@ impl<'a> Attached<'a> {
         let Some(old) = self.old else { return };
         match merge_patch_between(&written(old), &written(&self.new)) {
             Some(patch) => {
-                self.tell(plan, conflict);
+                self.report_conflict(plan, conflict);
                 let key = Binding::from(old).key();
                 plan.push(Effect::Patch { key, patch }, Reason::NeededBy { binding: by.key() }.into());
             }
@@ -105,7 +105,7 @@ impl<'a> Attached<'a> {
         }
     }
 
-    fn tell(&self, plan: &mut Plan<Effect>, conflict: Option<String>) {
+    fn report_conflict(&self, plan: &mut Plan<Effect>, conflict: Option<String>) {
         let Some(message) = conflict else { return };
         let about = Binding::from(&self.new).reference();
         plan.effects.push(Effect::Event(Event::warning(about, events::DEPENDENCY_POLICY_CONFLICT, message)));
@@ -114,7 +114,7 @@ impl<'a> Attached<'a> {
     /// Updates the reference to the object as for a template: a status write of the object costs no write
     /// (specification/propagation.md 7.2).
     fn refresh_resource(&mut self, object: &Value) {
-        let content = Content::of(object).to_text();
+        let content = TemplateHash::of(object).to_text();
         let map = self.new.metadata.annotations.get_or_insert_default();
         let unchanged = map.get(APPLIED_TEMPLATE) == Some(&content);
         map.insert(APPLIED_TEMPLATE.into(), content);
@@ -147,7 +147,7 @@ impl<'a> Attached<'a> {
     fn resolve(&mut self, by: Binding<'_>) -> Option<String> {
         let current = by.key();
         let mut there: Vec<Binding<'_>> = Vec::new();
-        let mut gone: Vec<BindingSnapshot> = Vec::new();
+        let mut deleted: Vec<BindingSnapshot> = Vec::new();
         self.new.spec.required_by.retain(|snapshot| {
             if is(snapshot, &current) {
                 there.push(by);
@@ -155,11 +155,11 @@ impl<'a> Attached<'a> {
             }
             match self.referrers.iter().find(|referrer| is(snapshot, &referrer.key())) {
                 Some(referrer) => there.push(*referrer),
-                None => gone.push(snapshot.clone()),
+                None => deleted.push(snapshot.clone()),
             }
-            gone.last() != Some(snapshot)
+            deleted.last() != Some(snapshot)
         });
-        for snapshot in gone {
+        for snapshot in deleted {
             let label = ironclad_api::names::depended_by_label(&snapshot.namespace, &snapshot.name);
             self.new.metadata.labels.get_or_insert_default().remove(&label);
         }

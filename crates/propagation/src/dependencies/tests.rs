@@ -3,13 +3,13 @@ use crate::testkit::{deployment, ids, merge, patched};
 
 /// Bindings of one namespace with their templates and dependencies. Applies effects as the reconciler does.
 #[derive(Default)]
-struct Road {
+struct World {
     objects: Vec<Value>,
     independent: Vec<(ResourceBinding, Value)>,
     attached: Vec<Arc<ResourceBinding>>,
 }
 
-impl Road {
+impl World {
     fn workload(&mut self, name: &str, clusters: &[&str], configs: &[&str], spec: Value) {
         let mut template = deployment();
         let volumes: Vec<Value> = configs.iter().map(|c| json!({"configMap": {"name": c}})).collect();
@@ -31,7 +31,7 @@ impl Road {
         self.objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "5"}}));
     }
 
-    fn pass(&mut self, name: &str) -> Plan<Effect> {
+    fn reconcile(&mut self, name: &str) -> Plan<Effect> {
         let referrers: Vec<Binding<'_>> = self.independent.iter().map(|(b, _)| Binding::from(b)).collect();
         let at =
             self.independent.iter().position(|(b, _)| b.metadata.name == Some(format!("{name}-deployment"))).unwrap();
@@ -77,13 +77,13 @@ fn events(plan: &Plan<Effect>) -> Vec<String> {
 
 #[test]
 fn config_map_is_propagated_with_its_workload() {
-    let mut road = Road::default();
-    road.workload("web", &["m1", "m2"], &["conf"], json!({}));
-    road.config("conf");
-    let plan = road.pass("web");
+    let mut world = World::default();
+    world.workload("web", &["m1", "m2"], &["conf"], json!({}));
+    world.config("conf");
+    let plan = world.reconcile("web");
     assert!(matches!(plan.effects.as_slice(), [Effect::PatchBinding { .. }, Effect::Create(_)]), "{plan:?}");
-    assert!(road.pass("web").is_quiet());
-    let independent = &road.independent[0].0.metadata;
+    assert!(world.reconcile("web").is_quiet());
+    let independent = &world.independent[0].0.metadata;
     assert_eq!(
         independent.annotations.as_ref().unwrap()["resourcebinding.karmada.io/dependencies"],
         r#"[{"apiVersion":"v1","kind":"ConfigMap","namespace":"shop","name":"conf"}]"#
@@ -92,7 +92,7 @@ fn config_map_is_propagated_with_its_workload() {
         independent.finalizers.as_deref(),
         Some(&["karmada.io/binding-dependencies-distributor".to_owned()][..])
     );
-    let attached = &road.attached[0];
+    let attached = &world.attached[0];
     assert_eq!(attached.metadata.name.as_deref(), Some("conf-configmap"));
     assert_eq!(attached.metadata.namespace.as_deref(), Some("shop"));
     assert_eq!(attached.metadata.owner_references.as_ref().unwrap()[0].uid, "uid-conf");
@@ -105,37 +105,37 @@ fn config_map_is_propagated_with_its_workload() {
             "requiredBy": [{"namespace": "shop", "name": "web-deployment", "clusters": [{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 1}]}],
             "conflictResolution": "Abort", "preserveResourcesOnDeletion": false})
     );
-    road.workload("web", &["m3"], &["conf"], json!({}));
-    let _moved = road.pass("web");
-    assert_eq!(road.clusters(0), ["m3"]);
+    world.workload("web", &["m3"], &["conf"], json!({}));
+    let _moved = world.reconcile("web");
+    assert_eq!(world.clusters(0), ["m3"]);
 }
 
 #[test]
 fn two_referrers_share_an_attached_binding() {
-    let mut road = Road::default();
-    road.workload("a", &["m1", "m2"], &["c"], json!({"conflictResolution": "Overwrite"}));
-    road.workload("b", &["m3"], &["c"], json!({}));
-    road.config("c");
-    let _first = road.pass("a");
-    let second = road.pass("b");
+    let mut world = World::default();
+    world.workload("a", &["m1", "m2"], &["c"], json!({"conflictResolution": "Overwrite"}));
+    world.workload("b", &["m3"], &["c"], json!({}));
+    world.config("c");
+    let _first = world.reconcile("a");
+    let second = world.reconcile("b");
     assert_eq!(
         events(&second),
         ["DependencyPolicyConflict the bindings that need this disagree on conflictResolution (Overwrite is used)"]
     );
-    assert_eq!(road.clusters(0), ["m1", "m2", "m3"]);
-    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Overwrite"));
+    assert_eq!(world.clusters(0), ["m1", "m2", "m3"]);
+    assert_eq!(json!(world.attached[0].spec.conflict_resolution), json!("Overwrite"));
     assert_eq!(
-        road.attached[0].metadata.labels.as_ref().unwrap().keys().filter(|k| k.contains("depended-by")).count(),
+        world.attached[0].metadata.labels.as_ref().unwrap().keys().filter(|k| k.contains("depended-by")).count(),
         2
     );
-    assert!(road.pass("a").is_quiet() && road.pass("b").is_quiet());
+    assert!(world.reconcile("a").is_quiet() && world.reconcile("b").is_quiet());
 
-    road.independent[0].0.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    let _released = road.pass("a");
-    assert_eq!(road.clusters(0), ["m3"]);
-    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Abort"));
+    world.independent[0].0.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let _released = world.reconcile("a");
+    assert_eq!(world.clusters(0), ["m3"]);
+    assert_eq!(json!(world.attached[0].spec.conflict_resolution), json!("Abort"));
     assert_eq!(
-        road.independent[0].0.metadata.finalizers.as_deref(),
+        world.independent[0].0.metadata.finalizers.as_deref(),
         Some(&[][..]),
         "the finalizer goes after the release"
     );
@@ -143,16 +143,16 @@ fn two_referrers_share_an_attached_binding() {
 
 #[test]
 fn preservation_conflicts_are_reported() {
-    let mut road = Road::default();
-    road.workload("a", &["m1"], &["c"], json!({"preserveResourcesOnDeletion": true}));
-    road.workload("b", &["m1"], &["c"], json!({}));
-    road.config("c");
-    let _first = road.pass("a");
+    let mut world = World::default();
+    world.workload("a", &["m1"], &["c"], json!({"preserveResourcesOnDeletion": true}));
+    world.workload("b", &["m1"], &["c"], json!({}));
+    world.config("c");
+    let _first = world.reconcile("a");
     assert_eq!(
-        events(&road.pass("b")),
+        events(&world.reconcile("b")),
         ["DependencyPolicyConflict the bindings that need this disagree on preserveResourcesOnDeletion (true is used)"]
     );
-    assert_eq!(road.attached[0].spec.preserve_resources_on_deletion, Some(true));
+    assert_eq!(world.attached[0].spec.preserve_resources_on_deletion, Some(true));
 }
 
 #[test]
@@ -160,31 +160,31 @@ fn unreferenced_attached_binding_is_deleted() {
     for (name, change) in [
         (
             "another reference",
-            (|road: &mut Road| road.workload("web", &["m1"], &["other"], json!({}))) as fn(&mut Road),
+            (|world: &mut World| world.workload("web", &["m1"], &["other"], json!({}))) as fn(&mut World),
         ),
-        ("no following any more", |road| road.independent[0].0.spec.propagate_deps = false),
-        ("the workload goes", |road| {
-            road.independent[0].0.metadata.deletion_timestamp =
+        ("no following any more", |world| world.independent[0].0.spec.propagate_deps = false),
+        ("the workload goes", |world| {
+            world.independent[0].0.metadata.deletion_timestamp =
                 serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap()
         }),
     ] {
-        let mut road = Road::default();
-        road.workload("web", &["m1"], &["conf"], json!({}));
-        road.config("conf");
-        let _first = road.pass("web");
-        change(&mut road);
-        let plan = road.pass("web");
+        let mut world = World::default();
+        world.workload("web", &["m1"], &["conf"], json!({}));
+        world.config("conf");
+        let _first = world.reconcile("web");
+        change(&mut world);
+        let plan = world.reconcile("web");
         assert!(plan.effects.iter().any(|e| matches!(e, Effect::Delete { .. })), "{name}: {plan:?}");
-        assert!(road.attached.is_empty(), "{name}");
-        assert!(road.pass("web").is_quiet(), "{name}");
+        assert!(world.attached.is_empty(), "{name}");
+        assert!(world.reconcile("web").is_quiet(), "{name}");
     }
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &["conf"], json!({}));
-    road.config("conf");
-    let _first = road.pass("web");
-    road.independent[0].0.spec.propagate_deps = false;
-    let _released = road.pass("web");
-    let metadata = &road.independent[0].0.metadata;
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["conf"], json!({}));
+    world.config("conf");
+    let _first = world.reconcile("web");
+    world.independent[0].0.spec.propagate_deps = false;
+    let _released = world.reconcile("web");
+    let metadata = &world.independent[0].0.metadata;
     assert!(
         !metadata.annotations.as_ref().unwrap().contains_key("resourcebinding.karmada.io/dependencies"),
         "the record goes too"
@@ -193,33 +193,33 @@ fn unreferenced_attached_binding_is_deleted() {
 
 #[test]
 fn binding_of_a_policy_is_kept_and_shared() {
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &["conf"], json!({"conflictResolution": "Overwrite"}));
-    road.config("conf");
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["conf"], json!({"conflictResolution": "Overwrite"}));
+    world.config("conf");
     let of_policy: ResourceBinding = serde_json::from_value(json!({
         "metadata": {"namespace": "shop", "name": "conf-configmap", "labels": {"resourcebinding.karmada.io/permanent-id": "c"}, "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "conf", "uid": "uid-conf", "controller": true}]},
         "spec": {"resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "conf", "uid": "uid-conf", "resourceVersion": "1"}, "placement": {}, "clusters": [{"name": "m9"}], "conflictResolution": "Abort"}}))
     .unwrap();
-    road.attached.push(Arc::new(of_policy));
-    let _first = road.pass("web");
-    assert_eq!(road.clusters(0), ["m9", "m1"], "the union");
-    assert_eq!(json!(road.attached[0].spec.conflict_resolution), json!("Abort"), "the policy's word");
-    assert_eq!(road.attached[0].spec.resource.resource_version, "1", "the detector's field");
-    road.independent[0].0.spec.propagate_deps = false;
-    let _released = road.pass("web");
-    assert_eq!(road.clusters(0), ["m9"]);
+    world.attached.push(Arc::new(of_policy));
+    let _first = world.reconcile("web");
+    assert_eq!(world.clusters(0), ["m9", "m1"], "the union");
+    assert_eq!(json!(world.attached[0].spec.conflict_resolution), json!("Abort"), "the policy's word");
+    assert_eq!(world.attached[0].spec.resource.resource_version, "1", "the detector's field");
+    world.independent[0].0.spec.propagate_deps = false;
+    let _released = world.reconcile("web");
+    assert_eq!(world.clusters(0), ["m9"]);
 }
 
 #[test]
 fn missing_dependency_is_attached_once_it_exists() {
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &["late"], json!({}));
-    let plan = road.pass("web");
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["late"], json!({}));
+    let plan = world.reconcile("web");
     assert!(matches!(plan.effects.as_slice(), [Effect::PatchBinding { .. }]), "{plan:?}");
-    road.config("late");
-    let binding = &road.independent[0].0;
+    world.config("late");
+    let binding = &world.independent[0].0;
     assert!(
-        recorded_selects(Binding::from(binding), &Identity::of(&road.objects[0])),
+        recorded_selects(Binding::from(binding), &Identity::of(&world.objects[0])),
         "its coming brings the binding back"
     );
     assert!(!recorded_selects(
@@ -228,75 +228,75 @@ fn missing_dependency_is_attached_once_it_exists() {
             &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "x"}})
         )
     ));
-    assert!(matches!(road.pass("web").effects.as_slice(), [Effect::Create(_)]));
+    assert!(matches!(world.reconcile("web").effects.as_slice(), [Effect::Create(_)]));
 }
 
 #[test]
 fn unscheduled_workload_attaches_nothing() {
-    let mut road = Road::default();
-    road.workload("web", &[], &["conf"], json!({}));
-    road.config("conf");
-    let _first = road.pass("web");
-    assert!(road.attached.is_empty());
-    road.workload("web", &["m1"], &["conf"], json!({}));
-    let _second = road.pass("web");
-    road.workload("web", &[], &["conf"], json!({}));
-    let _third = road.pass("web");
-    assert_eq!(road.clusters(0), Vec::<String>::new(), "and it leaves again");
+    let mut world = World::default();
+    world.workload("web", &[], &["conf"], json!({}));
+    world.config("conf");
+    let _first = world.reconcile("web");
+    assert!(world.attached.is_empty());
+    world.workload("web", &["m1"], &["conf"], json!({}));
+    let _second = world.reconcile("web");
+    world.workload("web", &[], &["conf"], json!({}));
+    let _third = world.reconcile("web");
+    assert_eq!(world.clusters(0), Vec::<String>::new(), "and it leaves again");
 }
 
 #[test]
 fn deleted_referrer_is_ignored() {
-    let mut road = Road::default();
-    road.workload("a", &["m1"], &["c"], json!({}));
-    road.workload("b", &["m2"], &["c"], json!({}));
-    road.config("c");
-    let (_a, _b) = (road.pass("a"), road.pass("b"));
-    road.independent.remove(0);
-    let _again = road.pass("b");
-    assert_eq!(road.clusters(0), ["m2"]);
-    assert!(!has_label(&road.attached[0], &names::depended_by_label("shop", "a-deployment")));
+    let mut world = World::default();
+    world.workload("a", &["m1"], &["c"], json!({}));
+    world.workload("b", &["m2"], &["c"], json!({}));
+    world.config("c");
+    let (_a, _b) = (world.reconcile("a"), world.reconcile("b"));
+    world.independent.remove(0);
+    let _again = world.reconcile("b");
+    assert_eq!(world.clusters(0), ["m2"]);
+    assert!(!has_label(&world.attached[0], &names::depended_by_label("shop", "a-deployment")));
 }
 
 #[test]
 fn suspended_only_where_all_referrers_are() {
-    let mut road = Road::default();
-    road.workload("a", &["m1", "m2"], &["c"], json!({"suspension": {"dispatching": true}}));
-    road.workload(
+    let mut world = World::default();
+    world.workload("a", &["m1", "m2"], &["c"], json!({"suspension": {"dispatching": true}}));
+    world.workload(
         "b",
         &["m2", "m3"],
         &["c"],
         json!({"suspension": {"dispatchingOnClusters": {"clusterNames": ["m3"]}}}),
     );
-    road.config("c");
-    let (_a, _b) = (road.pass("a"), road.pass("b"));
+    world.config("c");
+    let (_a, _b) = (world.reconcile("a"), world.reconcile("b"));
     assert_eq!(
-        json!(road.attached[0].spec.suspension),
+        json!(world.attached[0].spec.suspension),
         json!({"dispatchingOnClusters": {"clusterNames": ["m1", "m3"]}})
     );
 }
 
 #[test]
 fn recreated_object_waits_for_its_old_binding() {
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &["conf"], json!({}));
-    road.config("conf");
-    let _first = road.pass("web");
-    road.objects[0]["metadata"]["uid"] = json!("uid-2");
-    let plan = road.pass("web");
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["conf"], json!({}));
+    world.config("conf");
+    let _first = world.reconcile("web");
+    world.objects[0]["metadata"]["uid"] = json!("uid-2");
+    let plan = world.reconcile("web");
     assert!(matches!(plan.effects.as_slice(), [Effect::Event(_), Effect::Retry]), "{plan:?}");
 }
 
 #[test]
 fn object_status_write_costs_no_write() {
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &["conf"], json!({}));
-    road.config("conf");
-    let _first = road.pass("web");
-    merge(&mut road.objects[0], &json!({"metadata": {"resourceVersion": "6"}, "status": {"x": 1}}));
-    assert!(road.pass("web").is_quiet());
-    merge(&mut road.objects[0], &json!({"metadata": {"resourceVersion": "7"}, "data": {"x": "1"}}));
-    assert!(matches!(road.pass("web").effects.as_slice(), [Effect::Patch { .. }]));
+    let mut world = World::default();
+    world.workload("web", &["m1"], &["conf"], json!({}));
+    world.config("conf");
+    let _first = world.reconcile("web");
+    merge(&mut world.objects[0], &json!({"metadata": {"resourceVersion": "6"}, "status": {"x": 1}}));
+    assert!(world.reconcile("web").is_quiet());
+    merge(&mut world.objects[0], &json!({"metadata": {"resourceVersion": "7"}, "data": {"x": "1"}}));
+    assert!(matches!(world.reconcile("web").effects.as_slice(), [Effect::Patch { .. }]));
 }
 
 #[test]
@@ -321,10 +321,10 @@ fn dependency_selects_objects() {
 
 #[test]
 fn uninterpretable_template_is_reported() {
-    let mut road = Road::default();
-    road.workload("web", &["m1"], &[], json!({}));
-    road.independent[0].1["spec"]["template"]["spec"]["volumes"] = json!("x");
-    let plan = road.pass("web");
+    let mut world = World::default();
+    world.workload("web", &["m1"], &[], json!({}));
+    world.independent[0].1["spec"]["template"]["spec"]["volumes"] = json!("x");
+    let plan = world.reconcile("web");
     assert_eq!(
         events(&plan),
         ["GetDependenciesFailed Deployment shop/web: /spec/template/spec/volumes must be a list"]

@@ -25,7 +25,7 @@ use crate::{
     new_ids::NewIds,
     policy_match::Policy,
     template::{self, Identity},
-    template_hash::{APPLIED_TEMPLATE, Content},
+    template_hash::{APPLIED_TEMPLATE, TemplateHash},
 };
 
 /// Annotation of a binding: time since which it requests application failover, if not since its creation. Failures
@@ -169,7 +169,7 @@ pub struct Options {
 /// Operation by which the interpreter sizes the workload (specification/propagation.md 7.4): components if the kind
 /// has any and the gate is on, otherwise replicas.
 #[must_use]
-pub fn asked(seen: &Seen<'_>) -> Operation {
+pub fn sizing_operation(seen: &Seen<'_>) -> Operation {
     let gvk = Identity::of(seen.template).gvk();
     if seen.options.multiple_pod_templates && seen.interpreter.implements(&gvk, Operation::InterpretComponent) {
         Operation::InterpretComponent
@@ -239,7 +239,7 @@ pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, Interpr
         plan.push(Effect::Retry, Reason::BindingDeleted { binding: existing.key() }.into());
         return Ok(plan);
     }
-    let content = Content::of(seen.template);
+    let hash = TemplateHash::of(seen.template);
     let mut draft = Draft::of(existing, &identity);
     if existing.is_none() {
         let name = names::binding_name(identity.kind, identity.name);
@@ -253,7 +253,7 @@ pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, Interpr
             None => name,
         });
     }
-    draft.write(seen, &identity, content, ids)?;
+    draft.write(seen, &identity, hash, ids)?;
     match existing {
         None => plan.push(draft.into_create(), Reason::StaysClaimed { policy: seen.policy.key() }.into()),
         Some(existing) => {
@@ -321,16 +321,16 @@ impl Draft {
         &mut self,
         seen: &Seen<'_>,
         identity: &Identity<'_>,
-        content: Content,
+        hash: TemplateHash,
         ids: &mut NewIds,
     ) -> Result<(), InterpretError> {
         let lazy = seen.policy.spec().activation_preference == Some(ActivationPreference::Lazy);
         let mut spec = seen.policy.spec().clone();
         defaults::policy(&mut spec, seen.policy.metadata().namespace.as_deref());
-        let recorded = self.metadata.annotations.as_ref().and_then(|a| Content::parse(a.get(APPLIED_TEMPLATE)?));
+        let recorded = self.metadata.annotations.as_ref().and_then(|a| TemplateHash::parse(a.get(APPLIED_TEMPLATE)?));
 
-        self.write_metadata(seen, identity, content, lazy, ids);
-        self.write_resource(identity, seen.template, recorded.is_some_and(|recorded| recorded.whole == content.whole));
+        self.write_metadata(seen, identity, hash, lazy, ids);
+        self.write_resource(identity, seen.template, recorded.is_some_and(|recorded| recorded.whole == hash.whole));
         self.write_asked(&spec, seen.now);
         self.write_policy(spec, seen.schedule_priority);
         self.write_replicas(seen, identity)?;
@@ -345,7 +345,7 @@ impl Draft {
         &mut self,
         seen: &Seen<'_>,
         identity: &Identity<'_>,
-        content: Content,
+        hash: TemplateHash,
         lazy: bool,
         ids: &mut NewIds,
     ) {
@@ -360,7 +360,7 @@ impl Draft {
         }
         let annotation_map = self.metadata.annotations.get_or_insert_default();
         seen.claim.put_on(label_map, annotation_map);
-        annotation_map.insert(APPLIED_TEMPLATE.into(), content.to_text());
+        annotation_map.insert(APPLIED_TEMPLATE.into(), hash.to_text());
         if lazy {
             let generation = seen.policy.metadata().generation.unwrap_or(0);
             annotation_map.insert(annotations::APPLIED_GENERATION.into(), generation.to_string());
@@ -428,7 +428,7 @@ impl Draft {
     fn write_replicas(&mut self, seen: &Seen<'_>, identity: &Identity<'_>) -> Result<(), InterpretError> {
         let gvk = identity.gvk();
         (self.spec.replicas, self.spec.replica_requirements, self.spec.components) = (0, None, Vec::new());
-        if asked(seen) == Operation::InterpretComponent {
+        if sizing_operation(seen) == Operation::InterpretComponent {
             self.spec.components = seen.interpreter.components(seen.template)?;
             return Ok(());
         }

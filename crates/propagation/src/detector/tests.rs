@@ -6,7 +6,7 @@ use super::{claim::ClaimScope, *};
 use crate::testkit::{cluster_policy, deployment, ids, merge, patched, policy};
 
 /// A template with its policies and binding. Applies effects as the reconciler does.
-struct Road {
+struct World {
     template: Value,
     policies: Vec<PropagationPolicy>,
     cluster_policies: Vec<ClusterPropagationPolicy>,
@@ -16,7 +16,7 @@ struct Road {
     version: u32,
 }
 
-impl Road {
+impl World {
     fn new(policies: Vec<PropagationPolicy>) -> Self {
         Self {
             template: deployment(),
@@ -29,7 +29,7 @@ impl Road {
         }
     }
 
-    fn pass(&mut self) -> Plan<Effect> {
+    fn reconcile(&mut self) -> Plan<Effect> {
         let policies: Vec<Policy<'_>> = self
             .policies
             .iter()
@@ -90,13 +90,13 @@ impl Road {
     }
 
     /// Reconciles until there are no effects, and returns the number of cycles.
-    fn settle(&mut self) -> usize {
+    fn converge(&mut self) -> usize {
         for n in 0..6 {
-            if self.pass().is_quiet() {
+            if self.reconcile().is_quiet() {
                 return n;
             }
         }
-        panic!("never quiet: {:?}", self.pass());
+        panic!("never quiet: {:?}", self.reconcile());
     }
 
     fn claimant(&self) -> Option<String> {
@@ -122,8 +122,8 @@ fn place(policy: &mut PropagationPolicy, cluster: &str) {
 
 #[test]
 fn template_is_claimed_then_bound_then_unchanged() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    let first = road.pass();
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    let first = world.reconcile();
     assert_eq!(
         first.effects,
         [Effect::PatchTemplate {
@@ -132,10 +132,10 @@ fn template_is_claimed_then_bound_then_unchanged() {
                 "annotations": {"propagationpolicy.karmada.io/namespace": "shop", "propagationpolicy.karmada.io/name": "p"}}})
         }]
     );
-    let second = road.pass();
+    let second = world.reconcile();
     let [Effect::CreateBinding(binding)] = second.effects.as_slice() else { panic!("{second:?}") };
     assert_eq!(binding.spec.resource.resource_version, "11", "as the claim's write returned it");
-    assert!(road.pass().is_quiet());
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn policy_gets_id_and_finalizer_before_the_claim() {
     let mut bare = policy("p", json!({}));
     bare.metadata.labels = None;
     bare.metadata.finalizers = None;
-    let mut road = Road::new(vec![bare]);
-    let plan = road.pass();
+    let mut world = World::new(vec![bare]);
+    let plan = world.reconcile();
     assert_eq!(
         plan.effects[0],
         Effect::PatchPolicy {
@@ -152,45 +152,45 @@ fn policy_gets_id_and_finalizer_before_the_claim() {
             patch: json!({"metadata": {"labels": {"propagationpolicy.karmada.io/permanent-id": "new-1"}, "finalizers": ["karmada.io/propagation-policy-controller"]}}),
         }
     );
-    assert_eq!(Claim::of_template(&road.template).unwrap().id, "new-1");
-    assert!(road.settle() <= 2);
+    assert_eq!(Claim::of_template(&world.template).unwrap().id, "new-1");
+    assert!(world.converge() <= 2);
 }
 
 #[test]
 fn template_claimed_by_another_system_is_ignored() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.template["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"] = json!("MultiClusterService");
-    road.waiting = Some(Waiting::ForPolicy);
-    assert_eq!(road.pass().effects, [Effect::StopWaiting]);
-    assert!(road.pass().is_quiet());
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.template["metadata"]["labels"]["resourcetemplate.karmada.io/claimed-by"] = json!("MultiClusterService");
+    world.waiting = Some(Waiting::ForPolicy);
+    assert_eq!(world.reconcile().effects, [Effect::StopWaiting]);
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
 fn template_being_deleted_is_not_bound() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.template["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert!(road.pass().is_quiet());
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.template["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(world.reconcile().is_quiet());
 }
 
 #[test]
 fn template_without_policy_waits_and_retries_once() {
-    let mut road = Road::new(vec![policy("p", json!({"name": "other"}))]);
-    assert_eq!(road.pass().effects, [Effect::Wait(Waiting::ForPolicy), Effect::Retry]);
-    assert!(road.pass().is_quiet(), "silently from then on");
-    road.policies.push(policy("q", json!({})));
-    road.settle();
-    assert_eq!((road.claimant().as_deref(), road.waiting), (Some("q"), None));
+    let mut world = World::new(vec![policy("p", json!({"name": "other"}))]);
+    assert_eq!(world.reconcile().effects, [Effect::Wait(Waiting::ForPolicy), Effect::Retry]);
+    assert!(world.reconcile().is_quiet(), "silently from then on");
+    world.policies.push(policy("q", json!({})));
+    world.converge();
+    assert_eq!((world.claimant().as_deref(), world.waiting), (Some("q"), None));
 }
 
 #[test]
 fn claim_is_sticky() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.settle();
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.converge();
     let mut better = policy("a", json!({"name": "web"}));
     better.spec.priority = Some(9);
-    road.policies.push(better);
-    assert!(road.pass().is_quiet());
-    assert_eq!(road.claimant().as_deref(), Some("p"));
+    world.policies.push(better);
+    assert!(world.reconcile().is_quiet());
+    assert_eq!(world.claimant().as_deref(), Some("p"));
 }
 
 #[test]
@@ -198,14 +198,14 @@ fn claims_are_released_or_kept() {
     for (name, change, want_claim, want_effects) in [
         (
             "the policy is gone: the claim goes, binding first",
-            (|road: &mut Road| road.policies.clear()) as fn(&mut Road),
+            (|world: &mut World| world.policies.clear()) as fn(&mut World),
             None,
             2,
         ),
         (
             "the policy is being deleted: later",
-            |road| {
-                road.policies[0].metadata.deletion_timestamp =
+            |world| {
+                world.policies[0].metadata.deletion_timestamp =
                     serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap()
             },
             Some("p"),
@@ -213,22 +213,22 @@ fn claims_are_released_or_kept() {
         ),
         (
             "its selectors left: nothing, without error",
-            |road| road.policies[0].spec.resource_selectors[0].name = "x".into(),
+            |world| world.policies[0].spec.resource_selectors[0].name = "x".into(),
             Some("p"),
             0,
         ),
     ] {
-        let mut road = Road::new(vec![policy("p", json!({}))]);
-        road.settle();
-        change(&mut road);
-        let plan = road.pass();
+        let mut world = World::new(vec![policy("p", json!({}))]);
+        world.converge();
+        change(&mut world);
+        let plan = world.reconcile();
         assert_eq!(plan.effects.len(), want_effects, "{name}: {plan:?}");
-        assert_eq!(road.claimant().as_deref(), want_claim, "{name}");
+        assert_eq!(world.claimant().as_deref(), want_claim, "{name}");
         match want_effects {
             2 => {
                 assert!(matches!(plan.effects[0], Effect::PatchBinding { .. }), "{name}");
-                assert!(road.binding.is_some(), "{name}: the binding stays");
-                assert_eq!(Claim::of_metadata(&road.binding.as_ref().unwrap().metadata), None, "{name}");
+                assert!(world.binding.is_some(), "{name}: the binding stays");
+                assert_eq!(Claim::of_metadata(&world.binding.as_ref().unwrap().metadata), None, "{name}");
             }
             1 => assert_eq!(plan.effects, [Effect::Retry], "{name}"),
             _ => {}
@@ -239,64 +239,64 @@ fn claims_are_released_or_kept() {
 #[test]
 fn missing_override_policies_are_reported_on_the_template() {
     for settled in [false, true] {
-        let mut road = Road::new(vec![policy("p", json!({}))]);
+        let mut world = World::new(vec![policy("p", json!({}))]);
         if settled {
-            road.settle();
+            world.converge();
         }
-        road.policies[0].spec.dependent_overrides = vec!["o".into()];
-        let plan = road.pass();
+        world.policies[0].spec.dependent_overrides = vec!["o".into()];
+        let plan = world.reconcile();
         let [Effect::Event(event), Effect::Retry] = plan.effects.as_slice() else { panic!("{settled}: {plan:?}") };
         assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "ApplyPolicyFailed"), "{settled}");
         let want = "waiting for dependent overrides of PropagationPolicy shop/p: o";
         assert_eq!(event.message, want, "{settled}");
-        assert_eq!(road.claimant().is_some(), settled, "it takes no template meanwhile, and lets none go");
+        assert_eq!(world.claimant().is_some(), settled, "it takes no template meanwhile, and lets none go");
     }
 }
 
 #[test]
 fn uninterpretable_template_is_reported_and_not_bound() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.template["spec"]["replicas"] = json!("many");
-    let mut told = Vec::new();
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.template["spec"]["replicas"] = json!("many");
+    let mut reasons = Vec::new();
     for _ in 0..3 {
-        for effect in road.pass().effects {
+        for effect in world.reconcile().effects {
             if let Effect::Event(event) = effect {
-                told.push(event.reason);
+                reasons.push(event.reason);
             }
         }
     }
-    told.dedup();
-    assert_eq!(told[..2], ["GetReplicasFailed", "ApplyPolicyFailed"]);
-    assert!(road.binding.is_none());
+    reasons.dedup();
+    assert_eq!(reasons[..2], ["GetReplicasFailed", "ApplyPolicyFailed"]);
+    assert!(world.binding.is_none());
 }
 
 #[test]
 fn recreated_policy_renews_the_claim() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.settle();
-    road.policies[0]
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.converge();
+    world.policies[0]
         .metadata
         .labels
         .as_mut()
         .unwrap()
         .insert("propagationpolicy.karmada.io/permanent-id".into(), "id-2".into());
-    road.settle();
-    assert_eq!(Claim::of_template(&road.template).unwrap().id, "id-2");
-    assert_eq!(Claim::of_metadata(&road.binding.unwrap().metadata).unwrap().id, "id-2");
+    world.converge();
+    assert_eq!(Claim::of_template(&world.template).unwrap().id, "id-2");
+    assert_eq!(Claim::of_metadata(&world.binding.unwrap().metadata).unwrap().id, "id-2");
 }
 
 #[test]
 fn namespaced_claim_replaces_a_cluster_claim() {
-    let mut road = Road::new(vec![]);
-    road.cluster_policies.push(cluster_policy("c", json!({})));
-    road.settle();
-    assert_eq!(Claim::of_metadata(&road.binding.as_ref().unwrap().metadata).unwrap().scope, ClaimScope::Cluster);
+    let mut world = World::new(vec![]);
+    world.cluster_policies.push(cluster_policy("c", json!({})));
+    world.converge();
+    assert_eq!(Claim::of_metadata(&world.binding.as_ref().unwrap().metadata).unwrap().scope, ClaimScope::Cluster);
     let claim = Claim { scope: ClaimScope::Namespaced, namespace: "shop".into(), name: "p".into(), id: "id-p".into() };
-    road.policies.push(policy("p", json!({})));
-    let patch = claim.patch_of_template(&road.template).unwrap();
-    road.edit(patch);
-    road.settle();
-    let metadata = road.binding.unwrap().metadata;
+    world.policies.push(policy("p", json!({})));
+    let patch = claim.patch_of_template(&world.template).unwrap();
+    world.edit(patch);
+    world.converge();
+    let metadata = world.binding.unwrap().metadata;
     assert_eq!(Claim::of_metadata(&metadata), Some(claim));
     assert!(!metadata.labels.unwrap().contains_key("clusterpropagationpolicy.karmada.io/permanent-id"));
     assert!(!metadata.annotations.unwrap().contains_key("clusterpropagationpolicy.karmada.io/name"));
@@ -325,49 +325,49 @@ fn incomplete_claim_is_ignored() {
 
 #[test]
 fn policies_not_chosen_are_listed_in_one_event() {
-    let mut road = Road::new(vec![policy("b", json!({})), policy("a", json!({}))]);
-    let plan = road.pass();
+    let mut world = World::new(vec![policy("b", json!({})), policy("a", json!({}))]);
+    let plan = world.reconcile();
     let Effect::Event(event) = &plan.effects[0] else { panic!("{plan:?}") };
     assert_eq!(
         event.message,
         "PropagationPolicy shop/a selects the template by kind. PropagationPolicy shop/b selects it too: its name comes later"
     );
-    let mut road = Road::new(vec![policy("a", json!({}))]);
-    assert!(!road.pass().effects.iter().any(|e| matches!(e, Effect::Event(_))), "no event where nobody lost");
+    let mut world = World::new(vec![policy("a", json!({}))]);
+    assert!(!world.reconcile().effects.iter().any(|e| matches!(e, Effect::Event(_))), "no event where nobody lost");
 }
 
 #[test]
 fn lazy_policy_waits_for_an_edit() {
     // The template is older than its policy: claimed at once, bound at the next edit.
-    let mut road = Road::new(vec![]);
-    road.settle();
-    road.policies.push(lazy("p"));
-    road.settle();
-    assert_eq!((road.claimant().as_deref(), road.binding.is_none()), (Some("p"), true), "claimed, not bound");
-    assert_eq!(road.waiting, None, "nothing of it is in memory: a restart changes nothing");
-    assert!(road.pass().is_quiet());
-    road.edit(json!({"metadata": {"labels": {"propagationpolicy.karmada.io/other": "x"}}}));
-    assert!(road.pass().is_quiet(), "our own labels are no edit");
-    road.edit(json!({"spec": {"replicas": 4}}));
-    road.settle();
-    assert_eq!((road.placed(), road.waiting), (vec!["m1".to_owned()], None), "the user's edit binds");
-    assert_eq!(template::annotation(&road.template, AWAITS_EDIT), "", "and nothing is left of the wait");
+    let mut world = World::new(vec![]);
+    world.converge();
+    world.policies.push(lazy("p"));
+    world.converge();
+    assert_eq!((world.claimant().as_deref(), world.binding.is_none()), (Some("p"), true), "claimed, not bound");
+    assert_eq!(world.waiting, None, "nothing of it is in memory: a restart changes nothing");
+    assert!(world.reconcile().is_quiet());
+    world.edit(json!({"metadata": {"labels": {"propagationpolicy.karmada.io/other": "x"}}}));
+    assert!(world.reconcile().is_quiet(), "our own labels are no edit");
+    world.edit(json!({"spec": {"replicas": 4}}));
+    world.converge();
+    assert_eq!((world.placed(), world.waiting), (vec!["m1".to_owned()], None), "the user's edit binds");
+    assert_eq!(template::annotation(&world.template, AWAITS_EDIT), "", "and nothing is left of the wait");
 
     // A new placement waits for the next edit, across a restart as well: the binding records the template's hash.
-    place(&mut road.policies[0], "m2");
-    assert!(road.pass().is_quiet());
-    assert_eq!(road.placed(), ["m1"]);
-    road.edit(json!({"status": {"replicas": 4}}));
-    assert!(road.pass().is_quiet(), "a status write is no edit");
-    road.edit(json!({"metadata": {"labels": {"tier": "front"}}}));
-    road.settle();
-    assert_eq!(road.placed(), ["m2"], "the user's label is one");
+    place(&mut world.policies[0], "m2");
+    assert!(world.reconcile().is_quiet());
+    assert_eq!(world.placed(), ["m1"]);
+    world.edit(json!({"status": {"replicas": 4}}));
+    assert!(world.reconcile().is_quiet(), "a status write is no edit");
+    world.edit(json!({"metadata": {"labels": {"tier": "front"}}}));
+    world.converge();
+    assert_eq!(world.placed(), ["m2"], "the user's label is one");
 
     // No longer lazy: the placement applies at once.
-    place(&mut road.policies[0], "m3");
-    road.policies[0].spec.activation_preference = None;
-    road.settle();
-    assert_eq!(road.placed(), ["m3"]);
+    place(&mut world.policies[0], "m3");
+    world.policies[0].spec.activation_preference = None;
+    world.converge();
+    assert_eq!(world.placed(), ["m3"]);
 }
 
 #[test]
@@ -378,21 +378,21 @@ fn template_older_than_its_lazy_policy_waits() {
         ("younger", "2026-01-01T00:00:06Z", vec!["m1".to_owned()]),
     ] {
         let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:05Z"}});
-        let mut road = Road::new(vec![patched(&lazy("p"), &made)]);
-        road.template["metadata"]["creationTimestamp"] = json!(template);
-        road.settle();
-        let placed = if road.binding.is_some() { road.placed() } else { vec![] };
-        assert_eq!((road.claimant().as_deref(), placed), (Some("p"), want), "{name}");
+        let mut world = World::new(vec![patched(&lazy("p"), &made)]);
+        world.template["metadata"]["creationTimestamp"] = json!(template);
+        world.converge();
+        let placed = if world.binding.is_some() { world.placed() } else { vec![] };
+        assert_eq!((world.claimant().as_deref(), placed), (Some("p"), want), "{name}");
     }
 }
 
 #[test]
 fn refused_binding_is_reported_on_the_template() {
-    for (class, told) in
+    for (class, reasons) in
         [("Invalid", true), ("Denied", true), ("Conflict", false), ("AlreadyExists", false), ("Unknown", false)]
     {
-        let event = not_bound(&deployment(), class, "metadata.name: too long");
-        assert_eq!(event.is_some(), told, "{class}");
+        let event = binding_failed_event(&deployment(), class, "metadata.name: too long");
+        assert_eq!(event.is_some(), reasons, "{class}");
         if let Some(event) = event {
             let said = (event.type_, event.reason, event.about.name.as_str(), event.message.as_str());
             assert_eq!(said, (EventType::Warning, "ApplyPolicyFailed", "web", "metadata.name: too long"));
@@ -403,45 +403,49 @@ fn refused_binding_is_reported_on_the_template() {
 #[test]
 fn wait_for_an_edit_ends_with_its_lazy_policy() {
     let waiting = || {
-        let mut road = Road::new(vec![]);
-        road.settle();
-        road.policies.push(lazy("p"));
-        road.settle();
-        assert_ne!(template::annotation(&road.template, AWAITS_EDIT), "");
-        road
+        let mut world = World::new(vec![]);
+        world.converge();
+        world.policies.push(lazy("p"));
+        world.converge();
+        assert_ne!(template::annotation(&world.template, AWAITS_EDIT), "");
+        world
     };
-    let mut road = waiting();
-    road.policies[0].spec.activation_preference = None;
-    road.settle();
-    assert_eq!((road.placed(), template::annotation(&road.template, AWAITS_EDIT)), (vec!["m1".to_owned()], ""));
-    let mut road = waiting();
-    road.policies.clear();
-    road.settle();
-    assert_eq!((road.claimant(), template::annotation(&road.template, AWAITS_EDIT)), (None, ""), "its policy is gone");
+    let mut world = waiting();
+    world.policies[0].spec.activation_preference = None;
+    world.converge();
+    assert_eq!((world.placed(), template::annotation(&world.template, AWAITS_EDIT)), (vec!["m1".to_owned()], ""));
+    let mut world = waiting();
+    world.policies.clear();
+    world.converge();
+    assert_eq!(
+        (world.claimant(), template::annotation(&world.template, AWAITS_EDIT)),
+        (None, ""),
+        "its policy is gone"
+    );
 }
 
 #[test]
 fn template_younger_than_its_lazy_policy_is_bound_at_once() {
-    let mut road = Road::new(vec![lazy("p")]);
-    road.settle();
-    assert_eq!(road.placed(), ["m1"]);
-    let annotations = road.binding.unwrap().metadata.annotations.unwrap();
+    let mut world = World::new(vec![lazy("p")]);
+    world.converge();
+    assert_eq!(world.placed(), ["m1"]);
+    let annotations = world.binding.unwrap().metadata.annotations.unwrap();
     assert_eq!(annotations["policy.ironclad.io/applied-generation"], "1");
 }
 
 #[test]
 fn lazy_preemption_keeps_the_old_placement() {
-    let mut road = Road::new(vec![policy("p", json!({}))]);
-    road.settle();
+    let mut world = World::new(vec![policy("p", json!({}))]);
+    world.converge();
     let mut other = lazy("q");
     place(&mut other, "m2");
-    road.policies.push(other);
+    world.policies.push(other);
     let claim = Claim { scope: ClaimScope::Namespaced, namespace: "shop".into(), name: "q".into(), id: "id-q".into() };
-    let patch = claim.patch_of_template(&road.template).unwrap();
-    road.edit(patch);
-    assert!(road.pass().is_quiet());
-    assert_eq!(road.placed(), ["m1"]);
-    road.edit(json!({"spec": {"replicas": 1}}));
-    road.settle();
-    assert_eq!(road.placed(), ["m2"]);
+    let patch = claim.patch_of_template(&world.template).unwrap();
+    world.edit(patch);
+    assert!(world.reconcile().is_quiet());
+    assert_eq!(world.placed(), ["m1"]);
+    world.edit(json!({"spec": {"replicas": 1}}));
+    world.converge();
+    assert_eq!(world.placed(), ["m2"]);
 }

@@ -6,21 +6,21 @@ use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
 use super::{
-    Effect, Found, Observed, Road, Served, awaited, compare, finished, object_key, owner, owner::Owner, report,
+    Comparison, Context, Effect, Observed, Served, awaited, compare, finished, object_key, owner, owner::Owner, report,
     retention,
 };
 use crate::template::{self, Identity};
 
-pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
-    let seen = road.seen;
+pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    let seen = cx.seen;
     if seen.work.spec.suspend_dispatching == Some(true) {
-        let because = Because::from(Reason::Suspended { work: road.key.clone() });
-        report::suspended(plan, road, &because);
+        let because = Because::from(Reason::Suspended { work: cx.key.clone() });
+        report::suspended(plan, cx, &because);
         plan.note(because);
         return;
     }
-    if let Some(because) = road.unreachable() {
-        report::waiting(plan, road);
+    if let Some(because) = cx.unreachable() {
+        report::waiting(plan, cx);
         plan.push(Effect::Park, because);
         return;
     }
@@ -29,12 +29,12 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         let because = Because::from(Reason::NotOneManifest { count: manifests.len() });
         let message = format!("{because}: make one Work for each object");
         plan.note(because);
-        report::refused(plan, road, &message);
+        report::refused(plan, cx, &message);
         return;
     };
     let Some(key) = object_key(seen.work) else {
         let message = "spec.workload.manifests[0] needs kind and metadata.name".to_owned();
-        report::refused(plan, road, &message);
+        report::refused(plan, cx, &message);
         plan.note(Reason::NotInterpreted { message }.into());
         return;
     };
@@ -42,9 +42,9 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
     let identity = Identity::of(raw);
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
-        let because = Because::from(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() });
+        let because = Because::from(Reason::ApiNotInstalled { cluster: cx.key.cluster.clone(), api: api() });
         let message = format!("{because}: install it there and the object is applied, or place it elsewhere");
-        report::blocked(plan, road, reasons::API_NOT_INSTALLED, &message);
+        report::blocked(plan, cx, reasons::API_NOT_INSTALLED, &message);
         plan.push(Effect::Park, because);
         return;
     }
@@ -52,15 +52,15 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
         let because = Because::from(Reason::KindNotServed { api: api() });
         let message = format!("{because}: install its CRD there as well");
         plan.note(because);
-        report::failure(plan, road, &message);
+        report::failure(plan, cx, &message);
         return;
     }
     let manifest = finished(seen.work, raw);
     match seen.object {
-        Observed::Unknown => look(plan, key),
+        Observed::Unknown => read(plan, key),
         // As far as is known, the object that refused the last create still exists.
-        Observed::Uncached if report::met_another(road) => look(plan, key),
-        Observed::Uncached | Observed::Absent => match awaited::wait(road) {
+        Observed::Uncached if report::is_refused_by_another(cx) => read(plan, key),
+        Observed::Uncached | Observed::Absent => match awaited::wait(cx) {
             // A create would be refused, and users would see a failure that is none.
             Some(wait) => {
                 let namespace = identity.namespace.to_owned();
@@ -73,53 +73,53 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
             None => {
                 let because = Reason::MemberObjectMissing { object: key }.into();
                 plan.push(Effect::CreateInMember(manifest.into_owned()), because);
-                applied(plan, road);
+                applied(plan, cx);
             }
         },
-        Observed::Held { object, found } => {
-            if is_for_an_update(plan, road, &key, &manifest, object) {
-                keep(plan, road, key, (held, &manifest), object, found);
+        Observed::Cached { object, found } => {
+            if is_for_an_update(plan, cx, &key, &manifest, object) {
+                keep(plan, cx, key, (held, &manifest), object, found);
             }
         }
         Observed::Present(object) => {
-            if is_for_an_update(plan, road, &key, &manifest, object) {
-                update(plan, road, key, &manifest, object);
+            if is_for_an_update(plan, cx, &key, &manifest, object) {
+                update(plan, cx, key, &manifest, object);
             }
         }
     }
 }
 
-fn look(plan: &mut Plan<Effect>, key: ObjectKey) {
-    plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
+fn read(plan: &mut Plan<Effect>, key: ObjectKey) {
+    plan.push(Effect::Read(key.clone()), Reason::NotLookedUp { object: key }.into());
 }
 
 /// Keeps the object if its content is known to match the manifest; otherwise reads the whole object.
 fn keep(
     plan: &mut Plan<Effect>,
-    road: &Road<'_>,
+    cx: &Context<'_>,
     key: ObjectKey,
     (held, manifest): (&Manifest, &Value),
     observed: &Value,
-    found: Option<Found>,
+    found: Option<Comparison>,
 ) {
-    let content = found.is_some_and(|found| found.settles(held, report::was_sent(road)));
+    let content = found.is_some_and(|found| found.is_sufficient(held, report::was_sent(cx)));
     let retained = retention::retain_metadata_of(manifest, observed);
     if content && compare::metadata_difference(&retained, observed).is_none() {
         plan.note(Because::UpToDate);
-        applied(plan, road);
+        applied(plan, cx);
     } else {
-        look(plan, key);
+        read(plan, key);
     }
 }
 
-fn applied(plan: &mut Plan<Effect>, road: &Road<'_>) {
-    report::success(plan, road, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
+fn applied(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    report::success(plan, cx, reasons::APPLIED_SUCCESSFUL, "Manifest has been successfully applied");
 }
 
 /// Returns true if the object is ours or becomes ours, and is not being deleted. Otherwise adds effects to the plan.
 fn is_for_an_update(
     plan: &mut Plan<Effect>,
-    road: &Road<'_>,
+    cx: &Context<'_>,
     object: &ObjectKey,
     manifest: &Value,
     observed: &Value,
@@ -127,7 +127,7 @@ fn is_for_an_update(
     if template::is_deleting(observed) {
         let because = Because::from(Reason::MemberObjectTerminating { object: object.clone() });
         let message = format!("{because}: it is made anew when that is done");
-        report::blocked(plan, road, reasons::TERMINATING, &message);
+        report::blocked(plan, cx, reasons::TERMINATING, &message);
         plan.note(because);
         if !is_watched_for(observed, manifest) {
             plan.effects.push(Effect::Retry);
@@ -140,24 +140,24 @@ fn is_for_an_update(
             let message = format!(
                 "{}: two control planes or two Works claim it; delete one of the claims, or take the label {} off the \
                  object in the member to give it to this one",
-                exists(road, object, manifest, Some(&other)),
+                exists(cx, object, manifest, Some(&other)),
                 labels::WORK_PERMANENT_ID,
             );
-            report::failure(plan, road, &message);
+            report::failure(plan, cx, &message);
             plan.note(Reason::NotOurs { object: object.clone(), owner: Some(other) }.into());
             false
         }
-        Owner::Nobody => adopt(plan, road, object, manifest, observed),
+        Owner::Nobody => adopt(plan, cx, object, manifest, observed),
     }
 }
 
-fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
+fn update(plan: &mut Plan<Effect>, cx: &Context<'_>, object: ObjectKey, manifest: &Value, observed: &Value) {
     let retained = retention::retain_metadata(manifest, observed);
-    let mut desired = match road.seen.interpreter.retain(&retained, observed, road.seen.replicas_path) {
+    let mut desired = match cx.seen.interpreter.retain(&retained, observed, cx.seen.replicas_path) {
         Ok(desired) => desired,
         Err(error) => {
             let message = error.to_string();
-            report::failure(plan, road, &message);
+            report::failure(plan, cx, &message);
             plan.note(Reason::NotInterpreted { message }.into());
             return;
         }
@@ -166,7 +166,7 @@ fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest:
     // fields cannot find it. So a Work that changed since it was last applied is sent, unless the member's object has
     // no other fields.
     let at = compare::difference(&desired, observed)
-        .or_else(|| if report::was_sent(road) { None } else { compare::surplus(&desired, observed) });
+        .or_else(|| if report::was_sent(cx) { None } else { compare::surplus(&desired, observed) });
     match at {
         Some(at) => {
             // If status is not a subresource, a PUT without it would remove what the member's controllers wrote.
@@ -177,11 +177,11 @@ fn update(plan: &mut Plan<Effect>, road: &Road<'_>, object: ObjectKey, manifest:
         }
         None => plan.note(Because::UpToDate),
     }
-    applied(plan, road);
+    applied(plan, cx);
 }
 
 /// Returns true if an unmanaged object may be replaced. Otherwise adds effects to the plan.
-fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest: &Value, observed: &Value) -> bool {
+fn adopt(plan: &mut Plan<Effect>, cx: &Context<'_>, object: &ObjectKey, manifest: &Value, observed: &Value) -> bool {
     let overwrite = strategy(manifest) == annotations::CONFLICT_RESOLUTION_OVERWRITE;
     let is_namespace = object.gvk.group.is_empty() && &*object.gvk.kind == "Namespace";
     match (is_namespace, overwrite) {
@@ -190,23 +190,23 @@ fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest:
             let patch = owner::adoption(manifest, observed);
             let because = Reason::NotOurs { object: object.clone(), owner: None }.into();
             plan.push(Effect::PatchInMember { key: object.clone(), patch }, because);
-            applied(plan, road);
+            applied(plan, cx);
         }
         (true, false) => {
             let because = Because::from(Reason::NamespaceExists { object: object.clone() });
-            report::success(plan, road, reasons::ALREADY_EXISTS, &because.to_string());
+            report::success(plan, cx, reasons::ALREADY_EXISTS, &because.to_string());
             plan.note(because);
         }
         (false, false) => {
-            let owner = owner::stranger(observed);
+            let owner = owner::likely_owner(observed);
             let message = format!(
                 "{}: set the annotation {}: {} on the template or conflictResolution: Overwrite in its policy to take it \
                  over, or delete it in the member",
-                exists(road, object, manifest, owner.as_deref()),
+                exists(cx, object, manifest, owner.as_deref()),
                 annotations::CONFLICT_RESOLUTION,
                 annotations::CONFLICT_RESOLUTION_OVERWRITE,
             );
-            report::failure(plan, road, &message);
+            report::failure(plan, cx, &message);
             plan.note(Reason::NotOurs { object: object.clone(), owner }.into());
         }
     }
@@ -215,7 +215,7 @@ fn adopt(plan: &mut Plan<Effect>, road: &Road<'_>, object: &ObjectKey, manifest:
 
 /// Refusal of an existing object. Clients of Karmada match on its first words (specification/propagation.md 31 row
 /// 19).
-fn exists(road: &Road<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&str>) -> String {
+fn exists(cx: &Context<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&str>) -> String {
     let name = if object.namespace.is_empty() {
         object.name.to_string()
     } else {
@@ -231,7 +231,7 @@ fn exists(road: &Road<'_>, object: &ObjectKey, manifest: &Value, owner: Option<&
          will not manage this resource",
         object.gvk.kind,
         report::EXISTS,
-        road.key.cluster,
+        cx.key.cluster,
         annotations::CONFLICT_RESOLUTION,
     )
 }

@@ -10,7 +10,7 @@ use ironclad_api::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::Road;
+use super::Context;
 use crate::{namespace::is_synced, skipped_resources::Skipped, template};
 
 /// Longest wait of an object for its namespace, from the creation of the later of both. Then the object is sent, and
@@ -33,14 +33,14 @@ pub struct Space<'a> {
 
 /// Remaining wait of the object for its namespace, which is being propagated and has neither succeeded nor failed yet.
 /// `None` if there is no reason to wait.
-pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
-    let Space { work, namespace, synced, stands } = road.seen.namespace;
+pub(super) fn wait(cx: &Context<'_>) -> Option<Duration> {
+    let Space { work, namespace, synced, stands } = cx.seen.namespace;
     if stands {
         return None;
     }
-    let cluster = road.seen.cluster;
+    let cluster = cx.seen.cluster;
     let sets_out = match (work, namespace, synced) {
-        (Some(work), _, _) => is_on_its_way(work).then(|| created(&work.metadata)),
+        (Some(work), _, _) => is_being_propagated(work).then(|| created(&work.metadata)),
         // Namespace sync is slower than the propagation of an object: its Work follows.
         (None, Some(namespace), Some(skipped)) => {
             let stays = cluster.is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_none());
@@ -50,13 +50,13 @@ pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
         (None, ..) => None,
     };
     let sets_out = sets_out?;
-    let own = created(&road.seen.work.metadata);
+    let own = created(&cx.seen.work.metadata);
     let came_back = cluster.and_then(|cluster| {
         let conditions = &cluster.status.as_ref()?.conditions;
         conditions::get(conditions, conditions::cluster::READY).map(|ready| ready.last_transition_time.0)
     });
     let since = [sets_out, own, came_back].into_iter().flatten().max()?;
-    let left = NAMESPACE_WAIT_MAX - road.now.duration_since(since);
+    let left = NAMESPACE_WAIT_MAX - cx.now.duration_since(since);
     // Clocks differ: an object that seems to be created in the future does not wait longer.
     left.is_positive().then(|| left.min(NAMESPACE_WAIT_MAX).unsigned_abs())
 }
@@ -64,9 +64,9 @@ pub(super) fn wait(road: &Road<'_>) -> Option<Duration> {
 /// The namespace whose propagation ended with this change of its Work. Objects that wait for the namespace have to be
 /// reconciled.
 #[must_use]
-pub fn settles_namespace(old: Option<&Work>, new: Option<&Work>) -> Option<String> {
+pub fn resolves_namespace(old: Option<&Work>, new: Option<&Work>) -> Option<String> {
     // Before there was a Work, it was about to be created.
-    let settles = old.is_none_or(is_on_its_way) && !new.is_some_and(is_on_its_way);
+    let settles = old.is_none_or(is_being_propagated) && !new.is_some_and(is_being_propagated);
     if settles { namespace_of(new.or(old)?) } else { None }
 }
 
@@ -76,7 +76,7 @@ fn namespace_of(work: &Work) -> Option<String> {
     (api_version == "v1" && kind == "Namespace" && !metadata.name.is_empty()).then_some(metadata.name)
 }
 
-fn is_on_its_way(work: &Work) -> bool {
+fn is_being_propagated(work: &Work) -> bool {
     let conditions = work.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     work.metadata.deletion_timestamp.is_none()
         && work.spec.suspend_dispatching != Some(true)

@@ -81,7 +81,7 @@ pub(super) fn of(observed: &Value, manifest: &Value) -> Owner {
 }
 
 /// The likely owner of an object that no control plane manages.
-pub(super) fn stranger(observed: &Value) -> Option<String> {
+pub(super) fn likely_owner(observed: &Value) -> Option<String> {
     let references = observed.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let owner = references.and_then(|list| {
         list.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true))).or_else(|| list.first())

@@ -5,30 +5,30 @@ use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use super::{Effect, Observed, Road, Served, finished, object_key, owner, owner::Owner, report};
+use super::{Context, Effect, Observed, Served, finished, object_key, owner, owner::Owner, report};
 use crate::{
     template::{self, Identity},
     unified_auth,
 };
 
 /// Suspension does not delay a deletion. The Work does not wait for the end of the member object.
-pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
-    let work = road.seen.work;
+pub(super) fn decide(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    let work = cx.seen.work;
     let list = work.metadata.finalizers.as_deref().unwrap_or_default();
     if !list.iter().any(|finalizer| finalizer == finalizers::EXECUTION_CONTROLLER) {
         return;
     }
-    let leaves = road.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
-    if let Some(object) = object_key(work).filter(|_| road.seen.wanted_again && !leaves) {
+    let leaves = cx.seen.cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    if let Some(object) = object_key(work).filter(|_| cx.seen.wanted_again && !leaves) {
         // Nothing is sent to the member, so it need not be reachable.
         plan.note(Reason::WantedAgain { object }.into());
-    } else if let Some(because) = road.unreachable() {
-        if !leaves || road.is_ready() {
+    } else if let Some(because) = cx.unreachable() {
+        if !leaves || cx.is_ready() {
             plan.push(Effect::Park, because);
             return;
         }
-        plan.note(Reason::LeftBehind { cluster: road.key.cluster.clone() }.into());
-    } else if !cleaned(plan, road) {
+        plan.note(Reason::LeftBehind { cluster: cx.key.cluster.clone() }.into());
+    } else if !cleaned(plan, cx) {
         return;
     }
     let rest: Vec<&String> = list.iter().filter(|finalizer| *finalizer != finalizers::EXECUTION_CONTROLLER).collect();
@@ -36,8 +36,8 @@ pub(super) fn decide(plan: &mut Plan<Effect>, road: &Road<'_>) {
 }
 
 /// Returns true if the member has no object of the Work once the plan's effects are applied.
-fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
-    let seen = road.seen;
+fn cleaned(plan: &mut Plan<Effect>, cx: &Context<'_>) -> bool {
+    let seen = cx.seen;
     // A Work without an object never applied one.
     let ([manifest], Some(key)) = (seen.work.spec.workload.manifests.as_slice(), object_key(seen.work)) else {
         return true;
@@ -47,39 +47,39 @@ fn cleaned(plan: &mut Plan<Effect>, road: &Road<'_>) -> bool {
     let api = || identity.gvk().to_string();
     if seen.cluster.is_some_and(|c| c.api_enablement(identity.api_version, identity.kind) == ApiEnablement::Disabled) {
         // Without the API there are no objects of the kind.
-        plan.note(Reason::ApiNotInstalled { cluster: road.key.cluster.clone(), api: api() }.into());
+        plan.note(Reason::ApiNotInstalled { cluster: cx.key.cluster.clone(), api: api() }.into());
         return true;
     }
     if seen.served == Served::No {
         let because = Because::from(Reason::KindNotServed { api: api() });
         let message = format!("{because}: install it there until the Work is gone");
         plan.note(because);
-        report::not_removed(plan, road, &message);
+        report::not_removed(plan, cx, &message);
         return false;
     }
     match seen.object {
         Observed::Unknown => {
-            plan.push(Effect::Look(key.clone()), Reason::NotLookedUp { object: key }.into());
+            plan.push(Effect::Read(key.clone()), Reason::NotLookedUp { object: key }.into());
             return false;
         }
         Observed::Uncached | Observed::Absent => plan.note(Because::Gone { object: key }),
-        Observed::Held { object: observed, .. } | Observed::Present(observed) => {
-            remove(plan, road, &manifest, observed)
+        Observed::Cached { object: observed, .. } | Observed::Present(observed) => {
+            remove(plan, cx, &manifest, observed)
         }
     }
     true
 }
 
-fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: &Value) {
+fn remove(plan: &mut Plan<Effect>, cx: &Context<'_>, manifest: &Value, observed: &Value) {
     let key = Identity::of(manifest).key();
-    let owner = owner::of(observed, &finished(road.seen.work, manifest));
+    let owner = owner::of(observed, &finished(cx.seen.work, manifest));
     let managed = template::label(observed, labels::MANAGED) == labels::TRUE;
     if let (Owner::Other(_) | Owner::Nobody, _) | (_, false) = (&owner, managed) {
         // A removed managed label means that the object is to be kept.
         let owner = if let Owner::Other(other) = owner { Some(other) } else { None };
         plan.note(Reason::NotOurs { object: key, owner }.into());
-    } else if road.seen.work.spec.preserve_resources_on_deletion == Some(true)
-        || leaves_with_its_workloads(road, manifest)
+    } else if cx.seen.work.spec.preserve_resources_on_deletion == Some(true)
+        || keeps_workloads_on_removal(cx, manifest)
         || owner::is_adopted(observed)
     {
         if let Some(patch) = owner::release(observed) {
@@ -99,8 +99,8 @@ fn remove(plan: &mut Plan<Effect>, road: &Road<'_>, manifest: &Value, observed: 
 /// Checked here instead of being written into the Works: whichever controller created a Work, and whenever, its object
 /// is never deleted in between. A Work that is deleted for other reasons while the member remains is not affected. The
 /// impersonation rights are ours, not the user's, and are deleted.
-fn leaves_with_its_workloads(road: &Road<'_>, manifest: &Value) -> bool {
-    let Some(metadata) = road.seen.cluster.map(|cluster| &cluster.metadata) else { return false };
+fn keeps_workloads_on_removal(cx: &Context<'_>, manifest: &Value) -> bool {
+    let Some(metadata) = cx.seen.cluster.map(|cluster| &cluster.metadata) else { return false };
     let kept = metadata.annotations.as_ref().and_then(|all| all.get(annotations::KEEP_WORKLOADS));
     metadata.deletion_timestamp.is_some()
         && kept.is_some_and(|value| value == labels::TRUE)

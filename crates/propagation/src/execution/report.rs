@@ -13,7 +13,7 @@ use ironclad_fleet::{Because, Event, Plan, StatusPart};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Effect, Road, reference};
+use super::{Context, Effect, reference};
 use crate::template::{self, Identity};
 
 /// Longest error that is repeated, in bytes: a member's answer has no limit, a condition's message has (32768).
@@ -24,82 +24,82 @@ const ERROR_BYTES_MAX: usize = 4096;
 pub(super) const EXISTS: &str = "already exists in the cluster";
 
 /// The present conditions.
-pub(super) fn standing<'a>(road: &'a Road<'_>) -> &'a [Condition] {
-    road.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
+pub(super) fn present_conditions<'a>(cx: &'a Context<'_>) -> &'a [Condition] {
+    cx.seen.work.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
 /// Returns true if the present manifest was sent to the member as a whole before.
-pub(super) fn was_sent(road: &Road<'_>) -> bool {
-    conditions::get(standing(road), types::APPLIED)
-        .is_some_and(|applied| applied.status == conditions::TRUE && applied.observed_generation == generation(road))
+pub(super) fn was_sent(cx: &Context<'_>) -> bool {
+    conditions::get(present_conditions(cx), types::APPLIED)
+        .is_some_and(|applied| applied.status == conditions::TRUE && applied.observed_generation == generation(cx))
 }
 
 /// Returns true if an object that is not ours kept this manifest from the member.
-pub(super) fn met_another(road: &Road<'_>) -> bool {
-    conditions::get(standing(road), types::APPLIED).is_some_and(|applied| {
+pub(super) fn is_refused_by_another(cx: &Context<'_>) -> bool {
+    conditions::get(present_conditions(cx), types::APPLIED).is_some_and(|applied| {
         applied.status == conditions::FALSE
-            && applied.observed_generation == generation(road)
+            && applied.observed_generation == generation(cx)
             && applied.message.contains(EXISTS)
     })
 }
 
 /// Dispatching is suspended.
-pub(super) fn suspended(plan: &mut Plan<Effect>, road: &Road<'_>, because: &Because) {
+pub(super) fn suspended(plan: &mut Plan<Effect>, cx: &Context<'_>, because: &Because) {
     let type_ = types::DISPATCHING;
     let message = because.to_string();
     let condition = conditions::condition(type_, conditions::FALSE, reasons::SUSPEND_DISPATCHING, message);
-    want(plan, road, vec![condition]);
+    set_conditions(plan, cx, vec![condition]);
 }
 
 /// Dispatching is no longer suspended, but has to wait. Only corrects conditions that would be wrong.
-pub(super) fn waiting(plan: &mut Plan<Effect>, road: &Road<'_>) {
-    if conditions::get(standing(road), types::DISPATCHING).is_some() {
-        want(plan, road, vec![dispatching()]);
+pub(super) fn waiting(plan: &mut Plan<Effect>, cx: &Context<'_>) {
+    if conditions::get(present_conditions(cx), types::DISPATCHING).is_some() {
+        set_conditions(plan, cx, vec![dispatching()]);
     }
 }
 
 /// The object is applied. Writes an event only if it ends a reported failure.
-pub(super) fn success(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, message: &str) {
-    let condition = applied(road, conditions::TRUE, reason, message.to_owned());
-    want(plan, road, vec![dispatching(), condition]);
-    let told = conditions::get(standing(road), types::APPLIED)
+pub(super) fn success(plan: &mut Plan<Effect>, cx: &Context<'_>, reason: &str, message: &str) {
+    let condition = applied(cx, conditions::TRUE, reason, message.to_owned());
+    set_conditions(plan, cx, vec![dispatching(), condition]);
+    let ends_failure = conditions::get(present_conditions(cx), types::APPLIED)
         .is_some_and(|before| before.status == conditions::FALSE && before.reason != reasons::TERMINATING);
-    if told {
-        let text = format!("Successfully applied all manifests in cluster {}", road.key.cluster);
-        tell(plan, road, |about| Event::normal(about, events::SYNC_SUCCEED, text.clone()));
+    if ends_failure {
+        let text = format!("Successfully applied all manifests in cluster {}", cx.key.cluster);
+        record_event(plan, cx, |about| Event::normal(about, events::SYNC_SUCCEED, text.clone()));
     }
 }
 
 /// The object is not applied; a retry may help.
-pub(super) fn failure(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
-    refused(plan, road, error);
+pub(super) fn failure(plan: &mut Plan<Effect>, cx: &Context<'_>, error: &str) {
+    refused(plan, cx, error);
     plan.effects.push(Effect::Retry);
 }
 
 /// The object is not applied; only a change of the Work helps.
-pub(super) fn refused(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
-    let total = road.seen.work.spec.workload.manifests.len();
+pub(super) fn refused(plan: &mut Plan<Effect>, cx: &Context<'_>, error: &str) {
+    let total = cx.seen.work.spec.workload.manifests.len();
     let message = format!("Failed to apply all manifests (0/{total}): {}", bounded(error));
-    blocked(plan, road, reasons::APPLIED_FAILED, &message);
+    blocked(plan, cx, reasons::APPLIED_FAILED, &message);
 }
 
 /// The object is not applied, for a known reason. Writes an event if the reason is new, except for an old object that
 /// is being deleted: that is not a failure.
-pub(super) fn blocked(plan: &mut Plan<Effect>, road: &Road<'_>, reason: &str, message: &str) {
-    let is_new = conditions::get(standing(road), types::APPLIED)
+pub(super) fn blocked(plan: &mut Plan<Effect>, cx: &Context<'_>, reason: &str, message: &str) {
+    let is_new = conditions::get(present_conditions(cx), types::APPLIED)
         .is_none_or(|before| before.status != conditions::FALSE || before.message != message);
-    let condition = applied(road, conditions::FALSE, reason, message.to_owned());
-    want(plan, road, vec![dispatching(), condition]);
+    let condition = applied(cx, conditions::FALSE, reason, message.to_owned());
+    set_conditions(plan, cx, vec![dispatching(), condition]);
     if is_new && reason != reasons::TERMINATING {
-        let text = format!("cluster {}: {message}", road.key.cluster);
-        tell(plan, road, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
+        let text = format!("cluster {}: {message}", cx.key.cluster);
+        record_event(plan, cx, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
     }
 }
 
 /// The object could not be deleted; the Work remains until it is.
-pub(super) fn not_removed(plan: &mut Plan<Effect>, road: &Road<'_>, error: &str) {
-    let text = format!("Failed to delete the object in cluster {}: {}", road.key.cluster, bounded(error));
-    tell(plan, road, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
+pub(super) fn not_removed(plan: &mut Plan<Effect>, cx: &Context<'_>, error: &str) {
+    let text = format!("Failed to delete the object in cluster {}: {}", cx.key.cluster, bounded(error));
+    record_event(plan, cx, |about| Event::warning(about, events::SYNC_FAILED, text.clone()));
     plan.effects.push(Effect::Retry);
 }
 
@@ -108,41 +108,45 @@ fn dispatching() -> Condition {
     conditions::condition(types::DISPATCHING, conditions::TRUE, reasons::DISPATCHING, message)
 }
 
-fn applied(road: &Road<'_>, status: &str, reason: &str, message: String) -> Condition {
+fn applied(cx: &Context<'_>, status: &str, reason: &str, message: String) -> Condition {
     let mut condition = conditions::condition(types::APPLIED, status, reason, message);
-    condition.observed_generation = generation(road);
+    condition.observed_generation = generation(cx);
     condition
 }
 
-fn generation(road: &Road<'_>) -> Option<i64> {
-    road.seen.work.metadata.generation
+fn generation(cx: &Context<'_>) -> Option<i64> {
+    cx.seen.work.metadata.generation
 }
 
 /// Sets the conditions unless they are present. Writes an event if dispatching is suspended or resumed, but not for
 /// its first start.
-fn want(plan: &mut Plan<Effect>, road: &Road<'_>, mut list: Vec<Condition>) {
-    let before = conditions::get(standing(road), types::DISPATCHING).map(|condition| condition.status.as_str());
-    let turned = conditions::get(&list, types::DISPATCHING)
+fn set_conditions(plan: &mut Plan<Effect>, cx: &Context<'_>, mut list: Vec<Condition>) {
+    let before = conditions::get(present_conditions(cx), types::DISPATCHING).map(|condition| condition.status.as_str());
+    let transition = conditions::get(&list, types::DISPATCHING)
         .filter(|now| before != Some(&*now.status) && (before.is_some() || now.status == conditions::FALSE));
-    let turned = turned.map(|condition| format!("cluster {}: {}", road.key.cluster, condition.message));
-    let now = Timestamp::from_second(road.now.as_second()).expect("the second of a timestamp is a timestamp");
+    let transition = transition.map(|condition| format!("cluster {}: {}", cx.key.cluster, condition.message));
+    let now = Timestamp::from_second(cx.now.as_second()).expect("the second of a timestamp is a timestamp");
     for condition in &mut list {
         condition.last_transition_time = Time(now);
     }
     let part = StatusPart { conditions: list, ..StatusPart::default() };
     // The reflected status of members is much larger than the conditions; do not compare it.
-    if StatusPart::patch(&json!({"conditions": standing(road)}), &[&part]).is_some() {
+    if StatusPart::patch(&json!({"conditions": present_conditions(cx)}), &[&part]).is_some() {
         plan.effects.push(Effect::WorkStatus(part));
     }
     // Not on the template: it has as many Works as members, and its policy shows the suspension.
-    if let Some(text) = turned {
-        plan.effects.push(Effect::Event(Event::normal(reference(road.seen.work), events::WORK_DISPATCHING, text)));
+    if let Some(text) = transition {
+        plan.effects.push(Effect::Event(Event::normal(reference(cx.seen.work), events::WORK_DISPATCHING, text)));
     }
 }
 
 /// Records the same event on the Work and on its template.
-fn tell(plan: &mut Plan<Effect>, road: &Road<'_>, event: impl Fn(ironclad_api::work::ObjectReference) -> Event) {
-    let work = road.seen.work;
+fn record_event(
+    plan: &mut Plan<Effect>,
+    cx: &Context<'_>,
+    event: impl Fn(ironclad_api::work::ObjectReference) -> Event,
+) {
+    let work = cx.seen.work;
     let template = work.spec.workload.manifests.first().and_then(|manifest| {
         let manifest = &manifest.object();
         let uid = template::annotation(manifest, annotations::TEMPLATE_UID).to_owned();

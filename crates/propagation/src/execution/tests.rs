@@ -140,7 +140,7 @@ impl Scene {
     }
 
     fn seen<'a>(&'a self, interpreter: &'a Interpreter) -> Seen<'a> {
-        let found = |object| found(&self.work, object, interpreter);
+        let found = |object| compare_content(&self.work, object, interpreter);
         Seen {
             work: &self.work,
             cluster: self.cluster.as_ref(),
@@ -149,7 +149,7 @@ impl Scene {
                 None => Observed::Unknown,
                 Some(None) if self.held => Observed::Uncached,
                 Some(None) => Observed::Absent,
-                Some(Some(object)) if self.held => Observed::Held { object, found: found(object) },
+                Some(Some(object)) if self.held => Observed::Cached { object, found: found(object) },
                 Some(Some(object)) => Observed::Present(object),
             },
             served: self.served,
@@ -174,7 +174,7 @@ impl Scene {
             let there = next.object.clone().flatten();
             let version = |object: &Value| template::text(object, "/metadata/resourceVersion").parse().unwrap_or(0_u64);
             match effect {
-                Effect::Look(_) => {
+                Effect::Read(_) => {
                     next.object.get_or_insert_default();
                     next.held = false;
                 }
@@ -220,7 +220,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     let mut words = Vec::new();
     for effect in &plan.effects {
         words.push(match effect {
-            Effect::Look(key) => format!("look {key}"),
+            Effect::Read(key) => format!("look {key}"),
             Effect::CreateInMember(_) => "create".into(),
             Effect::ReplaceInMember(_) => "replace".into(),
             Effect::PatchInMember { .. } => "patch".into(),

@@ -46,8 +46,8 @@ fn change(field: &mut Value, overrider: &ImageOverrider, path: &str) -> Result<(
         ImageComponent::Registry => image.registry = with(&image.registry),
         ImageComponent::Repository => image.repository = with(&image.repository),
         ImageComponent::Tag => {
-            let wanted = with(if image.tag.is_empty() { &image.digest } else { &image.tag });
-            image.set_tag_or_digest(wanted);
+            let value = with(if image.tag.is_empty() { &image.digest } else { &image.tag });
+            image.set_tag_or_digest(value);
         }
     }
     *field = image.to_text().into();
@@ -85,13 +85,13 @@ impl Image {
         Some(Self { registry: registry.into(), repository: repository.into(), tag: tag.into(), digest: digest.into() })
     }
 
-    fn set_tag_or_digest(&mut self, wanted: String) {
-        if wanted.is_empty() {
+    fn set_tag_or_digest(&mut self, value: String) {
+        if value.is_empty() {
             (self.tag, self.digest) = (String::new(), String::new());
-        } else if TAG.is_match(&wanted) {
-            (self.tag, self.digest) = (wanted, String::new());
-        } else if DIGEST.is_match(&wanted) {
-            (self.tag, self.digest) = (String::new(), wanted);
+        } else if TAG.is_match(&value) {
+            (self.tag, self.digest) = (value, String::new());
+        } else if DIGEST.is_match(&value) {
+            (self.tag, self.digest) = (String::new(), value);
         }
     }
 

@@ -195,7 +195,7 @@ fn preemption_table() {
         ("not one that never does", Policy::Namespaced(&never), Policy::Namespaced(&low), false),
     ] {
         let template = claimed_template(holder);
-        let held = [Held { template: &template, holder: Some(holder) }];
+        let held = [Candidate { template: &template, holder: Some(holder) }];
         let plan = decide(&Seen { preemption: Some(&held), ..seen(preemptor, &[], &[], &[], &none) }, ids("x"));
         let patch = plan
             .effects
@@ -211,12 +211,12 @@ fn preemption_table() {
         assert!(!kinds(&off).contains(&"template"), "{name}: the gate is off");
     }
     let gone = claimed_template(Policy::Namespaced(&low));
-    let held = [Held { template: &gone, holder: None }];
+    let held = [Candidate { template: &gone, holder: None }];
     let plan =
         decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&equal), &[], &[], &[], &none) }, ids("x"));
     assert!(kinds(&plan).contains(&"template"), "a holder that is gone holds nothing");
     let unclaimed = deployment();
-    let held = [Held { template: &unclaimed, holder: None }];
+    let held = [Candidate { template: &unclaimed, holder: None }];
     let plan =
         decide(&Seen { preemption: Some(&held), ..seen(Policy::Namespaced(&high), &[], &[], &[], &none) }, ids("x"));
     assert!(!kinds(&plan).contains(&"template"), "an unclaimed template is the waiting list's matter");
@@ -226,10 +226,10 @@ fn preemption_table() {
 fn failed_preemption_is_reported_on_the_template() {
     let (low, high) = (policy("low", json!({"name": "web"})), policy("high", json!({"name": "web"})));
     let held = claimed_template(Policy::Namespaced(&low));
-    let event = not_preempted(Policy::Namespaced(&high), &held, "Denied", "no").unwrap();
+    let event = preemption_failed_event(Policy::Namespaced(&high), &held, "Denied", "no").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("Deployment", "PreemptPolicyFailed"));
     assert!(event.message.ends_with(": no") && event.message.contains("shop/low"), "{}", event.message);
-    for (name, policy, template, class, told) in [
+    for (name, policy, template, class, event) in [
         ("refused", &high, &held, "Denied", true),
         ("invalid", &high, &held, "Invalid", true),
         ("not answered", &high, &held, "Unavailable", true),
@@ -238,7 +238,11 @@ fn failed_preemption_is_reported_on_the_template() {
         ("its own", &low, &held, "Denied", false),
         ("nobody's", &low, &deployment(), "Denied", false),
     ] {
-        assert_eq!(not_preempted(Policy::Namespaced(policy), template, class, "no").is_some(), told, "{name}");
+        assert_eq!(
+            preemption_failed_event(Policy::Namespaced(policy), template, class, "no").is_some(),
+            event,
+            "{name}"
+        );
     }
 }
 
@@ -288,7 +292,7 @@ fn preemption_candidates() {
         ("it stays", 3, 3, vec![]),
     ] {
         let (old, new) = (always("own", old), always("own", new));
-        let gaining = who_gains(&all, Policy::Namespaced(&old), Policy::Namespaced(&new));
+        let gaining = policies_that_gain(&all, Policy::Namespaced(&old), Policy::Namespaced(&new));
         let names: Vec<&str> = gaining.iter().map(|key| &*key.name).collect();
         assert_eq!(names, want, "{name}");
     }
@@ -302,14 +306,14 @@ fn young_policy_is_not_reported_as_idle() {
     };
     for (name, created, want) in [
         ("four seconds old", "2026-01-01T00:00:06Z", "look again"),
-        ("five seconds old", "2026-01-01T00:00:05Z", "told"),
+        ("five seconds old", "2026-01-01T00:00:05Z", "event"),
     ] {
         let policy = made(created);
         let now = "2026-01-01T00:00:10Z".parse().unwrap();
         let plan = decide(&Seen { now, ..seen(Policy::Namespaced(&policy), &[], &[], &[], &none) }, ids("x"));
         let got = match plan.effects.as_slice() {
             [Effect::RequeueAfter(_)] => "look again",
-            [Effect::Event(_)] => "told",
+            [Effect::Event(_)] => "event",
             other => panic!("{other:?}"),
         };
         assert_eq!(got, want, "{name}");

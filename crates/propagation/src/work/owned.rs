@@ -18,7 +18,7 @@ use crate::{new_ids::NewIds, template::Identity};
 
 /// Object that one cluster should have.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct DesiredWork<'a> {
     /// The cluster.
     pub cluster: &'a ClusterName,
     /// The object in the member.
@@ -61,18 +61,18 @@ pub fn key(cluster: &ClusterName, kind: &str, namespace: &str, name: &str) -> Wo
 /// Creates or updates the Work. `None` if it is up to date, or while its predecessor is being deleted: the end of that
 /// reconciles again.
 #[must_use]
-pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
-    if standing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
+pub fn write(desired: DesiredWork<'_>, existing: Option<&Work>, ids: &mut NewIds) -> Option<Write> {
+    if existing.is_some_and(|work| work.metadata.deletion_timestamp.is_some()) {
         return None;
     }
-    let mut work = standing.cloned().unwrap_or_else(|| {
-        let identity = Identity::of(&wanted.manifest);
+    let mut work = existing.cloned().unwrap_or_else(|| {
+        let identity = Identity::of(&desired.manifest);
         let name = names::work_name(identity.kind, identity.namespace, identity.name);
         let mut work = Work::new(&name, WorkSpec::default());
-        work.metadata.namespace = Some(names::execution_namespace(&wanted.cluster.0));
+        work.metadata.namespace = Some(names::execution_namespace(&desired.cluster.0));
         work
     });
-    if let Some(owner) = wanted.owner {
+    if let Some(owner) = desired.owner {
         work.metadata.owner_references = Some(vec![owner]);
     }
     let list = work.metadata.finalizers.get_or_insert_default();
@@ -80,24 +80,24 @@ pub fn write(wanted: Wanted<'_>, standing: Option<&Work>, ids: &mut NewIds) -> O
         list.push(finalizers::EXECUTION_CONTROLLER.into());
     }
     let label_map = work.metadata.labels.get_or_insert_default();
-    label_map.extend(wanted.labels);
+    label_map.extend(desired.labels);
     let work_id = label_map.entry(labels::WORK_PERMANENT_ID.into()).or_insert_with(|| ids.allocate()).clone();
     let annotation_map = work.metadata.annotations.get_or_insert_default();
-    annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), wanted.conflict_resolution.into());
-    let mut manifest = wanted.manifest;
+    annotation_map.insert(annotations::CONFLICT_RESOLUTION.into(), desired.conflict_resolution.into());
+    let mut manifest = desired.manifest;
     let marks = Marks {
         work_namespace: work.metadata.namespace.as_deref().unwrap_or_default(),
         work_name: work.metadata.name.as_deref().unwrap_or_default(),
         work_id: &work_id,
-        conflict_resolution: wanted.conflict_resolution,
+        conflict_resolution: desired.conflict_resolution,
     };
     manifest::finish(&mut manifest, &marks);
     work.spec.workload = WorkloadTemplate { manifests: vec![manifest.into()] };
-    match standing {
+    match existing {
         None => Some(Write::Create(Box::new(work))),
-        Some(standing) => {
-            let patch = merge_patch_between(&written(standing), &written(&work))?;
-            Some(Write::Patch { key: key_of(standing)?, patch })
+        Some(existing) => {
+            let patch = merge_patch_between(&written(existing), &written(&work))?;
+            Some(Write::Patch { key: key_of(existing)?, patch })
         }
     }
 }

@@ -29,7 +29,7 @@ fn scheduler_runs_first_when_replicas_differ() {
         ("attached: no scheduler", of(&[("m1", 2)], json!({"placement": null}), json!({})), false),
         ("no workload", of(&[("m1", 2)], json!({"replicas": 0}), json!({})), false),
     ] {
-        assert_eq!(await_scheduler::is_schedulers(Binding::from(&binding)), want, "{name}");
+        assert_eq!(await_scheduler::is_pending(Binding::from(&binding)), want, "{name}");
     }
 }
 
@@ -49,7 +49,7 @@ fn works_wait_for_the_scheduler_for_a_limited_time() {
             overrides: &[],
             interpreter: &Interpreter::default(),
             options: &Options::default(),
-            held: Duration::from_millis(held),
+            waited: Duration::from_millis(held),
         };
         assert_eq!(kinds(&decide(&seen, ids("new"))), want, "{held} ms");
     }

@@ -59,7 +59,7 @@ fn new_binding_has_all_fields() {
             "namespace": "shop", "name": "web-deployment", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"propagationpolicy.karmada.io/permanent-id": "id-p", "resourcebinding.karmada.io/permanent-id": "new-1"},
             "annotations": {"propagationpolicy.karmada.io/namespace": "shop", "propagationpolicy.karmada.io/name": "p",
-                APPLIED_TEMPLATE: Content::of(&deployment()).to_text()},
+                APPLIED_TEMPLATE: TemplateHash::of(&deployment()).to_text()},
             "finalizers": ["karmada.io/binding-controller"],
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": true, "blockOwnerDeletion": true}],
         })
@@ -244,7 +244,7 @@ fn update_keeps_fields_of_other_controllers() {
     let patch = update(&binding, &edited, &policy).unwrap();
     let mut want =
         json!({"metadata": {"annotations": {}}, "spec": {"replicas": 5, "resource": {"resourceVersion": "11"}}});
-    want["metadata"]["annotations"][APPLIED_TEMPLATE] = json!(Content::of(&edited).to_text());
+    want["metadata"]["annotations"][APPLIED_TEMPLATE] = json!(TemplateHash::of(&edited).to_text());
     assert_eq!(patch, want);
 }
 
@@ -384,19 +384,19 @@ fn components_take_precedence_over_replicas() {
             other => panic!("{other:?}"),
         }
     };
-    let told = |binding: &ResourceBinding| {
+    let reasons = |binding: &ResourceBinding| {
         let names: Vec<&str> = binding.spec.components.iter().map(|c| c.name.as_str()).collect();
         (binding.spec.replicas, names.join(","))
     };
     let with = spec(true, None);
-    assert_eq!(told(&with), (0, "head,worker".to_owned()), "components leave replicas empty");
+    assert_eq!(reasons(&with), (0, "head,worker".to_owned()), "components leave replicas empty");
     let without = spec(false, Some(&with));
     assert_eq!(
-        told(&without),
+        reasons(&without),
         (9, String::new()),
         "without the gate it is replicas, and nothing is left of the components"
     );
-    assert_eq!(told(&spec(true, Some(&without))), (0, "head,worker".to_owned()), "and back");
+    assert_eq!(reasons(&spec(true, Some(&without))), (0, "head,worker".to_owned()), "and back");
 }
 
 proptest! {

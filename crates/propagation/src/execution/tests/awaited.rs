@@ -150,10 +150,10 @@ fn works_that_resolve_a_namespace() {
         ("it is gone", Some(&coming), None, true),
         ("it is gone after all that", Some(&deleting(&coming)), None, false),
     ] {
-        assert_eq!(settles_namespace(old, new).as_deref(), wakes.then_some("shop"), "{name}");
+        assert_eq!(resolves_namespace(old, new).as_deref(), wakes.then_some("shop"), "{name}");
     }
     let other = brings(json!({"apiVersion": "example.io/v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
     for work in [other, web()] {
-        assert_eq!(settles_namespace(Some(&work), Some(&done(&work))), None, "it brings none");
+        assert_eq!(resolves_namespace(Some(&work), Some(&done(&work))), None, "it brings none");
     }
 }

@@ -1,4 +1,4 @@
-//! Content of written objects (specification/propagation.md 13.3, specification/propagation.md 14,
+//! TemplateHash of written objects (specification/propagation.md 13.3, specification/propagation.md 14,
 //! specification/propagation.md 9.4; specification/propagation.md 31 row 2).
 
 use super::*;

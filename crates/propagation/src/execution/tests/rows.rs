@@ -186,12 +186,12 @@ fn work_being_applied() {
             vec!["create", WELL],
         ),
         (
-            "nobody watches a terminating stranger",
+            "no event announces the end of an unmanaged object",
             Scene::of(web()).has(terminating(unmanaged(&web()))),
             vec!["Dispatching=True/Dispatching Applied=False/Terminating", "retry"],
         ),
         (
-            "nor one of another Work",
+            "nor of an object of another Work",
             Scene::of(web())
                 .has(terminating(without(object(&web()), json!({"annotations": {"work.karmada.io/name": "w2"}})))),
             vec!["Dispatching=True/Dispatching Applied=False/Terminating", "retry"],

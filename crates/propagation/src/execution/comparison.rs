@@ -15,7 +15,7 @@ use crate::template::Identity;
 
 /// Result of comparing the content of a member object with one manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct Comparison {
     /// Hash of the manifest.
     manifest: u64,
     /// The object has all values of the manifest.
@@ -24,7 +24,7 @@ pub struct Found {
     no_more: bool,
 }
 
-impl Found {
+impl Comparison {
     /// Returns true if the comparison was with this manifest.
     #[must_use]
     pub fn is_of(&self, manifest: &Manifest) -> bool {
@@ -33,7 +33,7 @@ impl Found {
 
     /// Returns true if nothing has to be sent. If this manifest was sent before, the object may have more fields: the
     /// member set them. Otherwise an older manifest may have.
-    pub(super) fn settles(&self, manifest: &Manifest, was_sent: bool) -> bool {
+    pub(super) fn is_sufficient(&self, manifest: &Manifest, was_sent: bool) -> bool {
         self.same && (self.no_more || was_sent) && self.is_of(manifest)
     }
 }
@@ -43,7 +43,7 @@ impl Found {
 /// `None` if the Work is not for this object, or the interpreter cannot compute the retained fields. Not for kinds
 /// whose `Retain` needs a webhook: their objects are cached whole.
 #[must_use]
-pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<Found> {
+pub fn compare_content(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<Comparison> {
     let [raw] = work.spec.workload.manifests.as_slice() else { return None };
     let identity = Identity::of(object);
     let is_it = object_key(work).is_some_and(|key| key == identity.key());
@@ -51,7 +51,7 @@ pub fn found(work: &Work, object: &Value, interpreter: &Interpreter) -> Option<F
         return None;
     }
     let desired = interpreter.retain(&finished(work, &raw.object()), object, None).ok()?;
-    Some(Found {
+    Some(Comparison {
         manifest: hash(raw),
         same: compare::content_difference(&desired, object).is_none(),
         no_more: compare::surplus(&desired, object).is_none(),
@@ -114,19 +114,19 @@ mod tests {
             ("another object", with(json!({"metadata": {"name": "other"}})), None),
             ("another kind", with(json!({"kind": "StatefulSet"})), None),
         ] {
-            let found = found(&of(&deployment()), &object, &Interpreter::default());
+            let found = compare_content(&of(&deployment()), &object, &Interpreter::default());
             assert_eq!(found.map(|found| (found.same, found.no_more)), want, "{name}");
         }
         let retained = with(json!({"metadata": {"labels": {"resourcetemplate.karmada.io/retain-replicas": "true"}}}));
         let (none, nine) = (with(json!({"spec": {"replicas": null}})), with(json!({"spec": {"replicas": 9}})));
-        let found = |object| found(&of(&retained), object, &Interpreter::default());
+        let found = |object| compare_content(&of(&retained), object, &Interpreter::default());
         assert_eq!(found(&none), None, "replicas to retain, and there are none: that is for a whole pass to tell");
         assert!(found(&nine).is_some_and(|found| found.same), "what is retained is no difference");
     }
 
     #[test]
     fn comparison_is_valid_for_one_manifest() {
-        let find = |same, no_more| Found { manifest: hash(&deployment().into()), same, no_more };
+        let find = |same, no_more| Comparison { manifest: hash(&deployment().into()), same, no_more };
         let mut other = deployment();
         merge(&mut other, &json!({"spec": {"replicas": 9}}));
         for (name, found, manifest, was_sent, want) in [
@@ -136,7 +136,7 @@ mod tests {
             ("another", find(false, true), deployment(), true, false),
             ("the manifest changed since", find(true, true), other, true, false),
         ] {
-            assert_eq!(found.settles(&manifest.into(), was_sent), want, "{name}");
+            assert_eq!(found.is_sufficient(&manifest.into(), was_sent), want, "{name}");
         }
     }
 

@@ -40,7 +40,7 @@ const BESIDE_THE_TABLE: [(&str, &str); 23] = [
 
 /// Where the reason is no constant of `ironclad_api`: the file, its name there, and what it may be.
 const OTHER_NAMES: [(&str, &str, &[&str]); 2] = [
-    ("propagation/src/claim.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
+    ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
 ];
 

@@ -220,7 +220,7 @@ fn words(plan: &Plan<Effect>) -> Vec<String> {
     let mut words = Vec::new();
     for effect in &plan.effects {
         words.push(match effect {
-            Effect::Read(key) => format!("look {key}"),
+            Effect::Read(key) => format!("read {key}"),
             Effect::CreateInMember(_) => "create".into(),
             Effect::ReplaceInMember(_) => "replace".into(),
             Effect::PatchInMember { .. } => "patch".into(),

@@ -250,21 +250,43 @@ fn plaintext(manifest: &mut Value, overriders: &[PlaintextOverrider]) -> Result<
     json_patch(manifest, operations)
 }
 
-/// Applies operations as one JSON Patch: all or none.
+/// Applies operations as one JSON Patch (RFC 6902): all or none.
 fn json_patch<'a>(
     target: &mut Value,
     operations: impl Iterator<Item = (&'a str, OverriderOperator, Option<&'a Value>)>,
 ) -> Result<(), String> {
-    let operations: Vec<Value> = operations
-        .map(|(path, operator, value)| match operator {
-            OverriderOperator::Add => json!({"op": "add", "path": path, "value": value}),
-            OverriderOperator::Replace => json!({"op": "replace", "path": path, "value": value}),
-            OverriderOperator::Remove => json!({"op": "remove", "path": path}),
-        })
-        .collect();
-    if operations.is_empty() {
-        return Ok(());
+    let mut patched = target.clone();
+    for (path, operator, value) in operations {
+        let op = match operator {
+            OverriderOperator::Add if path.is_empty() => "replace",
+            OverriderOperator::Add => "add",
+            OverriderOperator::Replace => "replace",
+            OverriderOperator::Remove => "remove",
+        };
+        if !is_applicable(&patched, path, op) {
+            return Err(format!("{op} {path}: there is no such path"));
+        }
+        let operation = json!([{"op": op, "path": path, "value": value}]);
+        ironclad_patch::json_patch(&mut patched, &operation).map_err(|_| format!("{op} {path} does not apply"))?;
     }
-    let patch: json_patch::Patch = serde_json::from_value(operations.into()).map_err(|error| error.to_string())?;
-    json_patch::patch(target, &patch).map_err(|error| error.to_string())
+    *target = patched;
+    Ok(())
+}
+
+/// Returns true if RFC 6902 allows the operation. The library is more lenient, like the one of a kube-apiserver: it adds
+/// the missing member of a `replace` and counts negative indices from the end. An override that misses its field must
+/// fail instead (specification/propagation.md 10.4).
+fn is_applicable(document: &Value, path: &str, op: &str) -> bool {
+    if op != "add" {
+        return document.pointer(path).is_some();
+    }
+    let Some((parent, key)) = path.rsplit_once('/') else { return false };
+    match document.pointer(parent) {
+        Some(Value::Object(_)) => true,
+        Some(Value::Array(items)) => {
+            let index = key.parse::<usize>().ok().filter(|index| index.to_string() == key);
+            key == "-" || index.is_some_and(|index| index <= items.len())
+        }
+        _ => false,
+    }
 }

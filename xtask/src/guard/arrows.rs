@@ -82,12 +82,11 @@ const NOT_IN_THE_CORE: [&str; 16] = [
 ];
 
 /// Crates from outside that only the named crates of ours declare, so that what they are good for stands in one place.
-const RESERVED: [(&str, &[&str]); 7] = [
+const RESERVED: [(&str, &[&str]); 6] = [
     ("redb", &["ironclad-store"]),
     ("axum", &["ironclad"]),
     ("rand_chacha", &["ironclad-seam"]),
     ("mlua", &["ironclad-interpreter-lua"]),
-    ("json-patch", &["ironclad-propagation"]),
     ("clap", &["ironclad", "ironclad-cli", "ironclad-testkit", "xtask"]),
     (
         "kube",

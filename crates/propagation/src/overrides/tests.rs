@@ -178,6 +178,11 @@ fn override_errors_name_policy_and_field() {
         json!({"path": "/spec/nope", "operator": "replace", "value": 1}),
         json!({"path": "/spec/nope", "operator": "remove"}),
         json!({"path": "/spec/nope/deeper", "operator": "add", "value": 1}),
+        json!({"path": "/spec/template/spec/containers/1", "operator": "replace", "value": {}}),
+        json!({"path": "/spec/template/spec/containers/-1", "operator": "remove"}),
+        json!({"path": "/spec/template/spec/containers/2", "operator": "add", "value": {}}),
+        json!({"path": "/spec/template/spec/containers/01", "operator": "add", "value": {}}),
+        json!({"path": "spec/paused", "operator": "add", "value": true}),
     ] {
         let error = run(deployment(), &[], &[op("o", rule(json!({"plaintext": [bad]})))]).unwrap_err();
         assert_eq!((error.policy.as_str(), error.overrider), ("OverridePolicy shop/o", "plaintext"));

@@ -1,5 +1,6 @@
 //! Reads parts of JSON objects of known kinds, without types for whole objects.
 
+pub(crate) use ironclad_patch::text_at as text;
 use serde_json::{Map, Value};
 
 /// Object whose shape does not fit its kind.
@@ -19,11 +20,6 @@ pub(crate) fn shape(object: &Value, path: impl Into<String>, want: &'static str)
         (text(object, "/kind"), text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     let object = if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") };
     ShapeError { object, path: path.into(), want }
-}
-
-/// The string at the pointer, empty if absent.
-pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
 /// The integer at the pointer.

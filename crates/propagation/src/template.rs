@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ironclad_api::work::{Named, ObjectReference};
 use ironclad_fleet::{Gvk, ObjectKey};
+pub use ironclad_patch::text_at as text;
 use serde_json::Value;
 
 /// Identity of an object.
@@ -81,12 +82,6 @@ impl<'a> Identity<'a> {
 #[must_use]
 pub fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// The string at a JSON pointer, empty if absent.
-#[must_use]
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
 /// The value of a label, empty if absent.

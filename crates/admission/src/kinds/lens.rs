@@ -1,5 +1,6 @@
 //! Reads and edits of JSON objects that keep fields unknown to our types.
 
+pub(crate) use ironclad_patch::text_at as text;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
@@ -8,11 +9,6 @@ use crate::{Denial, request::decode};
 /// The value at a pointer, null when absent.
 pub(crate) fn at<'a>(object: &'a Value, pointer: &str) -> &'a Value {
     object.pointer(pointer).unwrap_or(&Value::Null)
-}
-
-/// The text at a pointer, empty when absent.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    at(object, pointer).as_str().unwrap_or_default()
 }
 
 /// The list at a pointer, empty when absent.

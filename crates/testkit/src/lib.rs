@@ -1,8 +1,8 @@
 //! The simulated world, its faults, scenarios, and real Kubernetes for tests.
 
+pub mod binary;
 pub mod differential;
-pub mod pace;
-pub mod product;
+pub mod eviction_rate;
 pub mod real;
 pub mod scenario;
 pub mod sim;

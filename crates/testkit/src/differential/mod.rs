@@ -30,12 +30,12 @@ pub use self::{
 
 mod certificates;
 mod compare;
+mod event_counts;
 pub mod mask;
 mod ours;
 mod play;
 pub mod script;
 mod side;
-mod tally;
 pub mod webhooks;
 
 /// Scenarios that run beside each other: they mostly wait.

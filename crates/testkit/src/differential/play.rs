@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use crate::real::{Running, until};
 
 use super::{
-    certificates,
+    certificates, event_counts,
     mask::Masks,
     script::{Action, Compared, Payload, Scenario, Step, repeated},
     side::{Answer, As, Side, Stream},
-    tally,
 };
 
 /// What is waited for comes within this time.
@@ -46,7 +45,7 @@ const HEADERS: [(&str, bool); 16] = [
 /// # Errors
 /// What keeps a server from being asked; never what it answers.
 pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
-    let mut stage = Stage {
+    let mut runner = Runner {
         side,
         variables: BTreeMap::new(),
         watches: BTreeMap::new(),
@@ -62,19 +61,19 @@ pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> a
         ("core", format!("/api/v1/namespaces/{namespace}")),
         ("apps", format!("/apis/apps/v1/namespaces/{namespace}")),
     ] {
-        stage.variables.insert(name.to_owned(), value);
+        runner.variables.insert(name.to_owned(), value);
     }
     for (name, value) in certificates::variables() {
-        stage.variables.insert((*name).to_owned(), value.clone());
+        runner.variables.insert((*name).to_owned(), value.clone());
     }
     let mut notes = Vec::with_capacity(scenario.steps.len());
     for step in &scenario.steps {
-        notes.push(stage.step(step).await.with_context(|| step.line.clone())?);
+        notes.push(runner.step(step).await.with_context(|| step.line.clone())?);
     }
     Ok(notes)
 }
 
-struct Stage<'a> {
+struct Runner<'a> {
     side: &'a Side,
     variables: BTreeMap<String, String>,
     watches: BTreeMap<String, Stream>,
@@ -83,7 +82,7 @@ struct Stage<'a> {
     namespace: &'a str,
 }
 
-impl Stage<'_> {
+impl Runner<'_> {
     async fn step(&mut self, step: &Step) -> anyhow::Result<Value> {
         let Some((path, want)) = &step.until else { return Ok(self.once(step).await?.0) };
         let want = self.filled(want);
@@ -162,9 +161,9 @@ impl Stage<'_> {
             Action::Repeat { times, at_once, requests } => {
                 Ok((self.repeat(step, *times, *at_once, requests).await?, Value::Null))
             }
-            Action::Tally { name, count } => {
+            Action::CountEvents { name, count } => {
                 let stream = self.watches.get_mut(name).with_context(|| format!("no watch {name} is open"))?;
-                Ok((tally::tally(stream, *count).await, Value::Null))
+                Ok((event_counts::count_events(stream, *count).await, Value::Null))
             }
             Action::Claims { token } => {
                 let claims = certificates::claims(&self.filled(token))?;

@@ -26,7 +26,7 @@
 //! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
 //! - `REPEAT 100 4 METHOD path`: a hundred times the request, four at a time; `$i` counts them from 0. Several requests with
 //!   `|` between them take turns. The codes are counted; with `only code`, those that are the server's fault.
-//! - `TALLY name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and whether
+//! - `COUNT name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and whether
 //!   their order is right.
 //! - `CLAIMS $token`: what a token says. `ASKED path`: what the webhook at `$hook/path` was asked last.
 //! - `$hook` and `$ca`: where webhooks are ([`super::webhooks`]), and whom to trust for them; `$csr`, `$mastercsr` and
@@ -108,7 +108,7 @@ pub enum Action {
         requests: Vec<(String, Option<&'static str>, String)>,
     },
     /// Takes so many events of a watch and counts them.
-    Tally {
+    CountEvents {
         /// The watch.
         name: String,
         /// How many.
@@ -250,7 +250,7 @@ fn action(line: &str) -> anyhow::Result<Action> {
         ["WATCH", name, path] => Action::Watch { name: name.to_owned(), path: path.to_owned() },
         ["EVENTS", name, "end"] => Action::Events { name: name.to_owned(), count: None },
         ["EVENTS", name, count] => Action::Events { name: name.to_owned(), count: Some(count.parse()?) },
-        ["TALLY", name, count] => Action::Tally { name: name.to_owned(), count: count.parse()? },
+        ["COUNT", name, count] => Action::CountEvents { name: name.to_owned(), count: count.parse()? },
         ["CLAIMS", token] => Action::Claims { token: token.to_owned() },
         ["ASKED", path] => Action::Asked { path: path.to_owned() },
         ["REPEAT", times, at_once, ref requests @ ..] => {
@@ -374,7 +374,7 @@ mod tests {
             "EVENTS w many",
             "kubectl get 'x",
             "REPEAT 2 1 GET",
-            "TALLY w",
+            "COUNT w",
         ] {
             assert!(parse("x", text).is_err(), "{text}");
         }

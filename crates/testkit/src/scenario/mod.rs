@@ -26,8 +26,8 @@
 //! reads                                              what they read there since
 //! ```
 
-mod dialect;
 mod run;
+mod syntax;
 
 use std::{
     fs,

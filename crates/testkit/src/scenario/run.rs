@@ -22,11 +22,11 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::dialect::{self, Named, Script, Step};
+use super::syntax::{self, Named, Script, Step};
 use crate::sim::{
     Setup, World, WorldOptions,
     matrix::{self, Disturbance, Played},
-    programme::{HAND_KEY, POLICY_KEY},
+    script::{HAND_KEY, POLICY_KEY},
 };
 
 /// All scripts run from one seed: a transcript has one history.
@@ -51,12 +51,12 @@ impl Transcript {
 
 /// Runs a script in a runtime and a world of its own.
 pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
-    in_a_world(dialect::parse(text)?, Disturbance::None).map(|(transcript, _)| transcript)
+    in_a_world(syntax::parse(text)?, Disturbance::None).map(|(transcript, _)| transcript)
 }
 
 /// Runs a script with a disturbance; what counts is what it shows of objects, and what stands in the end.
 pub(super) fn play(text: &str, disturbance: Disturbance) -> anyhow::Result<Played> {
-    let mut script = dialect::parse(text)?;
+    let mut script = syntax::parse(text)?;
     // How often something was told or written is the way, not the end.
     script.steps.retain(|(_, step)| !matches!(step, Some(Step::Events | Step::Writes | Step::Reads)));
     script.steps.push(("settle".to_owned(), Some(Step::Settle)));
@@ -83,9 +83,9 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
             .await?;
         world.until_quiet().await?;
         let seen = world.history.lines().len();
-        let mut stage = Stage { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen };
-        stage.events().await?;
-        let faults = stage.world.faults.clone();
+        let mut runner = Runner { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen };
+        runner.events().await?;
+        let faults = runner.world.faults.clone();
         let before = (faults.writes(), faults.events());
         disturbance.plan(&faults);
         let mut transcript = Transcript::default();
@@ -95,20 +95,20 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
                 continue;
             };
             transcript.line(&format!("> {line}"));
-            if let Err(error) = stage.carry_out(step, &mut transcript).await {
-                let lines = stage.world.history.lines();
+            if let Err(error) = runner.carry_out(step, &mut transcript).await {
+                let lines = runner.world.history.lines();
                 let tail = lines[lines.len().saturating_sub(40)..].join("\n");
                 return Err(error.context(format!("at `{line}`; so far\n{transcript}\nthe history ends with\n{tail}")));
             }
         }
-        matrix::show(disturbance, &stage.world.history);
-        let played = Played::since(&faults, before, stage.world.state().await?);
+        matrix::show(disturbance, &runner.world.history);
+        let played = Played::since(&faults, before, runner.world.state().await?);
         Ok((transcript, played))
     })
 }
 
 /// The world and what was seen of it.
-struct Stage {
+struct Runner {
     world: World,
     kinds: BTreeMap<(String, String), (ApiResource, Scope)>,
     told: BTreeSet<String>,
@@ -116,7 +116,7 @@ struct Stage {
     read: usize,
 }
 
-impl Stage {
+impl Runner {
     async fn carry_out(&mut self, step: Step, transcript: &mut Transcript) -> anyhow::Result<()> {
         match step {
             Step::Apply { server, documents } => {
@@ -145,7 +145,7 @@ impl Stage {
                 let gvk = Gvk::from_manifest(&resource.api_version, &resource.kind);
                 let (namespace, name) = (object.namespace.as_str().into(), object.name.as_str().into());
                 let taken = ObjectKey { gvk, namespace, name };
-                self.world.truth.tell(|judge, _| judge.will_be_taken(object.server.as_str().into(), taken));
+                self.world.model.tell(|checker, _| checker.will_be_taken(object.server.as_str().into(), taken));
                 api.delete(&object.name, &DeleteParams::background()).await?;
             }
             Step::Settle => self.world.until_quiet().await?,

@@ -1,23 +1,23 @@
 //! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a seed.
 
+pub mod checker;
 mod faults;
+pub mod flags;
 mod history;
-pub mod judge;
 pub mod kinds;
-pub mod knobs;
 mod link;
 pub mod matrix;
+pub mod model;
 mod process;
-pub mod programme;
-pub mod road;
+pub mod propagation;
+pub mod runner;
+pub mod script;
 pub mod sometimes;
-pub mod stage;
 mod state;
-pub mod truth;
 mod watch;
 mod world;
 
 pub use faults::{Cut, EventFault, Fault, FaultPlan};
 pub use history::History;
 pub use link::Link;
-pub use world::{Poison, Setup, World, WorldOptions};
+pub use world::{ConnectPanic, Setup, World, WorldOptions};

@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{FaultPlan, History, Link, truth::Truth, world::CONTROLLERS_USER};
+use super::{FaultPlan, History, Link, model::Model, world::CONTROLLERS_USER};
 
 /// A place for a controller process, with the faults and the clock that outlive its restarts.
 pub(super) struct Slot {
@@ -30,7 +30,7 @@ pub(super) struct Slot {
     /// What is done to its requests to members.
     pub(super) member_faults: FaultPlan,
     /// Members whose connecting panics.
-    pub(super) poisoned: Arc<Mutex<BTreeSet<String>>>,
+    pub(super) connect_panics: Arc<Mutex<BTreeSet<String>>>,
     /// Its own time of day.
     pub(super) clock: Clock,
     process: Option<Process>,
@@ -59,7 +59,7 @@ impl Slot {
             name,
             faults: FaultPlan::default(),
             member_faults: FaultPlan::default(),
-            poisoned: Arc::default(),
+            connect_panics: Arc::default(),
             clock: clock.for_process(),
             process: None,
             incarnation: 0,
@@ -75,7 +75,7 @@ impl Slot {
         plane: &Arc<Server>,
         members: &Arc<BTreeMap<String, Arc<Member>>>,
         settings: &Settings,
-        truth: &Truth,
+        model: &Model,
         history: &History,
     ) {
         self.incarnation += 1;
@@ -101,7 +101,7 @@ impl Slot {
             seam: world.clone(),
             process: seam.tasks.clone(),
             faults: self.member_faults.clone(),
-            poisoned: self.poisoned.clone(),
+            connect_panics: self.connect_panics.clone(),
             fence: fence.clone(),
             history: history.clone(),
         });
@@ -110,10 +110,10 @@ impl Slot {
             None => client,
         };
         let present: Arc<Mutex<Option<Arc<Context>>>> = Arc::default();
-        let (shown, settings, history, truth) = (present.clone(), settings.clone(), history.clone(), truth.clone());
+        let (shown, settings, history, model) = (present.clone(), settings.clone(), history.clone(), model.clone());
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
-            truth.tell(|judge, at| judge.started(at));
+            model.tell(|checker, at| checker.started(at));
             let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
             *shown.lock() = Some(context.clone());
             term.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
@@ -184,7 +184,7 @@ struct SimConnector {
     seam: Seam,
     process: Tasks,
     faults: FaultPlan,
-    poisoned: Arc<Mutex<BTreeSet<String>>>,
+    connect_panics: Arc<Mutex<BTreeSet<String>>>,
     fence: Option<Fence>,
     history: History,
 }
@@ -192,7 +192,7 @@ struct SimConnector {
 impl Connector for SimConnector {
     fn connect(&self, cluster: &Cluster, _credentials: Option<&Secret>) -> Result<Client, String> {
         let name = cluster.name_any();
-        assert!(!self.poisoned.lock().contains(&name), "{name} is poison");
+        assert!(!self.connect_panics.lock().contains(&name), "connecting {name} panics");
         let member = self.members.get(&name).ok_or_else(|| format!("there is no simulated member {name}"))?;
         let link = Link::new(
             member.faulted_service(Identity::admin("ironclad")),

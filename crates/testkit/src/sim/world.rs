@@ -32,10 +32,10 @@ use tokio::time::Instant;
 
 use super::{
     FaultPlan, History,
-    judge::Rules,
+    checker::Rules,
     kinds,
+    model::Model,
     process::{Lead, Slot},
-    truth::Truth,
 };
 
 /// The user that the controllers are.
@@ -75,7 +75,7 @@ pub struct Setup {
     pub elected: bool,
     /// The flags of the controllers.
     pub settings: Settings,
-    /// What the judge goes by.
+    /// What the checker goes by.
     pub rules: Rules,
 }
 
@@ -95,11 +95,11 @@ impl From<WorldOptions> for Setup {
 
 /// Whether a member makes whoever connects it panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Poison {
+pub enum ConnectPanic {
     /// It does.
-    Given,
+    On,
     /// It does not.
-    Cured,
+    Off,
 }
 
 /// The world.
@@ -113,7 +113,7 @@ pub struct World {
     /// The flags of controllers that start from now on.
     pub settings: Settings,
     /// What really stands.
-    pub truth: Truth,
+    pub model: Model,
     seam: Seam,
     plane: Arc<Server>,
     member_clocks: BTreeMap<String, Clock>,
@@ -161,7 +161,7 @@ impl World {
         kubecontrollers::start(&plane_controllers, &only);
         plane_controllers.caches.start(&admin, &plane_controllers.seam);
         let watcher = seam.child("truth");
-        let truth = Truth::follow(&admin, &watcher, history.clone(), setup.rules).await;
+        let model = Model::follow(&admin, &watcher, history.clone(), setup.rules).await;
         let (mut members, mut member_clocks) = (BTreeMap::new(), BTreeMap::new());
         for n in 1..=setup.members + setup.spares {
             let name = format!("member{n}");
@@ -174,7 +174,7 @@ impl World {
                 own,
             )
             .await?;
-            truth.follow_member(&name, &member, &watcher).await;
+            model.follow_member(&name, &member, &watcher).await;
             members.insert(name, Arc::new(member));
         }
         if setup.elected {
@@ -189,7 +189,7 @@ impl World {
             members: Arc::new(members),
             member_clocks,
             settings: setup.settings,
-            truth,
+            model,
             seam,
             plane,
             slots,
@@ -280,11 +280,11 @@ impl World {
     }
 
     /// From now on the first controller process panics wherever it connects this member, or does so no more.
-    pub fn poison(&self, name: &str, poison: Poison) {
-        let mut poisoned = self.slots[0].poisoned.lock();
-        match poison {
-            Poison::Given => poisoned.insert(name.to_owned()),
-            Poison::Cured => poisoned.remove(name),
+    pub fn set_connect_panic(&self, name: &str, panic: ConnectPanic) {
+        let mut connect_panics = self.slots[0].connect_panics.lock();
+        match panic {
+            ConnectPanic::On => connect_panics.insert(name.to_owned()),
+            ConnectPanic::Off => connect_panics.remove(name),
         };
     }
 
@@ -302,7 +302,7 @@ impl World {
     /// Starts a controller process from nothing.
     pub fn start_process(&mut self, process: usize) {
         let (members, settings) = (&self.members, &self.settings);
-        self.slots[process].start(self.lead, &self.seam, &self.plane, members, settings, &self.truth, &self.history);
+        self.slots[process].start(self.lead, &self.seam, &self.plane, members, settings, &self.model, &self.history);
     }
 
     /// Kills the first controller process between two polls, if it runs; it does not come back by itself.
@@ -330,7 +330,7 @@ impl World {
     ) -> anyhow::Result<()> {
         let began = self.seam.clock.mono();
         while !holds().await? {
-            self.judge().await.with_context(|| format!("waiting for {what}"))?;
+            self.checker().await.with_context(|| format!("waiting for {what}"))?;
             ensure!(self.seam.clock.mono() - began < PATIENCE, "{what}: not so after {PATIENCE:?} of virtual time");
             self.step().await;
         }
@@ -346,7 +346,7 @@ impl World {
         while self.seam.clock.mono() < end {
             let left = end - self.seam.clock.mono();
             self.step_for(LOOK.min(left)).await;
-            self.judge().await?;
+            self.checker().await?;
         }
         Ok(())
     }
@@ -363,10 +363,10 @@ impl World {
     ///
     /// # Errors
     /// If anything is.
-    pub async fn judge(&mut self) -> anyhow::Result<()> {
-        let broken = self.truth.broken();
+    pub async fn checker(&mut self) -> anyhow::Result<()> {
+        let broken = self.model.broken();
         ensure!(broken.is_empty(), "{}", broken.join("; "));
-        let changes = self.truth.changes();
+        let changes = self.model.changes();
         if changes != self.checked {
             self.checked = changes;
             let violations = self.violations().await?;
@@ -386,7 +386,7 @@ impl World {
         let (mut seen, mut since) = (writes(self), began);
         loop {
             self.step().await;
-            self.judge().await?;
+            self.checker().await?;
             let now = self.seam.clock.mono();
             let idle = self.slots.iter().all(Slot::is_quiet) && self.slots.iter().any(|slot| slot.context().is_some());
             if writes(self) != seen || !idle {
@@ -407,15 +407,15 @@ impl World {
     /// # Errors
     /// If a server does not answer.
     pub async fn observe(&self) -> anyhow::Result<Fleet> {
-        let mut fleet = self.truth.fleet();
+        let mut fleet = self.model.fleet();
         kinds::complete(&mut fleet, &self.user(), &self.members).await?;
         Ok(fleet)
     }
 
     async fn violations(&self) -> anyhow::Result<Vec<Violation>> {
-        // What the truth follows needs no request; other kinds do.
-        if self.truth.look(kinds::are_followed) {
-            Ok(self.truth.look(check))
+        // What the real state follows needs no request; other kinds do.
+        if self.model.look(kinds::are_followed) {
+            Ok(self.model.look(check))
         } else {
             Ok(check(&self.observe().await?))
         }
@@ -436,7 +436,7 @@ impl World {
 
     async fn step_for(&mut self, time: Duration) {
         self.seam.clock.sleep(time).await;
-        self.truth.look_at_time();
+        self.model.look_at_time();
         let now = self.seam.clock.mono();
         for process in 0..self.slots.len() {
             if self.slots[process].is_dead() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    product::{Product, ironclad},
+    binary::{Daemon, ironclad},
     real::{Config, Kubectl, RealEnv, until},
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     let (plane, kubectl) = (env.plane().kubeconfig().display().to_string(), env.plane().kubectl());
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
     let run = ["run", "--kubeconfig", &plane, "--metrics-bind-address", "0", "--webhook-bind-address", "127.0.0.1:0"];
-    let product = Product::start(run).await?;
+    let daemon = Daemon::start(run).await?;
 
     // A new configuration is in force within moments, not at once.
     until("policies are stamped", DEADLINE, async || {
@@ -77,12 +77,12 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
 
     protection(kubectl).await?;
     conversion(kubectl).await?;
-    product.stop().await?;
+    daemon.stop().await?;
 
     // Another replica, later, with nothing left of the certificates.
     kubectl.run(["delete", "secret", "-n", "karmada-system", "ironclad-webhook-certificates"]).await?;
     let gates = ["--feature-gates", "FederatedQuotaEnforcement=true"];
-    let product = Product::start(run.iter().chain(&gates)).await?;
+    let daemon = Daemon::start(run.iter().chain(&gates)).await?;
     until("the new certificate is trusted", DEADLINE, async || {
         let refused = create(kubectl, &broken("o"), &[]).await?;
         ensure!(refused.stderr.contains("denied the request"), "{refused:?}");
@@ -90,7 +90,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     })
     .await?;
     quota(kubectl).await?;
-    product.stop().await
+    daemon.stop().await
 }
 
 /// What a binding takes is booked before it is stored, refused beyond the limit, and given back when it goes.

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::Tasks;
-use ironclad_testkit::product::{Product, free_port, ironclad};
+use ironclad_testkit::binary::{Daemon, free_port, ironclad};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -69,7 +69,7 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
     let text = |name: &str| path(name).display().to_string();
     let mut arguments = up(&path("data"))?;
     arguments.extend(["--clusters", "2"].map(str::to_owned));
-    let product = Product::start(&arguments).await?;
+    let daemon = Daemon::start(&arguments).await?;
     let kubeconfig = path("data/kubeconfig");
     let plane = client(&kubeconfig, "ironclad").await?;
     let tasks = Tasks::new("writers");
@@ -97,7 +97,7 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
     let refused = ironclad(["backup", &text("b"), "--data-dir", &text("data")]).await?;
     ensure!(refused.code == Some(1) && refused.stderr.contains("--kubeconfig"), "{refused:?}");
     ensure!(!path("b").exists(), "a refused backup left a file");
-    product.stop().await?;
+    daemon.stop().await?;
     for writer in writers {
         writer.await?;
     }
@@ -106,7 +106,7 @@ async fn a_backup_under_load_is_restored_as_it_was() -> anyhow::Result<()> {
     for (file, data) in [("running.backup", "from-running"), ("stopped.backup", "from-stopped")] {
         let mut arguments = up(&path(data))?;
         arguments.extend(["--restore".to_owned(), text(file)]);
-        let restored = Product::start(&arguments).await.with_context(|| file.to_owned())?;
+        let restored = Daemon::start(&arguments).await.with_context(|| file.to_owned())?;
         let kubeconfig = path(data).join("kubeconfig");
         let after = seen(&client(&kubeconfig, "ironclad").await?).await?;
         ensure!(after.len() == WRITERS, "{file}: {after:?}");

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use anyhow::ensure;
-use ironclad_testkit::product::{Product, free_port, ironclad};
+use ironclad_testkit::binary::{Daemon, free_port, ironclad};
 
 fn up_args(data: &Path, listen: &str) -> Vec<String> {
     [
@@ -48,9 +48,9 @@ async fn a_port_in_use_is_named_with_the_remedy() -> anyhow::Result<()> {
 async fn a_data_directory_that_is_in_use_is_named() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
-    let product = Product::start(up_args(&data, &listen()?)).await?;
+    let daemon = Daemon::start(up_args(&data, &listen()?)).await?;
     fails(&data, &listen()?, &[&data.display().to_string(), "in use", "--data-dir"]).await?;
-    product.stop().await
+    daemon.stop().await
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy, work
 use ironclad_fleet::gates::Gate;
 use ironclad_runtime::{Queued, QueuedState};
 use ironclad_simcluster::Shape;
-use ironclad_testkit::sim::{Fault, Setup, World, WorldOptions, road};
+use ironclad_testkit::sim::{Fault, Setup, World, WorldOptions, propagation};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api,
@@ -21,12 +21,12 @@ async fn placed_by_room(replicas: i32) -> anyhow::Result<(World, Api<ResourceBin
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
     let user = world.user();
-    let mut policy = serde_json::to_value(road::policy()?)?;
+    let mut policy = serde_json::to_value(propagation::policy()?)?;
     policy["spec"]["placement"] = json!({"replicaScheduling": {
         "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
         "weightPreference": {"dynamicWeight": "AvailableReplicas"},
     }});
-    let mut deployment = serde_json::to_value(road::deployment()?)?;
+    let mut deployment = serde_json::to_value(propagation::deployment()?)?;
     deployment["spec"]["replicas"] = json!(replicas);
     deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
     let policies = Api::namespaced(user.clone(), "default");
@@ -97,7 +97,7 @@ async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     let mut world = World::start(setup).await?;
     world.start_controllers().await;
     let user = world.user();
-    let mut policy = serde_json::to_value(road::policy()?)?;
+    let mut policy = serde_json::to_value(propagation::policy()?)?;
     policy["spec"]["resourceSelectors"][0].as_object_mut().context("a selector")?.remove("name");
     policy["spec"]["placement"] = json!({
         "clusterAffinity": {"labelSelector": {"matchLabels": {"open": "true"}}},
@@ -110,7 +110,7 @@ async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
     let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
     for n in 0..WORKLOADS {
-        let mut deployment = serde_json::to_value(road::deployment()?)?;
+        let mut deployment = serde_json::to_value(propagation::deployment()?)?;
         deployment["metadata"]["name"] = json!(format!("web{n:02}"));
         deployment["spec"]["replicas"] = json!(1);
         deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
@@ -172,12 +172,12 @@ async fn what_no_cluster_fits_is_looked_at_again_and_writes_nothing() -> anyhow:
     let mut world = World::start(WorldOptions { seed: 11, members: 1 }).await?;
     world.start_controllers().await;
     let user = world.user();
-    let mut policy = serde_json::to_value(road::policy()?)?;
+    let mut policy = serde_json::to_value(propagation::policy()?)?;
     policy["spec"]["placement"] = json!({"clusterAffinity": {"clusterNames": ["nowhere"]}});
     let policies: Api<PropagationPolicy> = Api::namespaced(user.clone(), "default");
     policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
     let deployments: Api<Deployment> = Api::namespaced(user.clone(), "default");
-    deployments.create(&PostParams::default(), &road::deployment()?).await?;
+    deployments.create(&PostParams::default(), &propagation::deployment()?).await?;
     let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
     world
         .until("nothing fits", async || {

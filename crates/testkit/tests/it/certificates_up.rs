@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use ironclad_apiserver::pki;
 use ironclad_seam::Clock;
 use ironclad_testkit::{
-    product::{Product, free_port},
+    binary::{Daemon, free_port},
     real::{Binaries, Kubectl},
 };
 use jiff::SignedDuration;
@@ -83,7 +83,7 @@ async fn whose_request_was_approved_is_let_in() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
     let arguments = ["up", "--data-dir", &data, "--listen", &listen, "--clusters", "1", "--metrics-bind-address", "0"];
-    let product = Product::start(arguments).await?;
+    let daemon = Daemon::start(arguments).await?;
     let kubeconfig = dir.path().join("data/kubeconfig");
     let mut made = Vec::new();
     for context in ["ironclad", "member1"] {
@@ -98,7 +98,7 @@ async fn whose_request_was_approved_is_let_in() -> anyhow::Result<()> {
     let (certificate, key) = &made[0];
     let stranger = member.user(certificate, key)?.output(["auth", "whoami"], "").await?;
     ensure!(stranger.code == Some(1), "{stranger:?}");
-    product.stop().await
+    daemon.stop().await
 }
 
 async fn is_let_in(place: &Place<'_>) -> anyhow::Result<(String, KeyPair)> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, future::ready};
 use ironclad_seam::Tasks;
 use ironclad_testkit::{
-    product::{Product, free_port},
+    binary::{Daemon, free_port},
     real::until,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -48,11 +48,11 @@ async fn kube_rs_over_tls() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
     let arguments = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "0", "--metrics-bind-address", "0"];
-    let product = Product::start(arguments).await?;
+    let daemon = Daemon::start(arguments).await?;
     let client = client(&data).await?;
     reflectors_follow(&client).await.context("reflectors")?;
     a_controller_reconciles(&client).await.context("a controller")?;
-    product.stop().await
+    daemon.stop().await
 }
 
 /// Both strategies see the same: what is there, each change, and in the end what a list says.

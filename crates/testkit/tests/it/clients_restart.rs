@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use futures::StreamExt as _;
 use ironclad_seam::Tasks;
 use ironclad_testkit::{
-    product::{Product, free_port},
+    binary::{Daemon, free_port},
     real::{Binaries, until},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -133,7 +133,7 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
     let arguments = ["up", "--data-dir", &data, "--listen", &listen, "--clusters", "0", "--metrics-bind-address", "0"];
-    let mut product = Product::start(arguments).await?;
+    let mut daemon = Daemon::start(arguments).await?;
     let kubeconfig = dir.path().join("data/kubeconfig");
     let client = client(&kubeconfig).await?;
     let mut programs = Vec::new();
@@ -164,11 +164,11 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
         }
         // Nobody waits until the informers have heard of it.
         if clean {
-            product.stop().await?
+            daemon.stop().await?
         } else {
-            product.kill().await?
+            daemon.kill().await?
         }
-        product = Product::start(arguments).await?;
+        daemon = Daemon::start(arguments).await?;
         for program in &mut programs {
             let api: Api<ConfigMap> = Api::namespaced(client.clone(), &program.namespace);
             let mut events = events.clone();
@@ -194,7 +194,7 @@ async fn informers_go_on_over_restarts() -> anyhow::Result<()> {
     }
     let left = of_first.list(&ListParams::default()).await?.items.len();
     ensure!(left == 61 + 6 * (WRITTEN - 1), "{left} are left");
-    product.stop().await
+    daemon.stop().await
 }
 
 /// Makes some objects and takes the first away again; what an informer has to hear of it.

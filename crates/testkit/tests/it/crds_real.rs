@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
-    product::ironclad,
+    binary::ironclad,
     real::{Config, RealEnv, until},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

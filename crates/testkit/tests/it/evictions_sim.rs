@@ -10,7 +10,7 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_cli::evictions::failover::{Wanted, set};
-use ironclad_testkit::sim::{Setup, World, WorldOptions, knobs};
+use ironclad_testkit::sim::{Setup, World, WorldOptions, flags};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -94,7 +94,7 @@ async fn ready(setup: Setup, deployments: usize) -> anyhow::Result<(World, Clien
 
 fn setup(gate: bool, rate: f64) -> Setup {
     let mut setup = Setup::from(WorldOptions { seed: 11, members: 3 });
-    setup.settings = knobs::settings(gate, rate, "strict");
+    setup.settings = flags::settings(gate, rate, "strict");
     setup.rules.gate = gate;
     setup.rules.rates.primary = rate;
     setup.rules.rates.secondary = setup.rules.rates.secondary.min(rate);

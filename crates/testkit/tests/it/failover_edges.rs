@@ -1,6 +1,6 @@
 //! Edges of failover over the whole chain (failover.md 2.6, 6.8, 13): policies that contradict each other or taint
 //! everything, taints that people edit meanwhile, clusters that leave and come back under their name, and clocks that
-//! disagree. None of them loses a copy, and all of them come to rest; the judge of the simulation watches every write.
+//! disagree. None of them loses a copy, and all of them come to rest; the checker of the simulation watches every write.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use ironclad_api::{
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     Setup,
-    programme::{App, Failover, POLICY_KEY, TaintPolicy, untaint},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover, POLICY_KEY, TaintPolicy, untaint},
 };
 use k8s_openapi::api::core::v1::Event;
 use kube::{
@@ -32,26 +32,26 @@ fn apps(count: usize) -> Vec<App> {
 }
 
 /// Three members, and so many workloads on the first.
-async fn stage(rate: f64, count: usize) -> anyhow::Result<Stage> {
+async fn runner(rate: f64, count: usize) -> anyhow::Result<Runner> {
     settled(setup(3, rate), count).await
 }
 
-async fn settled(setup: Setup, count: usize) -> anyhow::Result<Stage> {
-    let mut stage = Stage::new(setup).await?;
-    stage.settle(&apps(count)).await?;
+async fn settled(setup: Setup, count: usize) -> anyhow::Result<Runner> {
+    let mut runner = Runner::new(setup).await?;
+    runner.settle(&apps(count)).await?;
     for app in apps(count) {
-        ensure!(stage.placed(&app.name)? == ["member1:1"], "{}: {:?}", app.name, stage.placed(&app.name)?);
+        ensure!(runner.placed(&app.name)? == ["member1:1"], "{}: {:?}", app.name, runner.placed(&app.name)?);
     }
-    Ok(stage)
+    Ok(runner)
 }
 
 /// A condition that somebody outside reports of `member1`.
-async fn net(stage: &Stage, status: &str) -> anyhow::Result<()> {
-    let clusters: Api<Cluster> = Api::all(stage.world.user());
+async fn net(runner: &Runner, status: &str) -> anyhow::Result<()> {
+    let clusters: Api<Cluster> = Api::all(runner.world.user());
     loop {
         let mut cluster = clusters.get("member1").await?;
         let mut net = conditions::condition("Net", status, "Told", "");
-        net.last_transition_time = Time(stage.world.clock().wall_seconds());
+        net.last_transition_time = Time(runner.world.clock().wall_seconds());
         let all = &mut cluster.status.get_or_insert_default().conditions;
         all.retain(|condition| condition.type_ != "Net");
         all.push(net);
@@ -62,12 +62,12 @@ async fn net(stage: &Stage, status: &str) -> anyhow::Result<()> {
     }
 }
 
-async fn create(stage: &Stage, name: &str, spec: Value) -> anyhow::Result<()> {
+async fn create(runner: &Runner, name: &str, spec: Value) -> anyhow::Result<()> {
     let policy = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
         "metadata": {"name": name}, "spec": spec,
     });
-    let policies: Api<ClusterTaintPolicy> = Api::all(stage.world.user());
+    let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     policies.create(&PostParams::default(), &serde_json::from_value(policy)?).await?;
     Ok(())
 }
@@ -77,13 +77,13 @@ fn when(status: &str) -> Value {
 }
 
 /// Whether `member1` has the policies' taint.
-fn is_tainted(stage: &Stage) -> bool {
-    taint_of(stage).is_some()
+fn is_tainted(runner: &Runner) -> bool {
+    taint_of(runner).is_some()
 }
 
 /// Its `timeAdded`.
-fn taint_of(stage: &Stage) -> Option<Time> {
-    stage.world.truth.look(|fleet| {
+fn taint_of(runner: &Runner) -> Option<Time> {
+    runner.world.model.look(|fleet| {
         let cluster = fleet.clusters.get(&"member1".into())?;
         let taint = cluster.spec.taints.iter().find(|t| t.key == POLICY_KEY && t.effect == NO_EXECUTE)?;
         taint.time_added.clone()
@@ -91,8 +91,8 @@ fn taint_of(stage: &Stage) -> Option<Time> {
 }
 
 /// How often anybody wrote the taints of `member1`.
-async fn generation(stage: &Stage) -> anyhow::Result<i64> {
-    let cluster = Api::<Cluster>::all(stage.world.user()).get("member1").await?;
+async fn generation(runner: &Runner) -> anyhow::Result<i64> {
+    let cluster = Api::<Cluster>::all(runner.world.user()).get("member1").await?;
     cluster.metadata.generation.context("a generation")
 }
 
@@ -111,162 +111,162 @@ async fn policies_that_contradict_each_other_come_to_rest() -> anyhow::Result<()
         ("one of the seed's asserts what a younger one of Karmada's removes", asserts(), removes(), true),
         ("and an older one", removes(), asserts(), true),
     ] {
-        let mut stage = stage(0.5, 1).await?;
-        create(&stage, "older", older).await?;
-        stage.world.pass(Duration::from_secs(2)).await?;
-        create(&stage, "younger", younger).await?;
-        let before = generation(&stage).await?;
-        net(&stage, "False").await?;
-        stage.world.until_quiet().await.context(name)?;
-        stage.world.pass(Duration::from_secs(600)).await.context(name)?;
-        ensure!(is_tainted(&stage) == tainted, "{name}: tainted: {}", is_tainted(&stage));
-        let writes = generation(&stage).await? - before;
+        let mut runner = runner(0.5, 1).await?;
+        create(&runner, "older", older).await?;
+        runner.world.pass(Duration::from_secs(2)).await?;
+        create(&runner, "younger", younger).await?;
+        let before = generation(&runner).await?;
+        net(&runner, "False").await?;
+        runner.world.until_quiet().await.context(name)?;
+        runner.world.pass(Duration::from_secs(600)).await.context(name)?;
+        ensure!(is_tainted(&runner) == tainted, "{name}: tainted: {}", is_tainted(&runner));
+        let writes = generation(&runner).await? - before;
         ensure!(writes == i64::from(tainted), "{name}: {writes} writes of taints");
         let want = if tainted { "member2:1" } else { "member1:1" };
-        stage.until_settled("w1", &[want]).await.context(name)?;
-        ensure!(stage.evictions().len() == usize::from(tainted), "{name}: {:?}", stage.evictions());
-        net(&stage, "True").await?;
-        stage.world.until_quiet().await.context(name)?;
-        ensure!(stage.placed("w1")? == [want], "{name}: {:?}", stage.placed("w1")?);
+        runner.until_settled("w1", &[want]).await.context(name)?;
+        ensure!(runner.evictions().len() == usize::from(tainted), "{name}: {:?}", runner.evictions());
+        net(&runner, "True").await?;
+        runner.world.until_quiet().await.context(name)?;
+        ensure!(runner.placed("w1")? == [want], "{name}: {:?}", runner.placed("w1")?);
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_taints_every_cluster_takes_no_copy_away() -> anyhow::Result<()> {
-    let mut stage = stage(0.5, 3).await?;
+    let mut runner = runner(0.5, 3).await?;
     // No condition at all: the seed's spelling taints everything.
     create(
-        &stage,
+        &runner,
         "all",
         json!({"targetCluster": {}, "taintsToAdd": [{
             "key": POLICY_KEY, "effect": NO_EXECUTE, "addOnMatchSeconds": 5, "removeOnMismatchSeconds": 5,
         }]}),
     )
     .await?;
-    let tainted = |stage: &Stage| {
-        stage
+    let tainted = |runner: &Runner| {
+        runner
             .world
-            .truth
+            .model
             .look(|f| f.clusters.values().filter(|c| c.spec.taints.iter().any(|t| t.key == POLICY_KEY)).count())
     };
-    stage.until("all are tainted", |stage| Ok(tainted(stage) == 3)).await?;
-    stage.world.pass(Duration::from_secs(600)).await?;
+    runner.until("all are tainted", |runner| Ok(tainted(runner) == 3)).await?;
+    runner.world.pass(Duration::from_secs(600)).await?;
     // The first cluster is tainted a moment before the others, and the first eviction after idleness goes at once.
-    ensure!(stage.evictions().len() <= 1, "{:?}", stage.evictions());
+    ensure!(runner.evictions().len() <= 1, "{:?}", runner.evictions());
     for app in apps(3) {
-        ensure!(!stage.copies(&app.name).is_empty(), "{} runs nowhere", app.name);
+        ensure!(!runner.copies(&app.name).is_empty(), "{} runs nowhere", app.name);
     }
-    let told: Api<Event> = Api::namespaced(stage.world.user(), "default");
+    let told: Api<Event> = Api::namespaced(runner.world.user(), "default");
     let told = told.list(&ListParams::default()).await?.items;
     let paused = told.iter().filter(|e| e.reason.as_deref() == Some("EvictionPaused"));
     let messages: Vec<_> = paused.filter_map(|e| e.message.clone()).collect();
     ensure!(messages.iter().any(|m| m.starts_with("evictions are halted")), "{messages:?}");
 
     // Whoever mends the policy (deleting it would leave the taints) gets the fleet back as it was.
-    let policies: Api<ClusterTaintPolicy> = Api::all(stage.world.user());
+    let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     let mended = json!({"spec": {"matchConditions": when("False")}});
     policies.patch("all", &PatchParams::default(), &Patch::Merge(mended)).await?;
-    stage.until("the taints are gone", |stage| Ok(tainted(stage) == 0)).await?;
-    stage
-        .until("every workload has one place again", |stage| {
+    runner.until("the taints are gone", |runner| Ok(tainted(runner) == 0)).await?;
+    runner
+        .until("every workload has one place again", |runner| {
             apps(3).iter().try_fold(true, |all, app| {
-                let (placed, copies) = (stage.placed(&app.name)?, stage.copies(&app.name));
-                Ok(all && placed.len() == 1 && copies.len() == 1 && stage.tasks(&app.name)?.is_empty())
+                let (placed, copies) = (runner.placed(&app.name)?, runner.copies(&app.name));
+                Ok(all && placed.len() == 1 && copies.len() == 1 && runner.tasks(&app.name)?.is_empty())
             })
         })
         .await?;
-    stage.world.until_quiet().await
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn taints_that_people_edit_while_evictions_wait() -> anyhow::Result<()> {
-    let mut stage = stage(0.1, 4).await?;
+    let mut runner = runner(0.1, 4).await?;
     create(
-        &stage,
+        &runner,
         "net",
         json!({"targetCluster": {}, "matchConditions": when("False"), "taintsToAdd": [{
             "key": POLICY_KEY, "effect": NO_EXECUTE, "addOnMatchSeconds": 1, "removeOnMismatchSeconds": 1,
         }]}),
     )
     .await?;
-    net(&stage, "False").await?;
-    stage.until("the first is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    let first = taint_of(&stage).context("tainted")?;
-    stage.world.pass(Duration::from_secs(3)).await?;
+    net(&runner, "False").await?;
+    runner.until("the first is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    let first = taint_of(&runner).context("tainted")?;
+    runner.world.pass(Duration::from_secs(3)).await?;
 
     // A person takes the policy's taint away: what waits is abandoned, and lines up again when the policy insists.
-    untaint(&stage.world.user(), "member1", POLICY_KEY, NO_EXECUTE).await?;
-    stage.until("the policy insists", |stage| Ok(taint_of(stage).is_some_and(|again| again.0 > first.0))).await?;
-    stage.until("the second is evicted", |stage| Ok(stage.evictions().len() == 2)).await?;
+    untaint(&runner.world.user(), "member1", POLICY_KEY, NO_EXECUTE).await?;
+    runner.until("the policy insists", |runner| Ok(taint_of(runner).is_some_and(|again| again.0 > first.0))).await?;
+    runner.until("the second is evicted", |runner| Ok(runner.evictions().len() == 2)).await?;
     // Another value is nobody's new fault, and a taint that evicts nobody none either.
-    let clusters: Api<Cluster> = Api::all(stage.world.user());
+    let clusters: Api<Cluster> = Api::all(runner.world.user());
     let mut cluster = clusters.get("member1").await?;
     for taint in &mut cluster.spec.taints {
         taint.value = Some("edited".into());
     }
-    let added = taint_of(&stage);
+    let added = taint_of(&runner);
     clusters.replace("member1", &PostParams::default(), &cluster).await?;
     for (n, app) in apps(4).iter().enumerate() {
         // member2 or member3, where there is more room.
-        stage
-            .until("it has left", |stage| Ok(stage.placed(&app.name)?.first().is_some_and(|at| at != "member1:1")))
+        runner
+            .until("it has left", |runner| Ok(runner.placed(&app.name)?.first().is_some_and(|at| at != "member1:1")))
             .await?;
-        let placed = stage.placed(&app.name)?;
+        let placed = runner.placed(&app.name)?;
         let placed: Vec<&str> = placed.iter().map(String::as_str).collect();
-        stage.until_settled(&app.name, &placed).await.with_context(|| format!("workload {n}"))?;
+        runner.until_settled(&app.name, &placed).await.with_context(|| format!("workload {n}"))?;
     }
-    ensure!(taint_of(&stage) == added, "the time of the taint moved");
-    ensure!(stage.evictions().len() == 4, "each once: {:?}", stage.evictions());
-    net(&stage, "True").await?;
-    stage.until("the taint is gone", |stage| Ok(!is_tainted(stage))).await?;
-    stage.world.until_quiet().await
+    ensure!(taint_of(&runner) == added, "the time of the taint moved");
+    ensure!(runner.evictions().len() == 4, "each once: {:?}", runner.evictions());
+    net(&runner, "True").await?;
+    runner.until("the taint is gone", |runner| Ok(!is_tainted(runner))).await?;
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_leaves_and_comes_back_under_its_name_takes_no_evictions_along() -> anyhow::Result<()> {
     for forced in [false, true] {
         let mut unjoined = setup(3, 0.05);
-        // Who takes a cluster out without a drain takes its copies out, too: the judge of copies does not mind here.
+        // Who takes a cluster out without a drain takes its copies out, too: the checker of copies does not mind here.
         unjoined.rules.purge_mode = PurgeMode::Directly;
-        let mut stage = settled(unjoined, 4).await?;
-        stage.taint(&["member1"], NO_EXECUTE).await?;
-        stage.until("the first is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-        let clusters: Api<Cluster> = Api::all(stage.world.user());
+        let mut runner = settled(unjoined, 4).await?;
+        runner.taint(&["member1"], NO_EXECUTE).await?;
+        runner.until("the first is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+        let clusters: Api<Cluster> = Api::all(runner.world.user());
         clusters.delete("member1", &DeleteParams::default()).await?;
         if forced {
             // Gone and back within one moment, its bindings and Works still there.
             let none = json!({"metadata": {"finalizers": null}});
             clusters.patch("member1", &PatchParams::default(), &Patch::Merge(none)).await?;
         }
-        let user = stage.world.user();
+        let user = runner.world.user();
         let gone = async || Ok(Api::<Cluster>::all(user.clone()).get_opt("member1").await?.is_none());
-        stage.world.until("member1 is gone", gone).await?;
-        let evicted = stage.evictions().len();
-        stage.world.join("member1").await?;
-        stage
-            .until("member1 is Ready again", |stage| {
-                Ok(stage
+        runner.world.until("member1 is gone", gone).await?;
+        let evicted = runner.evictions().len();
+        runner.world.join("member1").await?;
+        runner
+            .until("member1 is Ready again", |runner| {
+                Ok(runner
                     .world
-                    .truth
+                    .model
                     .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("True"))))
             })
             .await?;
-        stage.world.pass(Duration::from_secs(120)).await?;
-        ensure!(stage.evictions().len() == evicted, "forced {forced}: {:?}", stage.evictions());
+        runner.world.pass(Duration::from_secs(120)).await?;
+        ensure!(runner.evictions().len() == evicted, "forced {forced}: {:?}", runner.evictions());
         for app in apps(4) {
-            let placed = stage.placed(&app.name)?;
+            let placed = runner.placed(&app.name)?;
             ensure!(placed.len() == 1, "forced {forced}: {} is placed on {placed:?}", app.name);
             let place = placed[0].split(':').next().unwrap_or_default().to_owned();
             ensure!(
-                stage.copies(&app.name) == [place],
+                runner.copies(&app.name) == [place],
                 "forced {forced}: {} is in {:?}",
                 app.name,
-                stage.copies(&app.name)
+                runner.copies(&app.name)
             );
-            ensure!(stage.tasks(&app.name)?.is_empty(), "forced {forced}: {} has a task", app.name);
+            ensure!(runner.tasks(&app.name)?.is_empty(), "forced {forced}: {} has a task", app.name);
         }
-        stage.world.until_quiet().await.with_context(|| format!("forced {forced}"))?;
+        runner.world.until_quiet().await.with_context(|| format!("forced {forced}"))?;
     }
     Ok(())
 }
@@ -275,25 +275,25 @@ async fn a_cluster_that_leaves_and_comes_back_under_its_name_takes_no_evictions_
 async fn members_whose_clocks_are_wrong_change_nothing() -> anyhow::Result<()> {
     let mut times = Vec::new();
     for (lost, other) in [(0, 0), (-3_600_000, 3_600_000), (3_600_000, -3_600_000)] {
-        let mut stage = Stage::new(setup(3, 0.5)).await?;
-        stage.world.skew_member("member1", lost)?;
-        stage.world.skew_member("member2", other)?;
+        let mut runner = Runner::new(setup(3, 0.5)).await?;
+        runner.world.skew_member("member1", lost)?;
+        runner.world.skew_member("member2", other)?;
         let app = apps(1).remove(0);
         let app = App { failover: Failover::Cluster { mode: "Gracefully", seconds: 20 }, ..app };
-        stage.taint_policy(&TaintPolicy { effect: PREFER_NO_EXECUTE, add_after: 60, remove_after: 30 }).await?;
-        stage.settle(&[app]).await?;
-        stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-        stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-        times.push(stage.eviction_times()[0]);
-        stage.until("it runs in member2", |stage| Ok(stage.copies("w1").contains(&"member2".into()))).await?;
-        stage.fault("member1", Faults::default())?;
-        stage.until_settled("w1", &["member2:1"]).await?;
-        stage
-            .until("the taint is gone", |stage| {
-                Ok(stage.world.truth.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
+        runner.taint_policy(&TaintPolicy { effect: PREFER_NO_EXECUTE, add_after: 60, remove_after: 30 }).await?;
+        runner.settle(&[app]).await?;
+        runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+        runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+        times.push(runner.eviction_times()[0]);
+        runner.until("it runs in member2", |runner| Ok(runner.copies("w1").contains(&"member2".into()))).await?;
+        runner.fault("member1", Faults::default())?;
+        runner.until_settled("w1", &["member2:1"]).await?;
+        runner
+            .until("the taint is gone", |runner| {
+                Ok(runner.world.model.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
             })
             .await?;
-        stage.world.until_quiet().await?;
+        runner.world.until_quiet().await?;
     }
     ensure!(times.iter().all(|time| (time - times[0]).abs() < 2.0), "{times:?}");
     Ok(())

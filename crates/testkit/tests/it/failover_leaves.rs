@@ -7,8 +7,8 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, conditions, policy::PropagationPolicy, policy::PurgeMode};
 use ironclad_failover::membership::REMOVAL_BLOCKED;
 use ironclad_testkit::sim::{
-    programme::{App, Spread},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Spread},
 };
 use kube::{
     Api,
@@ -19,24 +19,24 @@ use serde_json::json;
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_a_workload_holds_says_so_and_goes_when_it_may() -> anyhow::Result<()> {
     let mut unjoined = setup(3, 1.0);
-    // Who takes a cluster out without a drain takes its copies out, too: the judge of copies does not mind here.
+    // Who takes a cluster out without a drain takes its copies out, too: the checker of copies does not mind here.
     unjoined.rules.purge_mode = PurgeMode::Directly;
-    let mut stage = Stage::new(unjoined).await?;
+    let mut runner = Runner::new(unjoined).await?;
     let held = App { spread: Spread::Copies(3), ..App::new("held") };
     let free = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("free") };
-    stage.settle(&[held, free]).await?;
-    ensure!(stage.placed("held")?.len() == 3 && stage.placed("free")? == ["member1:1"]);
-    let clusters: Api<Cluster> = Api::all(stage.world.user());
+    runner.settle(&[held, free]).await?;
+    ensure!(runner.placed("held")?.len() == 3 && runner.placed("free")? == ["member1:1"]);
+    let clusters: Api<Cluster> = Api::all(runner.world.user());
     clusters.delete("member1", &DeleteParams::default()).await?;
-    let said = |stage: &Stage| {
-        let cluster = stage.world.truth.look(|fleet| fleet.clusters.get(&"member1".into()).cloned())?;
+    let said = |runner: &Runner| {
+        let cluster = runner.world.model.look(|fleet| fleet.clusters.get(&"member1".into()).cloned())?;
         let condition = conditions::get(&cluster.status.as_ref()?.conditions, REMOVAL_BLOCKED)?.clone();
         Some((condition.status, condition.message))
     };
-    stage.until("it says that it is held", |stage| Ok(said(stage).is_some())).await?;
-    stage.until("who can leave has left", |stage| Ok(stage.placed("free")? == ["member2:1"])).await?;
-    stage.world.until_quiet().await?;
-    let (status, message) = said(&stage).context("it is not held any more")?;
+    runner.until("it says that it is held", |runner| Ok(said(runner).is_some())).await?;
+    runner.until("who can leave has left", |runner| Ok(runner.placed("free")? == ["member2:1"])).await?;
+    runner.world.until_quiet().await?;
+    let (status, message) = said(&runner).context("it is not held any more")?;
     ensure!(
         status == "True" && message.starts_with("1 bindings find no other place: default/held-deployment ("),
         "{message}"
@@ -44,14 +44,14 @@ async fn a_cluster_that_a_workload_holds_says_so_and_goes_when_it_may() -> anyho
     ensure!(message.ends_with("; edit their policies, or: ironclad unjoin member1 --force"), "{message}");
     let version = async || anyhow::Ok(clusters.get("member1").await?.metadata.resource_version);
     let before = version().await?;
-    stage.world.pass(Duration::from_secs(600)).await?;
+    runner.world.pass(Duration::from_secs(600)).await?;
     ensure!(version().await? == before, "it is said once");
     // The remedy that it names.
-    let policies: Api<PropagationPolicy> = Api::namespaced(stage.world.user(), "default");
+    let policies: Api<PropagationPolicy> = Api::namespaced(runner.world.user(), "default");
     let fewer = json!({"spec": {"placement": {"spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]}}});
     policies.patch("held", &PatchParams::default(), &Patch::Merge(fewer)).await?;
     let gone = async || Ok(clusters.get_opt("member1").await?.is_none());
-    stage.world.until("member1 is gone", gone).await?;
-    stage.until_settled("held", &["member2:1", "member3:1"]).await
+    runner.world.until("member1 is gone", gone).await?;
+    runner.until_settled("held", &["member2:1", "member3:1"]).await
 }

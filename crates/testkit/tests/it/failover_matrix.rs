@@ -8,8 +8,8 @@ use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     EventFault, Fault, Setup,
     matrix::{self, Disturbance, Pass, Played},
-    programme::{App, Failover, Spread, TaintPolicy},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover, Spread, TaintPolicy},
 };
 
 type Acting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
@@ -19,7 +19,7 @@ struct Scenario {
     name: &'static str,
     setup: fn() -> Setup,
     app: fn() -> App,
-    act: for<'a> fn(&'a mut Stage) -> Acting<'a>,
+    act: for<'a> fn(&'a mut Runner) -> Acting<'a>,
 }
 
 const NO_EXECUTE: &str = "NoExecute";
@@ -44,10 +44,10 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B20, B28: NoExecute, gracefully",
         setup: three,
         app: || App::new("web"),
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.until_settled("web", &["member2:1"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.until_settled("web", &["member2:1"]).await
             })
         },
     },
@@ -55,10 +55,10 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B16: PreferNoExecute, directly",
         setup: three,
         app: || App { failover: Failover::Cluster { mode: "Directly", seconds: 5 }, ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], PREFER).await?;
-                stage.until_settled("web", &["member2:1"]).await
+                runner.taint(&["member1"], PREFER).await?;
+                runner.until_settled("web", &["member2:1"]).await
             })
         },
     },
@@ -66,10 +66,10 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B40: divided",
         setup: three,
         app: || App { spread: Spread::Divided(1), replicas: 3, ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.until_settled("web", &["member2:3"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.until_settled("web", &["member2:3"]).await
             })
         },
     },
@@ -77,10 +77,10 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B53: two faults of one workload",
         setup: || setup(5, 2.0),
         app: || App { spread: Spread::Copies(2), ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1", "member2"], NO_EXECUTE).await?;
-                stage.until_settled("web", &["member3:1", "member4:1"]).await
+                runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
+                runner.until_settled("web", &["member3:1", "member4:1"]).await
             })
         },
     },
@@ -88,14 +88,14 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B23: recovered in time",
         setup: three,
         app: || App { tolerates: Some(300), ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.at(60.0).await?;
-                stage.untaint(&["member1"], NO_EXECUTE).await?;
-                stage.at(400.0).await?;
-                ensure!(stage.evictions().is_empty());
-                stage.until_settled("web", &["member1:1"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.at(60.0).await?;
+                runner.untaint(&["member1"], NO_EXECUTE).await?;
+                runner.at(400.0).await?;
+                ensure!(runner.evictions().is_empty());
+                runner.until_settled("web", &["member1:1"]).await
             })
         },
     },
@@ -103,13 +103,13 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B32: no substitute, and back",
         setup: unchecked,
         app: || pinned("Gracefully"),
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.until("it is evicted", |stage| Ok(stage.tasks("web")?.len() == 1)).await?;
-                stage.world.pass(Duration::from_secs(20)).await?;
-                stage.untaint(&["member1"], NO_EXECUTE).await?;
-                stage.until_settled("web", &["member1:1"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.until("it is evicted", |runner| Ok(runner.tasks("web")?.len() == 1)).await?;
+                runner.world.pass(Duration::from_secs(20)).await?;
+                runner.untaint(&["member1"], NO_EXECUTE).await?;
+                runner.until_settled("web", &["member1:1"]).await
             })
         },
     },
@@ -117,13 +117,13 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B33: no substitute, directly, and back",
         setup: unchecked,
         app: || pinned("Directly"),
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.until("it is evicted", |stage| Ok(stage.tasks("web")?.len() == 1)).await?;
-                stage.world.pass(Duration::from_secs(20)).await?;
-                stage.untaint(&["member1"], NO_EXECUTE).await?;
-                stage.until_settled("web", &["member1:1"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.until("it is evicted", |runner| Ok(runner.tasks("web")?.len() == 1)).await?;
+                runner.world.pass(Duration::from_secs(20)).await?;
+                runner.untaint(&["member1"], NO_EXECUTE).await?;
+                runner.until_settled("web", &["member1:1"]).await
             })
         },
     },
@@ -131,12 +131,12 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B35: parked until a cluster joins",
         setup: || Setup { spares: 1, ..setup(2, 0.5) },
         app: || App { affinity: vec!["member1".into(), "member3".into()], ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.at(60.0).await?;
-                stage.world.join("member3").await?;
-                stage.until_settled("web", &["member3:1"]).await
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.at(60.0).await?;
+                runner.world.join("member3").await?;
+                runner.until_settled("web", &["member3:1"]).await
             })
         },
     },
@@ -144,16 +144,16 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B9, B12: a lost member, a policy, and back",
         setup: three,
         app: || App { failover: Failover::Cluster { mode: "Gracefully", seconds: 5 }, ..App::new("web") },
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.taint_policy(&TaintPolicy { effect: PREFER, add_after: 20, remove_after: 20 }).await?;
-                stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-                stage.until("it has left", |stage| Ok(stage.placed("web")? == ["member2:1"])).await?;
-                stage.fault("member1", Faults::default())?;
-                stage.until_settled("web", &["member2:1"]).await?;
-                stage
-                    .until("the taints are gone", |stage| {
-                        Ok(stage.world.truth.look(|f| f.clusters.values().all(|c| c.spec.taints.is_empty())))
+                runner.taint_policy(&TaintPolicy { effect: PREFER, add_after: 20, remove_after: 20 }).await?;
+                runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+                runner.until("it has left", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
+                runner.fault("member1", Faults::default())?;
+                runner.until_settled("web", &["member2:1"]).await?;
+                runner
+                    .until("the taints are gone", |runner| {
+                        Ok(runner.world.model.look(|f| f.clusters.values().all(|c| c.spec.taints.is_empty())))
                     })
                     .await
             })
@@ -163,15 +163,15 @@ const SCENARIOS: [Scenario; 10] = [
         name: "B29, B30: a copy that starts late",
         setup: three,
         app: || App::new("web"),
-        act: |stage| {
+        act: |runner| {
             Box::pin(async move {
-                stage.without_room("member2")?;
-                stage.taint(&["member1"], NO_EXECUTE).await?;
-                stage.until("it is placed", |stage| Ok(stage.placed("web")? == ["member2:1"])).await?;
-                stage.untaint(&["member1"], NO_EXECUTE).await?;
-                stage.world.pass(Duration::from_secs(30)).await?;
-                stage.with_room("member2")?;
-                stage.until_settled("web", &["member2:1"]).await
+                runner.without_room("member2")?;
+                runner.taint(&["member1"], NO_EXECUTE).await?;
+                runner.until("it is placed", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
+                runner.untaint(&["member1"], NO_EXECUTE).await?;
+                runner.world.pass(Duration::from_secs(30)).await?;
+                runner.with_room("member2")?;
+                runner.until_settled("web", &["member2:1"]).await
             })
         },
     },
@@ -180,21 +180,21 @@ const SCENARIOS: [Scenario; 10] = [
 fn play(scenario: &Scenario, disturbance: Disturbance) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
-        let mut stage = Stage::new((scenario.setup)()).await?;
-        stage.settle(&[(scenario.app)()]).await?;
-        let faults = stage.world.faults.clone();
+        let mut runner = Runner::new((scenario.setup)()).await?;
+        runner.settle(&[(scenario.app)()]).await?;
+        let faults = runner.world.faults.clone();
         let before = (faults.writes(), faults.events());
         disturbance.plan(&faults);
         let acted = async {
-            (scenario.act)(&mut stage).await?;
-            stage.world.until_quiet().await
+            (scenario.act)(&mut runner).await?;
+            runner.world.until_quiet().await
         };
         if let Err(error) = acted.await {
-            let lines = stage.world.history.lines();
+            let lines = runner.world.history.lines();
             let tail = lines[lines.len().saturating_sub(60)..].join("\n");
             return Err(error.context(format!("the history ends with\n{tail}\n")));
         }
-        Ok(Played::since(&faults, before, stage.world.state().await?))
+        Ok(Played::since(&faults, before, runner.world.state().await?))
     })
 }
 

@@ -14,8 +14,8 @@ use ironclad_planning::{Options, Script, foresee};
 use ironclad_seam::{Rng, Stream};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
-    programme::{App, Failover, HAND_KEY, Spread, TaintPolicy},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover, HAND_KEY, Spread, TaintPolicy},
 };
 use kube::{Api, api::ListParams};
 use serde_json::{Value, json};
@@ -112,13 +112,13 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     ["strict", "relaxed"][draws.below(2) as usize]
         .clone_into(&mut setup.settings.failover.eviction.pre_scheduling_check);
     let flags = setup.settings.failover.clone();
-    let mut stage = Stage::new(setup).await?;
+    let mut runner = Runner::new(setup).await?;
     let policy = TaintPolicy {
         effect: ["NoExecute", "PreferNoExecute"][draws.below(2) as usize],
         add_after: 30,
         remove_after: 20,
     };
-    stage.taint_policy(&policy).await?;
+    runner.taint_policy(&policy).await?;
     let drawn: Vec<Drawn> = (1..=2 + draws.below(4)).map(|n| draw(&draws, n, members)).collect();
     for Drawn { app, groups } in &drawn {
         let in_groups = |policy: &mut Value| {
@@ -130,17 +130,17 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
                 {"affinityName": "backup", "clusterNames": second},
             ]);
         };
-        stage.add(app, in_groups).await?;
+        runner.add(app, in_groups).await?;
     }
-    stage.settle(&[]).await?;
+    runner.settle(&[]).await?;
 
-    let mut world = stage.world.truth.fleet();
-    let policies: Api<ClusterTaintPolicy> = Api::all(stage.world.user());
+    let mut world = runner.world.model.fleet();
+    let policies: Api<ClusterTaintPolicy> = Api::all(runner.world.user());
     policies.list(&ListParams::default()).await?.items.into_iter().for_each(|policy| world.insert_taint_policy(policy));
     // The member that most workloads are on.
     let on = |member: &str| {
         let is_on = |drawn: &&Drawn| {
-            let placed = stage.placed(&drawn.app.name).unwrap_or_default();
+            let placed = runner.placed(&drawn.app.name).unwrap_or_default();
             placed.iter().any(|target| target.starts_with(&format!("{member}:")))
         };
         drawn.iter().filter(is_on).count()
@@ -150,37 +150,37 @@ async fn agree(seed: u64) -> anyhow::Result<BTreeSet<&'static str>> {
     let cluster = ClusterName::from(member.as_str());
     let (script, loss, effect, ends) = script(&draws, seed, &cluster);
     let options = Options { flags, horizon: FOLLOWED, ..Options::default() };
-    let found = foresee(&world, &script, &options, stage.world.clock().wall_seconds());
+    let found = foresee(&world, &script, &options, runner.world.clock().wall_seconds());
 
     if loss {
-        stage.fault(&member, Faults { down: true, ..Faults::default() })?;
+        runner.fault(&member, Faults { down: true, ..Faults::default() })?;
     } else {
-        stage.taint(&[&member], effect).await?;
+        runner.taint(&[&member], effect).await?;
     }
     if let Some(at) = ends {
-        stage.world.pass(at).await?;
+        runner.world.pass(at).await?;
         if loss {
-            stage.world.member(&member)?.set_faults(Faults::default());
+            runner.world.member(&member)?.set_faults(Faults::default());
         } else {
-            stage.untaint(&[&member], effect).await?;
+            runner.untaint(&[&member], effect).await?;
         }
     }
-    stage.world.pass(FOLLOWED - ends.unwrap_or_default()).await?;
+    runner.world.pass(FOLLOWED - ends.unwrap_or_default()).await?;
     let story = || format!("{script:?}: {:#?}", found.timeline);
     let real: BTreeSet<(String, ClusterName)> =
-        stage.evictions().into_iter().map(|eviction| (eviction.binding, eviction.cluster)).collect();
+        runner.evictions().into_iter().map(|eviction| (eviction.binding, eviction.cluster)).collect();
     let planned: BTreeSet<(String, ClusterName)> =
         found.moves.iter().map(|one| (one.binding.to_string(), one.from.clone())).collect();
     ensure!(real == planned, "really {real:?}, foreseen {planned:?} in {}", story());
     for Drawn { app, .. } in &drawn {
-        let (name, placed) = (&app.name, stage.placed(&app.name)?);
+        let (name, placed) = (&app.name, runner.placed(&app.name)?);
         let moved = found.moves.iter().rfind(|one| *one.binding.name == *format!("{name}-deployment"));
         let Some(moved) = moved else { continue };
         let ends: Vec<String> = moved.ends.iter().map(|(name, replicas)| format!("{name}:{replicas}")).collect();
         ensure!(placed == ends, "{name} really ends on {placed:?}, foreseen {ends:?} in {}", story());
     }
     let pending = |name: &str| -> anyhow::Result<bool> {
-        let binding = stage.binding(name)?;
+        let binding = runner.binding(name)?;
         let conditions = binding.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         Ok(is_true(conditions, EVICTION_PENDING))
     };

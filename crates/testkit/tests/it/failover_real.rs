@@ -11,9 +11,9 @@ use ironclad_api::{
 use ironclad_failover::eviction::REPORT_CONFIG_MAP;
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
-    product::{Product, ironclad},
+    binary::{Daemon, ironclad},
     real::{Config, NodeShape, RealEnv, until},
-    sim::programme::TaintPolicy,
+    sim::script::TaintPolicy,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::DeleteParams};
@@ -45,7 +45,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
         "--cluster-failure-threshold=2s",
         "--eviction-warm-up=1s",
     ];
-    let product = Product::start(run).await?;
+    let daemon = Daemon::start(run).await?;
     let mut members = Vec::new();
     for (n, member) in env.members().iter().enumerate() {
         let (name, path): (String, PathBuf) = (format!("member{}", n + 1), member.kubeconfig());
@@ -81,11 +81,11 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     // Without a leader, and without what one told: the same queue, by the decisions over the objects.
-    product.stop().await?;
+    daemon.stop().await?;
     let reports: Api<ConfigMap> = Api::namespaced(fleet.plane.clone(), "karmada-system");
     reports.delete(REPORT_CONFIG_MAP, &DeleteParams::default()).await?;
     by(Teller::Objects).await?;
-    let product = Product::start(run).await?;
+    let daemon = Daemon::start(run).await?;
     by(Teller::Leader).await?;
     let moved = fleet.bindings().await?.iter().any(|binding| binding.spec.target(LOST).is_none());
     ensure!(!moved, "paused, and yet something moved");
@@ -98,7 +98,7 @@ async fn a_lost_kube_apiserver_on_real_kube_apiservers() -> anyhow::Result<()> {
     env.member(0).start_api_server().await?;
     fleet.back().await?;
     tasks.kill();
-    product.stop().await
+    daemon.stop().await
 }
 
 /// From where the verbs have what they say.

@@ -6,8 +6,8 @@ use anyhow::{Context as _, ensure};
 use ironclad_api::{eviction::APPLICATION_FAILURE, policy::PropagationPolicy, work::ResourceHealth};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
-    programme::{App, Failover},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover},
 };
 use kube::{
     Api,
@@ -20,38 +20,38 @@ use serde_json::json;
 async fn a_copy_that_is_wanted_again_outlives_its_works_deletion() -> anyhow::Result<()> {
     let mut unchecked = setup(3, 0.5);
     "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
-    let mut stage = Stage::new(unchecked).await?;
+    let mut runner = Runner::new(unchecked).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
     let pinned = App { affinity: vec!["member1".into()], failover, ..App::new("web") };
     // It may be placed on a cluster that is not ready, or only the return itself would bring it back.
     let anywhere = json!([{"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}]);
-    stage.add(&pinned, |policy| policy["spec"]["placement"]["clusterTolerations"] = anywhere).await?;
-    stage.settle(&[]).await?;
-    let uid = |stage: &Stage| stage.copy("web", "member1").and_then(|copy| copy.pointer("/metadata/uid").cloned());
-    let before = uid(&stage).context("no copy")?;
+    runner.add(&pinned, |policy| policy["spec"]["placement"]["clusterTolerations"] = anywhere).await?;
+    runner.settle(&[]).await?;
+    let uid = |runner: &Runner| runner.copy("web", "member1").and_then(|copy| copy.pointer("/metadata/uid").cloned());
+    let before = uid(&runner).context("no copy")?;
 
-    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-    stage
-        .until("it is known", |stage| {
+    runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+    runner
+        .until("it is known", |runner| {
             let lost = |fleet: &ironclad_fleet::World| {
                 fleet.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))
             };
-            Ok(stage.world.truth.look(lost))
+            Ok(runner.world.model.look(lost))
         })
         .await?;
-    stage.taint(&["member1"], "NoExecute").await?;
-    stage
-        .until("its Work is being deleted", |stage| {
-            Ok(stage.works("web")?.iter().any(|(_, work)| work.metadata.deletion_timestamp.is_some()))
+    runner.taint(&["member1"], "NoExecute").await?;
+    runner
+        .until("its Work is being deleted", |runner| {
+            Ok(runner.works("web")?.iter().any(|(_, work)| work.metadata.deletion_timestamp.is_some()))
         })
         .await?;
-    stage.untaint(&["member1"], "NoExecute").await?;
-    stage.until("it is placed there again", |stage| Ok(stage.placed("web")? == ["member1:1"])).await?;
-    stage.fault("member1", Faults::default())?;
-    stage.until_settled("web", &["member1:1"]).await?;
-    stage.world.until_quiet().await?;
-    ensure!(uid(&stage) == Some(before), "the copy is another one");
-    let works = stage.works("web")?;
+    runner.untaint(&["member1"], "NoExecute").await?;
+    runner.until("it is placed there again", |runner| Ok(runner.placed("web")? == ["member1:1"])).await?;
+    runner.fault("member1", Faults::default())?;
+    runner.until_settled("web", &["member1:1"]).await?;
+    runner.world.until_quiet().await?;
+    ensure!(uid(&runner) == Some(before), "the copy is another one");
+    let works = runner.works("web")?;
     ensure!(works.len() == 1 && works[0].1.metadata.deletion_timestamp.is_none(), "{works:?}");
     Ok(())
 }
@@ -59,7 +59,7 @@ async fn a_copy_that_is_wanted_again_outlives_its_works_deletion() -> anyhow::Re
 /// IR-15: how long a workload has been unhealthy does not begin anew with a restart.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(3, 10.0)).await?;
+    let mut runner = Runner::new(setup(3, 10.0)).await?;
     let app = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("web") };
     let behaviour = json!({"application": {
         "decisionConditions": {"tolerationSeconds": 100}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600,
@@ -68,51 +68,51 @@ async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow:
         policy["spec"]["failover"] = behaviour;
         policy["spec"]["propagateDeps"] = json!(true);
     };
-    stage.add(&app, add).await?;
-    stage.settle(&[]).await?;
-    stage.without_room("member1")?;
-    let ill = |stage: &Stage| {
-        let status = stage.binding("web")?.status.clone().unwrap_or_default();
+    runner.add(&app, add).await?;
+    runner.settle(&[]).await?;
+    runner.without_room("member1")?;
+    let ill = |runner: &Runner| {
+        let status = runner.binding("web")?.status.clone().unwrap_or_default();
         Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))
     };
-    stage.until("it is unhealthy", ill).await?;
-    let turned = stage.world.clock().mono();
-    stage.world.pass(Duration::from_secs(70)).await?;
-    stage.world.crash(0, Duration::from_secs(2));
-    stage.until("it leaves", |stage| Ok(!stage.tasks("web")?.is_empty())).await?;
-    let after = (stage.world.clock().mono() - turned).as_secs_f64();
+    runner.until("it is unhealthy", ill).await?;
+    let turned = runner.world.clock().mono();
+    runner.world.pass(Duration::from_secs(70)).await?;
+    runner.world.crash(0, Duration::from_secs(2));
+    runner.until("it leaves", |runner| Ok(!runner.tasks("web")?.is_empty())).await?;
+    let after = (runner.world.clock().mono() - turned).as_secs_f64();
     ensure!((99.0..106.0).contains(&after), "left {after} s after it turned unhealthy");
-    ensure!(stage.tasks("web")?[0].reason == APPLICATION_FAILURE);
-    stage.until("it runs elsewhere", |stage| Ok(stage.placed("web")? == ["member2:1"])).await
+    ensure!(runner.tasks("web")?[0].reason == APPLICATION_FAILURE);
+    runner.until("it runs elsewhere", |runner| Ok(runner.placed("web")? == ["member2:1"])).await
 }
 
 /// Who asks for application failover for a workload that is ill already gives it the whole toleration, also where the control
 /// plane restarts meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_count_what_was_before_application_failover_was_asked_for() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(3, 10.0)).await?;
+    let mut runner = Runner::new(setup(3, 10.0)).await?;
     let app = App { affinity: vec!["member1".into(), "member2".into()], ..App::new("web") };
-    stage.add(&app, |_| {}).await?;
-    stage.settle(&[]).await?;
-    stage.without_room("member1")?;
-    let ill = |stage: &Stage| {
-        let status = stage.binding("web")?.status.clone().unwrap_or_default();
+    runner.add(&app, |_| {}).await?;
+    runner.settle(&[]).await?;
+    runner.without_room("member1")?;
+    let ill = |runner: &Runner| {
+        let status = runner.binding("web")?.status.clone().unwrap_or_default();
         Ok(status.aggregated_status.first().is_some_and(|line| line.health == Some(ResourceHealth::Unhealthy)))
     };
-    stage.until("it is unhealthy", ill).await?;
-    stage.world.pass(Duration::from_secs(300)).await?;
-    let policies: Api<PropagationPolicy> = Api::namespaced(stage.world.user(), "default");
+    runner.until("it is unhealthy", ill).await?;
+    runner.world.pass(Duration::from_secs(300)).await?;
+    let policies: Api<PropagationPolicy> = Api::namespaced(runner.world.user(), "default");
     let behaviour = json!({"spec": {"propagateDeps": true, "failover": {"application": {
         "decisionConditions": {"tolerationSeconds": 100}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600,
     }}}});
     policies.patch("web", &PatchParams::default(), &Patch::Merge(behaviour)).await?;
-    let asked = stage.world.clock().mono();
-    stage.until("it asks", |stage| Ok(stage.binding("web")?.spec.failover.is_some())).await?;
-    stage.world.crash(0, Duration::from_secs(2));
-    stage.world.pass(Duration::from_secs(60)).await?;
-    ensure!(stage.tasks("web")?.is_empty(), "what was before somebody asked counted after the restart");
-    stage.until("it leaves", |stage| Ok(!stage.tasks("web")?.is_empty())).await?;
-    let after = (stage.world.clock().mono() - asked).as_secs_f64();
+    let asked = runner.world.clock().mono();
+    runner.until("it asks", |runner| Ok(runner.binding("web")?.spec.failover.is_some())).await?;
+    runner.world.crash(0, Duration::from_secs(2));
+    runner.world.pass(Duration::from_secs(60)).await?;
+    ensure!(runner.tasks("web")?.is_empty(), "what was before somebody asked counted after the restart");
+    runner.until("it leaves", |runner| Ok(!runner.tasks("web")?.is_empty())).await?;
+    let after = (runner.world.clock().mono() - asked).as_secs_f64();
     ensure!((99.0..106.0).contains(&after), "left {after} s after it was asked for");
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! Rows of the behaviour table (failover.md 11) that need the whole chain: taints, queue, scheduler, Works and copies in
-//! simulated members, in virtual time. The judge of the simulation watches every write besides.
+//! simulated members, in virtual time. The checker of the simulation watches every write besides.
 
 use std::{
     cell::RefCell,
@@ -14,8 +14,8 @@ use ironclad_fleet::gates::Gate;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     Fault,
-    programme::{App, Failover, Spread, TaintPolicy},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover, Spread, TaintPolicy},
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{
@@ -42,127 +42,133 @@ fn many(count: usize) -> Vec<App> {
 }
 
 /// A stage with this workload on member1.
-async fn stage(members: usize, app: App) -> anyhow::Result<Stage> {
-    let mut stage = Stage::new(setup(members, 0.5)).await?;
+async fn runner(members: usize, app: App) -> anyhow::Result<Runner> {
+    let mut runner = Runner::new(setup(members, 0.5)).await?;
     let name = app.name.clone();
-    stage.settle(&[app]).await?;
-    ensure!(stage.placed(&name)? == ["member1:1"], "{:?}", stage.placed(&name)?);
-    Ok(stage)
+    runner.settle(&[app]).await?;
+    ensure!(runner.placed(&name)? == ["member1:1"], "{:?}", runner.placed(&name)?);
+    Ok(runner)
 }
 
 #[tokio::test(start_paused = true)]
 async fn b14_who_did_not_opt_in_stays_in_spite_of_prefer_no_execute() -> anyhow::Result<()> {
-    let mut stage = stage(3, one_copy()).await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.at(600.0).await?;
-    ensure!(stage.placed("web")? == ["member1:1"] && stage.tasks("web")?.is_empty());
+    let mut runner = runner(3, one_copy()).await?;
+    runner.taint(&["member1"], PREFER).await?;
+    runner.at(600.0).await?;
+    ensure!(runner.placed("web")? == ["member1:1"] && runner.tasks("web")?.is_empty());
     // New workloads go to where nobody prefers to leave; with failover never to the tainted one, without it if it is all there is.
-    stage.add(&App { name: "only".into(), affinity: vec!["member1".into()], ..App::new("only") }, |_| {}).await?;
+    runner.add(&App { name: "only".into(), affinity: vec!["member1".into()], ..App::new("only") }, |_| {}).await?;
     let never = App { affinity: vec!["member1".into()], failover: opted_in("Gracefully", 5), ..App::new("never") };
-    stage.add(&never, |_| {}).await?;
-    stage
-        .until("the one without failover is placed", |stage| Ok(stage.placed("only").is_ok_and(|p| p == ["member1:1"])))
+    runner.add(&never, |_| {}).await?;
+    runner
+        .until("the one without failover is placed", |runner| {
+            Ok(runner.placed("only").is_ok_and(|p| p == ["member1:1"]))
+        })
         .await?;
-    stage.world.pass(Duration::from_secs(60)).await?;
-    ensure!(stage.placed("never")?.is_empty());
+    runner.world.pass(Duration::from_secs(60)).await?;
+    ensure!(runner.placed("never")?.is_empty());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b15_b28_opted_in_moves_after_its_seconds_and_overlaps() -> anyhow::Result<()> {
-    let mut stage = stage(3, App { failover: opted_in("Gracefully", 300), ..one_copy() }).await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.at(299.0).await?;
-    ensure!(stage.evictions().is_empty());
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    let at = stage.eviction_times()[0];
+    let mut runner = runner(3, App { failover: opted_in("Gracefully", 300), ..one_copy() }).await?;
+    runner.taint(&["member1"], PREFER).await?;
+    runner.at(299.0).await?;
+    ensure!(runner.evictions().is_empty());
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    let at = runner.eviction_times()[0];
     ensure!((299.0..302.0).contains(&at), "evicted after {at} s");
-    let task = stage.tasks("web")?.remove(0);
+    let task = runner.tasks("web")?.remove(0);
     ensure!(task.reason == "TaintPreferNoExecute" && task.purge_mode == Some(PurgeMode::Gracefully), "{task:?}");
-    stage.until("both copies exist", |stage| Ok(stage.copies("web").len() == 2)).await?;
-    stage.until_settled("web", &["member2:1"]).await?;
-    ensure!(stage.copies("web") == ["member2"]);
+    runner.until("both copies exist", |runner| Ok(runner.copies("web").len() == 2)).await?;
+    runner.until_settled("web", &["member2:1"]).await?;
+    ensure!(runner.copies("web") == ["member2"]);
     // Nothing comes back by itself.
-    stage.untaint(&["member1"], PREFER).await?;
-    stage.world.until_quiet().await?;
-    ensure!(stage.placed("web")? == ["member2:1"]);
+    runner.untaint(&["member1"], PREFER).await?;
+    runner.world.until_quiet().await?;
+    ensure!(runner.placed("web")? == ["member2:1"]);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b16_directly_deletes_before_it_creates() -> anyhow::Result<()> {
-    let mut stage = stage(3, App { failover: opted_in("Directly", 100), ..one_copy() }).await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    ensure!((99.0..102.0).contains(&stage.eviction_times()[0]), "{:?}", stage.eviction_times());
-    // That both never stand at once is invariant 18, which the judge watches.
-    stage.until_settled("web", &["member2:1"]).await
+    let mut runner = runner(3, App { failover: opted_in("Directly", 100), ..one_copy() }).await?;
+    runner.taint(&["member1"], PREFER).await?;
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    ensure!((99.0..102.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
+    // That both never stand at once is invariant 18, which the checker watches.
+    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b17_directly_does_not_wait_for_a_cluster_that_is_lost() -> anyhow::Result<()> {
-    let mut stage = stage(3, App { failover: opted_in("Directly", 5), ..one_copy() }).await?;
-    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-    stage
-        .until("it is known", |stage| {
-            Ok(stage
+    let mut runner = runner(3, App { failover: opted_in("Directly", 5), ..one_copy() }).await?;
+    runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+    runner
+        .until("it is known", |runner| {
+            Ok(runner
                 .world
-                .truth
+                .model
                 .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))))
         })
         .await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.until("the copy is in member2", |stage| Ok(stage.copies("web").contains(&"member2".into()))).await?;
-    ensure!(stage.elapsed() < Duration::from_secs(30), "{:?}", stage.elapsed());
-    ensure!(stage.copies("web").contains(&"member1".into()), "what is lost can't be deleted");
-    stage.fault("member1", Faults::default())?;
-    stage.untaint(&["member1"], PREFER).await?;
-    stage.until_settled("web", &["member2:1"]).await?;
-    stage.world.until_quiet().await
+    runner.taint(&["member1"], PREFER).await?;
+    runner.until("the copy is in member2", |runner| Ok(runner.copies("web").contains(&"member2".into()))).await?;
+    ensure!(runner.elapsed() < Duration::from_secs(30), "{:?}", runner.elapsed());
+    ensure!(runner.copies("web").contains(&"member1".into()), "what is lost can't be deleted");
+    runner.fault("member1", Faults::default())?;
+    runner.untaint(&["member1"], PREFER).await?;
+    runner.until_settled("web", &["member2:1"]).await?;
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b18_directly_with_state_waits_for_the_lost_copy_and_takes_its_state_along() -> anyhow::Result<()> {
     let mut stateful = setup(3, 0.5);
     stateful.settings.gates = stateful.settings.gates.with(Gate::StatefulFailoverInjection, true);
-    let mut stage = Stage::new(stateful).await?;
+    let mut runner = Runner::new(stateful).await?;
     let app = App { replicas: 2, failover: opted_in("Directly", 5), ..one_copy() };
-    stage
+    runner
         .add(&app, |policy| {
             policy["spec"]["failover"]["cluster"]["statePreservation"] =
                 json!({"rules": [{"aliasLabelName": "ready-before", "jsonPath": "{.readyReplicas}"}]});
         })
         .await?;
-    stage.settle(&[]).await?;
-    ensure!(stage.placed("web")? == ["member1:2"], "{:?}", stage.placed("web")?);
-    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-    stage
-        .until("it is known", |stage| {
-            Ok(stage
+    runner.settle(&[]).await?;
+    ensure!(runner.placed("web")? == ["member1:2"], "{:?}", runner.placed("web")?);
+    runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+    runner
+        .until("it is known", |runner| {
+            Ok(runner
                 .world
-                .truth
+                .model
                 .look(|f| f.clusters.get(&"member1".into()).is_some_and(|c| c.ready() == Some("False"))))
         })
         .await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    let task = stage.tasks("web")?.remove(0);
+    runner.taint(&["member1"], PREFER).await?;
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    let task = runner.tasks("web")?.remove(0);
     ensure!(task.preserved_label_state.get("ready-before").map(String::as_str) == Some("2"), "{task:?}");
     // There may be only one of it, and nobody knows whether that in member1 has ended.
-    stage.at(660.0).await?;
-    ensure!(stage.placed("web")? == ["member2:2"] && stage.copies("web") == ["member1"], "{:?}", stage.copies("web"));
-    let told: Api<Event> = Api::namespaced(stage.world.user(), "default");
+    runner.at(660.0).await?;
+    ensure!(
+        runner.placed("web")? == ["member2:2"] && runner.copies("web") == ["member1"],
+        "{:?}",
+        runner.copies("web")
+    );
+    let told: Api<Event> = Api::namespaced(runner.world.user(), "default");
     let told = told.list(&ListParams::default()).await?.items;
     let waits = told.iter().filter(|e| e.reason.as_deref() == Some("WaitingForSourceCleanup")).count();
     ensure!(waits >= 1, "nobody is told why nothing happens");
 
-    stage.fault("member1", Faults::default())?;
-    stage.until("it runs in member2 alone", |stage| Ok(stage.copies("web") == ["member2"])).await?;
-    let copy = stage.copy("web", "member2").context("a copy")?;
+    runner.fault("member1", Faults::default())?;
+    runner.until("it runs in member2 alone", |runner| Ok(runner.copies("web") == ["member2"])).await?;
+    let copy = runner.copy("web", "member2").context("a copy")?;
     ensure!(copy["metadata"]["labels"]["ready-before"] == "2", "{}", copy["metadata"]["labels"]);
-    stage.untaint(&["member1"], PREFER).await?;
-    stage.until_settled("web", &["member2:2"]).await?;
-    stage.world.until_quiet().await
+    runner.untaint(&["member1"], PREFER).await?;
+    runner.until_settled("web", &["member2:2"]).await?;
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,14 +182,14 @@ async fn b20_b21_b22_no_execute_moves_at_once_whatever_the_failover_says_of_time
         let mut flags = setup(3, 0.5);
         flag.clone_into(&mut flags.settings.failover.eviction.no_execute_taint_eviction_purge_mode);
         flags.rules.purge_mode = flags.settings.failover.eviction.no_execute_purge_mode();
-        let mut stage = Stage::new(flags).await?;
-        stage.settle(&[App { failover, ..one_copy() }]).await?;
-        stage.taint(&["member1"], NO_EXECUTE).await?;
-        stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-        ensure!(stage.eviction_times()[0] < 2.5, "{name}: {:?}", stage.eviction_times());
-        ensure!(stage.tasks("web")?[0].purge_mode == Some(mode), "{name}: {:?}", stage.tasks("web")?);
-        ensure!(stage.tasks("web")?[0].reason == "TaintUntolerated");
-        stage.until_settled("web", &["member2:1"]).await?;
+        let mut runner = Runner::new(flags).await?;
+        runner.settle(&[App { failover, ..one_copy() }]).await?;
+        runner.taint(&["member1"], NO_EXECUTE).await?;
+        runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+        ensure!(runner.eviction_times()[0] < 2.5, "{name}: {:?}", runner.eviction_times());
+        ensure!(runner.tasks("web")?[0].purge_mode == Some(mode), "{name}: {:?}", runner.tasks("web")?);
+        ensure!(runner.tasks("web")?[0].reason == "TaintUntolerated");
+        runner.until_settled("web", &["member2:1"]).await?;
     }
     Ok(())
 }
@@ -192,21 +198,21 @@ async fn b20_b21_b22_no_execute_moves_at_once_whatever_the_failover_says_of_time
 async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result<()> {
     let mut off = setup(3, 0.5);
     off.settings.gates = off.settings.gates.with(Gate::Failover, false);
-    // The judge finds every taint NoExecute, and every eviction by the taint manager.
+    // The checker finds every taint NoExecute, and every eviction by the taint manager.
     (off.rules.gate, off.rules.asked_taints) = (false, BTreeSet::new());
-    let mut stage = Stage::new(off).await?;
+    let mut runner = Runner::new(off).await?;
     let names = ["a", "b", "c", "d"];
-    stage.settle(&names.map(|name| App { name: name.into(), ..one_copy() })).await?;
+    runner.settle(&names.map(|name| App { name: name.into(), ..one_copy() })).await?;
     for name in names {
-        ensure!(stage.placed(name)? == ["member1:1"], "{name}: {:?}", stage.placed(name)?);
+        ensure!(runner.placed(name)? == ["member1:1"], "{name}: {:?}", runner.placed(name)?);
     }
-    let (user, clock) = (stage.world.user(), stage.world.clock().clone());
+    let (user, clock) = (runner.world.user(), runner.world.clock().clone());
     let (began, left) = (clock.mono(), RefCell::new(BTreeMap::new()));
     let wanted = Wanted::new("member1");
     let drain = whole(&user, &clock, &wanted, true, Duration::ZERO, |_| {});
-    let watch = stage.until("all have left", |stage| {
+    let watch = runner.until("all have left", |runner| {
         for name in names {
-            if !stage.placed(name)?.contains(&"member1:1".to_owned()) {
+            if !runner.placed(name)?.contains(&"member1:1".to_owned()) {
                 left.borrow_mut().entry(name).or_insert_with(|| clock.mono() - began);
             }
         }
@@ -220,59 +226,59 @@ async fn b63_a_drain_moves_at_its_own_rate_with_the_gate_off() -> anyhow::Result
     times.sort_by(f64::total_cmp);
     ensure!(times.windows(2).all(|pair| pair[1] - pair[0] >= 1.7), "0.5/s: {times:?}");
     ensure!(times[3] - times[0] < 9.0, "it dawdles: {times:?}");
-    let taints = stage.world.truth.look(|fleet| fleet.clusters[&"member1".into()].spec.taints.clone());
+    let taints = runner.world.model.look(|fleet| fleet.clusters[&"member1".into()].spec.taints.clone());
     let taints: Vec<_> = taints.iter().map(|t| (t.key.as_str(), t.effect.as_str())).collect();
     ensure!(taints == [("cluster.karmada.io/unschedulable", "NoSchedule")], "{taints:?}");
     for name in names {
         // Where there is more room.
-        let placed = stage.placed(name)?;
+        let placed = runner.placed(name)?;
         ensure!(placed == ["member2:1"] || placed == ["member3:1"], "{name}: {placed:?}");
         let placed: Vec<&str> = placed.iter().map(String::as_str).collect();
-        stage.until_settled(name, &placed).await?;
+        runner.until_settled(name, &placed).await?;
     }
-    stage.world.until_quiet().await
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b19_b23_b24_b25_tolerations() -> anyhow::Result<()> {
     // Unlimited: never; and it does not help against PreferNoExecute.
-    let mut stage = stage(3, App { tolerates: Some(-1), failover: opted_in("Gracefully", 10), ..one_copy() }).await?;
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.at(120.0).await?;
-    ensure!(stage.evictions().is_empty());
-    stage.untaint(&["member1"], NO_EXECUTE).await?;
-    stage.taint(&["member1"], PREFER).await?;
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    ensure!((9.0..13.0).contains(&stage.eviction_times()[0]), "{:?}", stage.eviction_times());
+    let mut runner = runner(3, App { tolerates: Some(-1), failover: opted_in("Gracefully", 10), ..one_copy() }).await?;
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.at(120.0).await?;
+    ensure!(runner.evictions().is_empty());
+    runner.untaint(&["member1"], NO_EXECUTE).await?;
+    runner.taint(&["member1"], PREFER).await?;
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    ensure!((9.0..13.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
     // Sixty seconds, and the taint is gone just before or just after.
     for (gone, moves) in [(58.0, false), (63.0, true)] {
-        let mut stage = self::stage(3, App { tolerates: Some(60), ..one_copy() }).await?;
-        stage.taint(&["member1"], NO_EXECUTE).await?;
-        stage.at(gone).await?;
-        stage.untaint(&["member1"], NO_EXECUTE).await?;
-        stage.at(200.0).await?;
-        stage.world.until_quiet().await?;
-        ensure!((stage.evictions().len() == 1) == moves, "gone after {gone} s: {:?}", stage.evictions());
-        ensure!(stage.placed("web")? == [if moves { "member2:1" } else { "member1:1" }]);
+        let mut runner = self::runner(3, App { tolerates: Some(60), ..one_copy() }).await?;
+        runner.taint(&["member1"], NO_EXECUTE).await?;
+        runner.at(gone).await?;
+        runner.untaint(&["member1"], NO_EXECUTE).await?;
+        runner.at(200.0).await?;
+        runner.world.until_quiet().await?;
+        ensure!((runner.evictions().len() == 1) == moves, "gone after {gone} s: {:?}", runner.evictions());
+        ensure!(runner.placed("web")? == [if moves { "member2:1" } else { "member1:1" }]);
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b29_b30_a_new_copy_that_does_not_run_keeps_the_old_one_without_limit() -> anyhow::Result<()> {
-    let mut stage = stage(3, one_copy()).await?;
-    stage.without_room("member2")?;
-    stage.without_room("member3")?;
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.at(660.0).await?;
-    ensure!(stage.placed("web")? == ["member2:1"] && stage.tasks("web")?.len() == 1, "{:?}", stage.tasks("web")?);
-    ensure!(stage.copies("web") == ["member1", "member2"]);
+    let mut runner = runner(3, one_copy()).await?;
+    runner.without_room("member2")?;
+    runner.without_room("member3")?;
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.at(660.0).await?;
+    ensure!(runner.placed("web")? == ["member2:1"] && runner.tasks("web")?.len() == 1, "{:?}", runner.tasks("web")?);
+    ensure!(runner.copies("web") == ["member1", "member2"]);
     // The cluster recovers: the migration goes on.
-    stage.untaint(&["member1"], NO_EXECUTE).await?;
-    stage.world.pass(Duration::from_secs(120)).await?;
-    ensure!(stage.placed("web")? == ["member2:1"] && stage.copies("web").len() == 2);
-    stage.with_room("member2")?;
-    stage.until_settled("web", &["member2:1"]).await
+    runner.untaint(&["member1"], NO_EXECUTE).await?;
+    runner.world.pass(Duration::from_secs(120)).await?;
+    ensure!(runner.placed("web")? == ["member2:1"] && runner.copies("web").len() == 2);
+    runner.with_room("member2")?;
+    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,20 +286,21 @@ async fn b31_b32_b33_who_finds_no_substitute_comes_back() -> anyhow::Result<()> 
     for (mode, kept) in [("Gracefully", true), ("Directly", false)] {
         let mut unchecked = setup(3, 0.5);
         "off".clone_into(&mut unchecked.settings.failover.eviction.pre_scheduling_check);
-        let mut stage = Stage::new(unchecked).await?;
+        let mut runner = Runner::new(unchecked).await?;
         let pinned = App { affinity: vec!["member1".into()], failover: opted_in(mode, 0), ..App::new("web") };
-        stage.settle(&[pinned]).await?;
-        let uid = |stage: &Stage| stage.copy("web", "member1").and_then(|copy| copy.pointer("/metadata/uid").cloned());
-        let before = uid(&stage);
-        stage.taint(&["member1"], NO_EXECUTE).await?;
-        stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-        stage.at(120.0).await?;
-        ensure!(stage.tasks("web")?.len() == 1, "the task is kept while nothing takes it");
-        ensure!(stage.copies("web").is_empty() != kept, "{mode}: {:?}", stage.copies("web"));
-        stage.untaint(&["member1"], NO_EXECUTE).await?;
-        stage.until_settled("web", &["member1:1"]).await?;
-        ensure!((uid(&stage) == before) == kept, "{mode}: the copy is {} the same", if kept { "not" } else { "" });
-        stage.world.until_quiet().await?;
+        runner.settle(&[pinned]).await?;
+        let uid =
+            |runner: &Runner| runner.copy("web", "member1").and_then(|copy| copy.pointer("/metadata/uid").cloned());
+        let before = uid(&runner);
+        runner.taint(&["member1"], NO_EXECUTE).await?;
+        runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+        runner.at(120.0).await?;
+        ensure!(runner.tasks("web")?.len() == 1, "the task is kept while nothing takes it");
+        ensure!(runner.copies("web").is_empty() != kept, "{mode}: {:?}", runner.copies("web"));
+        runner.untaint(&["member1"], NO_EXECUTE).await?;
+        runner.until_settled("web", &["member1:1"]).await?;
+        ensure!((uid(&runner) == before) == kept, "{mode}: the copy is {} the same", if kept { "not" } else { "" });
+        runner.world.until_quiet().await?;
     }
     Ok(())
 }
@@ -302,14 +309,14 @@ async fn b31_b32_b33_who_finds_no_substitute_comes_back() -> anyhow::Result<()> 
 async fn b34_b35_nothing_leaves_for_nowhere_until_a_cluster_joins() -> anyhow::Result<()> {
     let mut four = setup(3, 0.5);
     four.spares = 1;
-    let mut stage = Stage::new(four).await?;
+    let mut runner = Runner::new(four).await?;
     let app = App { affinity: vec!["member1".into(), "member4".into()], ..App::new("web") };
-    stage.settle(&[app]).await?;
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.at(60.0).await?;
-    ensure!(stage.evictions().is_empty() && stage.copies("web") == ["member1"]);
-    stage.world.join("member4").await?;
-    stage.until_settled("web", &["member4:1"]).await
+    runner.settle(&[app]).await?;
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.at(60.0).await?;
+    ensure!(runner.evictions().is_empty() && runner.copies("web") == ["member1"]);
+    runner.world.join("member4").await?;
+    runner.until_settled("web", &["member4:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,35 +347,35 @@ async fn b36_to_b41_whole_copies_and_divided_ones() -> anyhow::Result<()> {
         ),
     ];
     for (name, app, want) in rows {
-        let mut stage = Stage::new(setup(3, 0.5)).await?;
-        stage.settle(&[app]).await?;
-        stage.taint(&["member1"], NO_EXECUTE).await?;
-        stage.at(60.0).await?;
-        ensure!(stage.placed("web")? == want, "{name}: {:?}", stage.placed("web")?);
-        stage.until_settled("web", want).await?;
+        let mut runner = Runner::new(setup(3, 0.5)).await?;
+        runner.settle(&[app]).await?;
+        runner.taint(&["member1"], NO_EXECUTE).await?;
+        runner.at(60.0).await?;
+        ensure!(runner.placed("web")? == want, "{name}: {:?}", runner.placed("web")?);
+        runner.until_settled("web", want).await?;
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b42_b43_too_many_faulty_clusters_halt_and_one_that_recovers_resumes_at_once() -> anyhow::Result<()> {
-    let mut stage = stage(3, one_copy()).await?;
+    let mut runner = runner(3, one_copy()).await?;
     // The one with the workload last, or it would be the only faulty one for a moment.
-    stage.taint(&["member2", "member1"], NO_EXECUTE).await?;
-    stage.at(120.0).await?;
-    ensure!(stage.evictions().is_empty());
-    stage.untaint(&["member2"], NO_EXECUTE).await?;
-    let recovered = stage.elapsed().as_secs_f64();
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    let after = stage.eviction_times()[0] - recovered;
+    runner.taint(&["member2", "member1"], NO_EXECUTE).await?;
+    runner.at(120.0).await?;
+    ensure!(runner.evictions().is_empty());
+    runner.untaint(&["member2"], NO_EXECUTE).await?;
+    let recovered = runner.elapsed().as_secs_f64();
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    let after = runner.eviction_times()[0] - recovered;
     ensure!(after < 1.0, "resumed after {after} s");
-    stage.until_settled("web", &["member2:1"]).await
+    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b44_b45_b46_the_rate_of_a_large_fleet() -> anyhow::Result<()> {
     for (faulty, interval) in [(7, Some(10.0)), (6, Some(2.0)), (12, None)] {
-        let mut stage = Stage::new(setup(12, 0.5)).await?;
+        let mut runner = Runner::new(setup(12, 0.5)).await?;
         let apps: Vec<App> = (1..=4)
             .map(|n| {
                 let mut affinity: Vec<String> = (7..=12).map(|n| format!("member{n}")).collect();
@@ -377,12 +384,12 @@ async fn b44_b45_b46_the_rate_of_a_large_fleet() -> anyhow::Result<()> {
                 App { affinity, ..App::new(&format!("w{n}")) }
             })
             .collect();
-        stage.settle(&apps).await?;
+        runner.settle(&apps).await?;
         // The one with the workloads last, or it would be the only faulty one for a moment.
         let names: Vec<String> = (1..=faulty).rev().map(|n| format!("member{n}")).collect();
-        stage.taint(&names.iter().map(String::as_str).collect::<Vec<_>>(), NO_EXECUTE).await?;
-        stage.at(60.0).await?;
-        let times = stage.eviction_times();
+        runner.taint(&names.iter().map(String::as_str).collect::<Vec<_>>(), NO_EXECUTE).await?;
+        runner.at(60.0).await?;
+        let times = runner.eviction_times();
         match interval {
             None => ensure!(times.is_empty(), "{faulty} of 12: {times:?}"),
             Some(interval) => {
@@ -397,47 +404,47 @@ async fn b44_b45_b46_the_rate_of_a_large_fleet() -> anyhow::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn b47_b51_recovery_abandons_what_waits() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(2, 0.5)).await?;
-    stage.settle(&many(20)).await?;
-    let on_first = (0..20).filter(|n| stage.placed(&format!("w{n:02}")).is_ok_and(|p| p == ["member1:1"])).count();
+    let mut runner = Runner::new(setup(2, 0.5)).await?;
+    runner.settle(&many(20)).await?;
+    let on_first = (0..20).filter(|n| runner.placed(&format!("w{n:02}")).is_ok_and(|p| p == ["member1:1"])).count();
     ensure!(on_first >= 6, "only {on_first} workloads are on member1");
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.at(9.0).await?;
-    stage.untaint(&["member1"], NO_EXECUTE).await?;
-    let evicted = stage.evictions().len();
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.at(9.0).await?;
+    runner.untaint(&["member1"], NO_EXECUTE).await?;
+    let evicted = runner.evictions().len();
     ensure!((4..=5).contains(&evicted), "{evicted}");
-    stage.world.pass(Duration::from_secs(60)).await?;
-    ensure!(stage.evictions().len() == evicted, "evicted after the recovery: {:?}", stage.evictions());
-    stage.world.until_quiet().await
+    runner.world.pass(Duration::from_secs(60)).await?;
+    ensure!(runner.evictions().len() == evicted, "evicted after the recovery: {:?}", runner.evictions());
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b48_a_restart_loses_nothing_and_doubles_nothing() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(2, 0.5)).await?;
-    stage.settle(&many(12)).await?;
+    let mut runner = Runner::new(setup(2, 0.5)).await?;
+    runner.settle(&many(12)).await?;
     let on_first: Vec<String> = (0..12)
         .map(|n| format!("w{n:02}"))
-        .filter(|name| stage.placed(name).is_ok_and(|p| p == ["member1:1"]))
+        .filter(|name| runner.placed(name).is_ok_and(|p| p == ["member1:1"]))
         .collect();
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.at(5.0).await?;
-    let before = stage.evictions().len();
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.at(5.0).await?;
+    let before = runner.evictions().len();
     ensure!(before >= 1 && before < on_first.len());
-    stage.world.crash(0, Duration::from_secs(2));
-    let crashed = stage.elapsed().as_secs_f64();
-    stage.until("everything is evicted", |stage| Ok(stage.evictions().len() == on_first.len())).await?;
-    // After the warm-up of the new leader, which the judge watches, too.
-    ensure!(stage.eviction_times()[before] >= crashed + 42.0, "{:?}", stage.eviction_times());
+    runner.world.crash(0, Duration::from_secs(2));
+    let crashed = runner.elapsed().as_secs_f64();
+    runner.until("everything is evicted", |runner| Ok(runner.evictions().len() == on_first.len())).await?;
+    // After the warm-up of the new leader, which the checker watches, too.
+    ensure!(runner.eviction_times()[before] >= crashed + 42.0, "{:?}", runner.eviction_times());
     for name in &on_first {
-        stage.until_settled(name, &["member2:1"]).await?;
+        runner.until_settled(name, &["member2:1"]).await?;
     }
-    ensure!(stage.evictions().len() == on_first.len());
-    stage.world.until_quiet().await
+    ensure!(runner.evictions().len() == on_first.len());
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b52_b54_one_line_over_all_clusters_and_who_is_deleted_costs_nothing() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(5, 0.5)).await?;
+    let mut runner = Runner::new(setup(5, 0.5)).await?;
     let app = |name: &str, first: &str, seconds| App {
         affinity: vec![first.into(), "member4".into(), "member5".into()],
         tolerates: Some(seconds),
@@ -445,110 +452,110 @@ async fn b52_b54_one_line_over_all_clusters_and_who_is_deleted_costs_nothing() -
     };
     // Due 10, 12 (deleted), 14 and 16 seconds after the taints, by turns on two clusters.
     let apps = [app("a", "member1", 10), app("b", "member2", 12), app("c", "member1", 14), app("d", "member2", 16)];
-    stage.settle(&apps).await?;
-    stage.taint(&["member1", "member2"], NO_EXECUTE).await?;
-    stage.at(5.0).await?;
-    let deployments: Api<Deployment> = Api::namespaced(stage.world.user(), "default");
+    runner.settle(&apps).await?;
+    runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
+    runner.at(5.0).await?;
+    let deployments: Api<Deployment> = Api::namespaced(runner.world.user(), "default");
     deployments.delete("b", &DeleteParams::background()).await?;
-    stage.until("all are evicted", |stage| Ok(stage.evictions().len() == 3)).await?;
-    let order: Vec<String> = stage.evictions().iter().map(|e| e.binding.clone()).collect();
+    runner.until("all are evicted", |runner| Ok(runner.evictions().len() == 3)).await?;
+    let order: Vec<String> = runner.evictions().iter().map(|e| e.binding.clone()).collect();
     ensure!(order == ["default/a-deployment", "default/c-deployment", "default/d-deployment"], "{order:?}");
-    let times = stage.eviction_times();
+    let times = runner.eviction_times();
     ensure!(times.iter().zip([10.0, 14.0, 16.0]).all(|(at, due)| (at - due).abs() < 2.0), "{times:?}");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b53_two_faults_of_one_workload_go_one_after_the_other() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(5, 2.0)).await?;
+    let mut runner = Runner::new(setup(5, 2.0)).await?;
     let all: Vec<String> = (1..=5).map(|n| format!("member{n}")).collect();
-    stage.settle(&[App { spread: Spread::Copies(2), affinity: all, ..App::new("web") }]).await?;
-    ensure!(stage.placed("web")? == ["member1:1", "member2:1"], "{:?}", stage.placed("web")?);
-    stage.taint(&["member1", "member2"], NO_EXECUTE).await?;
-    stage.until_settled("web", &["member3:1", "member4:1"]).await?;
-    ensure!(stage.evictions().len() == 2);
+    runner.settle(&[App { spread: Spread::Copies(2), affinity: all, ..App::new("web") }]).await?;
+    ensure!(runner.placed("web")? == ["member1:1", "member2:1"], "{:?}", runner.placed("web")?);
+    runner.taint(&["member1", "member2"], NO_EXECUTE).await?;
+    runner.until_settled("web", &["member3:1", "member4:1"]).await?;
+    ensure!(runner.evictions().len() == 2);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b55_a_conflict_at_the_eviction_makes_one_task() -> anyhow::Result<()> {
-    let mut stage = stage(3, one_copy()).await?;
+    let mut runner = runner(3, one_copy()).await?;
     for write in 1..=3 {
-        stage.world.faults.on_coming_write(write, Fault::Conflict);
+        runner.world.faults.on_coming_write(write, Fault::Conflict);
     }
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
-    ensure!(stage.tasks("web")?.len() == 1);
-    stage.until_settled("web", &["member2:1"]).await
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
+    ensure!(runner.tasks("web")?.len() == 1);
+    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn b56_evicted_again_while_a_task_stands_there_is_still_one() -> anyhow::Result<()> {
-    let mut stage = stage(3, one_copy()).await?;
-    stage.without_room("member2")?;
-    stage.without_room("member3")?;
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.until("it is placed anew", |stage| Ok(stage.placed("web")? == ["member2:1"])).await?;
-    stage.untaint(&["member1"], NO_EXECUTE).await?;
+    let mut runner = runner(3, one_copy()).await?;
+    runner.without_room("member2")?;
+    runner.without_room("member3")?;
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.until("it is placed anew", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
+    runner.untaint(&["member1"], NO_EXECUTE).await?;
     // A person puts it back and its cluster is tainted at the same moment.
-    let bindings: Api<ResourceBinding> = Api::namespaced(stage.world.user(), "default");
+    let bindings: Api<ResourceBinding> = Api::namespaced(runner.world.user(), "default");
     let patch = json!({"spec": {"clusters": [{"name": "member1", "replicas": 1}]}});
     bindings.patch("web-deployment", &PatchParams::default(), &Patch::Merge(patch)).await?;
-    stage.taint(&["member1"], NO_EXECUTE).await?;
-    stage.until("it left again", |stage| Ok(stage.placed("web")? == ["member2:1"])).await?;
-    ensure!(stage.tasks("web")?.len() <= 1, "{:?}", stage.tasks("web")?);
-    stage.with_room("member2")?;
-    stage.until_settled("web", &["member2:1"]).await
+    runner.taint(&["member1"], NO_EXECUTE).await?;
+    runner.until("it left again", |runner| Ok(runner.placed("web")? == ["member2:1"])).await?;
+    ensure!(runner.tasks("web")?.len() <= 1, "{:?}", runner.tasks("web")?);
+    runner.with_room("member2")?;
+    runner.until_settled("web", &["member2:1"]).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_whole_chain_from_a_lost_member_over_a_policy_and_back() -> anyhow::Result<()> {
-    let mut stage = stage(3, App { failover: opted_in("Gracefully", 20), ..one_copy() }).await?;
-    stage.taint_policy(&TaintPolicy { effect: PREFER, add_after: 60, remove_after: 30 }).await?;
-    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-    stage.until("it is evicted", |stage| Ok(stage.evictions().len() == 1)).await?;
+    let mut runner = runner(3, App { failover: opted_in("Gracefully", 20), ..one_copy() }).await?;
+    runner.taint_policy(&TaintPolicy { effect: PREFER, add_after: 60, remove_after: 30 }).await?;
+    runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+    runner.until("it is evicted", |runner| Ok(runner.evictions().len() == 1)).await?;
     // At most 40 s until it is noticed, 60 s until the taint, 20 s of toleration.
-    ensure!((109.0..125.0).contains(&stage.eviction_times()[0]), "{:?}", stage.eviction_times());
-    stage.until("it runs in member2", |stage| Ok(stage.copies("web").contains(&"member2".into()))).await?;
-    stage.fault("member1", Faults::default())?;
-    stage.until_settled("web", &["member2:1"]).await?;
-    stage
-        .until("the taint is gone", |stage| {
-            Ok(stage.world.truth.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
+    ensure!((109.0..125.0).contains(&runner.eviction_times()[0]), "{:?}", runner.eviction_times());
+    runner.until("it runs in member2", |runner| Ok(runner.copies("web").contains(&"member2".into()))).await?;
+    runner.fault("member1", Faults::default())?;
+    runner.until_settled("web", &["member2:1"]).await?;
+    runner
+        .until("the taint is gone", |runner| {
+            Ok(runner.world.model.look(|fleet| fleet.clusters.values().all(|c| c.spec.taints.is_empty())))
         })
         .await?;
-    stage.world.until_quiet().await
+    runner.world.until_quiet().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_the_control_planes_own_network_moves_nothing() -> anyhow::Result<()> {
     // Invariant 37: all members are cut off for ten minutes, and every binding is as before.
-    let mut stage = Stage::new(setup(3, 10.0)).await?;
-    stage.taint_policy(&TaintPolicy { effect: NO_EXECUTE, add_after: 20, remove_after: 20 }).await?;
-    stage
+    let mut runner = Runner::new(setup(3, 10.0)).await?;
+    runner.taint_policy(&TaintPolicy { effect: NO_EXECUTE, add_after: 20, remove_after: 20 }).await?;
+    runner
         .settle(&[
             App { failover: opted_in("Directly", 0), ..one_copy() },
             App { name: "all".into(), spread: Spread::Everywhere, ..App::new("all") },
         ])
         .await?;
-    let before = (stage.placed("web")?, stage.placed("all")?);
+    let before = (runner.placed("web")?, runner.placed("all")?);
     for member in ["member1", "member2", "member3"] {
-        stage.fault(member, Faults { partition: true, ..Faults::default() })?;
+        runner.fault(member, Faults { partition: true, ..Faults::default() })?;
     }
-    stage.world.pass(Duration::from_secs(600)).await?;
+    runner.world.pass(Duration::from_secs(600)).await?;
     for member in ["member1", "member2", "member3"] {
-        stage.fault(member, Faults::default())?;
+        runner.fault(member, Faults::default())?;
     }
-    stage
-        .until("all is well again", |stage| {
-            Ok(stage
+    runner
+        .until("all is well again", |runner| {
+            Ok(runner
                 .world
-                .truth
+                .model
                 .look(|fleet| fleet.clusters.values().all(|c| c.ready() == Some("True") && c.spec.taints.is_empty())))
         })
         .await?;
-    stage.world.until_quiet().await?;
-    ensure!(stage.evictions().is_empty(), "{:?}", stage.evictions());
-    ensure!((stage.placed("web")?, stage.placed("all")?) == before);
+    runner.world.until_quiet().await?;
+    ensure!(runner.evictions().is_empty(), "{:?}", runner.evictions());
+    ensure!((runner.placed("web")?, runner.placed("all")?) == before);
     Ok(())
 }

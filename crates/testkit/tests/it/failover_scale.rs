@@ -1,5 +1,5 @@
 //! Failover of a large fleet (issue 5, part 4): 100 clusters with 20,000 bindings, of which 60 clusters are lost at once and
-//! come back. The decisions are the real ones, driven in virtual time by the planner; times are printed, not judged.
+//! come back. The decisions are the real ones, driven in virtual time by the planner; times are printed, not checked.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

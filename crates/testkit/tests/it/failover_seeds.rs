@@ -7,27 +7,27 @@ use anyhow::{Context as _, bail, ensure};
 use ironclad_cli::evictions::failover;
 use ironclad_seam::Rng;
 use ironclad_testkit::sim::{
-    programme::{self, App, Programme},
+    runner::{Runner, setup},
+    script::{self, App, Script},
     sometimes,
-    stage::{Stage, setup},
 };
 
 /// Runs of one test; there are two of each kind, so that they share the processors.
 const SEEDS: u64 = 25;
 
 fn run(seeds: impl Iterator<Item = u64>) -> anyhow::Result<()> {
-    run_all(seeds.map(Programme::from_seed))
+    run_all(seeds.map(Script::from_seed))
 }
 
-fn run_all(programmes: impl Iterator<Item = Programme>) -> anyhow::Result<()> {
+fn run_all(scripts: impl Iterator<Item = Script>) -> anyhow::Result<()> {
     let (mut evictions, mut failed) = (0, Vec::new());
-    for programme in programmes {
-        match programme::run(&programme) {
+    for script in scripts {
+        match script::run(&script) {
             Ok(outcome) => evictions += outcome.evictions,
             Err(error) => {
-                let shrunk = programme::shrink(&programme, error);
-                println!("{:#}\nagain: {}\n", shrunk.error, shrunk.programme.again());
-                failed.push(format!("{}: {}", shrunk.programme.again(), shrunk.error.root_cause()));
+                let shrunk = script::shrink(&script, error);
+                println!("{:#}\nagain: {}\n", shrunk.error, shrunk.script.again());
+                failed.push(format!("{}: {}", shrunk.script.again(), shrunk.error.root_cause()));
             }
         }
     }
@@ -62,7 +62,7 @@ fn fresh_seeds_two() -> anyhow::Result<()> {
     fresh()
 }
 
-/// Seeds that found something (docs/development/simulation.md), in the product or in the judge.
+/// Seeds that found something (docs/development/simulation.md), in Ironclad or in the checker.
 const FOUND: [u64; 8] = [
     1_806_146_854_875_475_175,
     7_383_933_221_329_863_325,
@@ -73,38 +73,38 @@ const FOUND: [u64; 8] = [
     65_842_373_549_793_085,
     6_776_195_408_786_231_057,
 ];
-/// The same, of programmes without long outages and people.
+/// The same, of scripts without long outages and people.
 const FOUND_PLAIN: [u64; 1] = [14_497_215_014_844_890_239];
 
 #[test]
 fn seeds_that_found_something() -> anyhow::Result<()> {
-    let plain = FOUND_PLAIN.into_iter().map(Programme::plain);
-    run_all(FOUND.into_iter().map(Programme::from_seed).chain(plain))
+    let plain = FOUND_PLAIN.into_iter().map(Script::plain);
+    run_all(FOUND.into_iter().map(Script::from_seed).chain(plain))
 }
 
 #[test]
 fn one_programme_has_one_history() -> anyhow::Result<()> {
     for seed in [3, 5] {
-        let programme = Programme::from_seed(seed);
-        assert_eq!(programme::run(&programme)?.digest, programme::run(&programme)?.digest, "seed {seed}");
+        let script = Script::from_seed(seed);
+        assert_eq!(script::run(&script)?.digest, script::run(&script)?.digest, "seed {seed}");
     }
     Ok(())
 }
 
-/// The judge of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not say so, it
+/// The checker of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not say so, it
 /// speaks up, and not before it is sure.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_that_never_comes_is_found() -> anyhow::Result<()> {
     let mut rules = setup(3, 0.5);
     rules.rules.late = true;
-    let mut stage = Stage::new(rules).await?;
-    stage.settle(&[App::new("web")]).await?;
-    stage.world.pass(Duration::from_secs(120)).await?;
-    failover::set(&stage.world.user(), failover::Wanted::Paused).await?;
-    let on = stage.placed("web")?.first().and_then(|placed| placed.split(':').next().map(str::to_owned));
-    stage.taint(&[&*on.context("it is placed")?], "NoExecute").await?;
-    stage.world.pass(Duration::from_secs(30)).await?;
-    let late = stage.world.pass(Duration::from_secs(30)).await.err().map(|error| error.to_string());
+    let mut runner = Runner::new(rules).await?;
+    runner.settle(&[App::new("web")]).await?;
+    runner.world.pass(Duration::from_secs(120)).await?;
+    failover::set(&runner.world.user(), failover::Wanted::Paused).await?;
+    let on = runner.placed("web")?.first().and_then(|placed| placed.split(':').next().map(str::to_owned));
+    runner.taint(&[&*on.context("it is placed")?], "NoExecute").await?;
+    runner.world.pass(Duration::from_secs(30)).await?;
+    let late = runner.world.pass(Duration::from_secs(30)).await.err().map(|error| error.to_string());
     ensure!(late.as_ref().is_some_and(|said| said.starts_with("invariant 8: default/web-deployment")), "{late:?}");
     Ok(())
 }

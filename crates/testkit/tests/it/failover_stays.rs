@@ -7,8 +7,8 @@ use anyhow::ensure;
 use ironclad_api::{cluster::Cluster, conditions, policy::ClusterTaintPolicy, taints};
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
-    programme::{App, Failover, taint, untaint},
-    stage::{Stage, setup},
+    runner::{Runner, setup},
+    script::{App, Failover, taint, untaint},
 };
 use kube::{Api, api::PostParams};
 use serde_json::json;
@@ -20,49 +20,49 @@ fn on_first(name: &str) -> App {
 #[tokio::test(start_paused = true)]
 async fn b2_with_the_gate_off_not_even_who_opted_in_moves() -> anyhow::Result<()> {
     let mut off = setup(3, 10.0);
-    off.settings = ironclad_testkit::sim::knobs::settings(false, 10.0, "strict");
+    off.settings = ironclad_testkit::sim::flags::settings(false, 10.0, "strict");
     off.rules.gate = false;
-    let mut stage = Stage::new(off).await?;
+    let mut runner = Runner::new(off).await?;
     let failover = Failover::Cluster { mode: "Gracefully", seconds: 0 };
-    stage.settle(&[App { failover, ..on_first("web") }]).await?;
-    stage.taint(&["member1"], "PreferNoExecute").await?;
-    stage.at(600.0).await?;
-    ensure!(stage.placed("web")? == ["member1:1"] && stage.tasks("web")?.is_empty());
+    runner.settle(&[App { failover, ..on_first("web") }]).await?;
+    runner.taint(&["member1"], "PreferNoExecute").await?;
+    runner.at(600.0).await?;
+    ensure!(runner.placed("web")? == ["member1:1"] && runner.tasks("web")?.is_empty());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b4_a_member_that_is_lost_keeps_its_workloads_and_gets_no_new_ones() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(3, 10.0)).await?;
+    let mut runner = Runner::new(setup(3, 10.0)).await?;
     let failover = Failover::Cluster { mode: "Directly", seconds: 0 };
-    stage.settle(&[on_first("web"), App { failover, ..on_first("ready-to-go") }]).await?;
-    stage.fault("member1", Faults { down: true, ..Faults::default() })?;
-    stage.at(120.0).await?;
-    let lost = stage.world.truth.look(|fleet| fleet.clusters.get(&"member1".into()).cloned());
+    runner.settle(&[on_first("web"), App { failover, ..on_first("ready-to-go") }]).await?;
+    runner.fault("member1", Faults { down: true, ..Faults::default() })?;
+    runner.at(120.0).await?;
+    let lost = runner.world.model.look(|fleet| fleet.clusters.get(&"member1".into()).cloned());
     let effects: Vec<String> = lost.into_iter().flat_map(|c| c.spec.taints.clone()).map(|t| t.effect).collect();
     ensure!(effects == ["NoSchedule"], "the only taint that comes by itself (1.6): {effects:?}");
-    stage.add(&on_first("new"), |_| {}).await?;
-    stage.until("the new one is placed", |stage| Ok(stage.placed("new").is_ok_and(|p| p == ["member2:1"]))).await?;
-    stage.at(720.0).await?;
+    runner.add(&on_first("new"), |_| {}).await?;
+    runner.until("the new one is placed", |runner| Ok(runner.placed("new").is_ok_and(|p| p == ["member2:1"]))).await?;
+    runner.at(720.0).await?;
     for name in ["web", "ready-to-go"] {
-        ensure!(stage.placed(name)? == ["member1:1"] && stage.tasks(name)?.is_empty(), "{name}");
+        ensure!(runner.placed(name)? == ["member1:1"] && runner.tasks(name)?.is_empty(), "{name}");
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn b62_a_cordon_moves_nothing_and_neither_does_its_end() -> anyhow::Result<()> {
-    let mut stage = Stage::new(setup(3, 10.0)).await?;
-    stage.settle(&[on_first("web")]).await?;
-    let (user, now) = (stage.world.user(), stage.world.clock().wall_seconds());
+    let mut runner = Runner::new(setup(3, 10.0)).await?;
+    runner.settle(&[on_first("web")]).await?;
+    let (user, now) = (runner.world.user(), runner.world.clock().wall_seconds());
     taint(&user, "member1", taints::UNSCHEDULABLE, "NoSchedule", now).await?;
-    stage.world.pass(Duration::from_secs(300)).await?;
-    stage.add(&on_first("new"), |_| {}).await?;
-    stage.until("the new one is placed", |stage| Ok(stage.placed("new").is_ok_and(|p| p == ["member2:1"]))).await?;
+    runner.world.pass(Duration::from_secs(300)).await?;
+    runner.add(&on_first("new"), |_| {}).await?;
+    runner.until("the new one is placed", |runner| Ok(runner.placed("new").is_ok_and(|p| p == ["member2:1"]))).await?;
     untaint(&user, "member1", taints::UNSCHEDULABLE, "NoSchedule").await?;
-    stage.world.pass(Duration::from_secs(300)).await?;
-    ensure!(stage.placed("web")? == ["member1:1"] && stage.placed("new")? == ["member2:1"]);
-    ensure!(stage.tasks("web")?.is_empty() && stage.tasks("new")?.is_empty());
+    runner.world.pass(Duration::from_secs(300)).await?;
+    ensure!(runner.placed("web")? == ["member1:1"] && runner.placed("new")? == ["member2:1"]);
+    ensure!(runner.tasks("web")?.is_empty() && runner.tasks("new")?.is_empty());
     Ok(())
 }
 
@@ -71,7 +71,7 @@ async fn b62_a_cordon_moves_nothing_and_neither_does_its_end() -> anyhow::Result
 async fn a_member_without_nodes_is_ready_and_may_be_tainted() -> anyhow::Result<()> {
     let mut watched = setup(3, 10.0);
     watched.settings.failover.health.nodes_ready_ratio = 0.5;
-    let mut stage = Stage::new(watched).await?;
+    let mut runner = Runner::new(watched).await?;
     let policy: ClusterTaintPolicy = serde_json::from_value(json!({
         "metadata": {"name": "no-nodes"},
         "spec": {
@@ -79,20 +79,20 @@ async fn a_member_without_nodes_is_ready_and_may_be_tainted() -> anyhow::Result<
             "taintsToAdd": [{"key": "example.com/no-nodes", "effect": "NoSchedule", "addOnMatchSeconds": 30, "removeOnMismatchSeconds": 10}],
         },
     }))?;
-    Api::<ClusterTaintPolicy>::all(stage.world.user()).create(&PostParams::default(), &policy).await?;
-    let told = |stage: &Stage| {
+    Api::<ClusterTaintPolicy>::all(runner.world.user()).create(&PostParams::default(), &policy).await?;
+    let told = |runner: &Runner| {
         let cluster: Option<std::sync::Arc<Cluster>> =
-            stage.world.truth.look(|fleet| fleet.clusters.get(&"member1".into()).cloned());
+            runner.world.model.look(|fleet| fleet.clusters.get(&"member1".into()).cloned());
         let cluster = cluster.unwrap_or_default();
         let status = cluster.status.clone().unwrap_or_default();
         let nodes = conditions::get(&status.conditions, conditions::cluster::NODES_READY).map(|c| c.status.clone());
         (nodes, cluster.ready().map(str::to_owned), cluster.spec.taints.len())
     };
     let is = |nodes: &str, taints| (Some(nodes.to_owned()), Some("True".to_owned()), taints);
-    stage.until("its nodes are ready", |stage| Ok(told(stage) == is("True", 0))).await?;
-    stage.without_room("member1")?;
-    stage.until("it is tainted", |stage| Ok(told(stage) == is("Unknown", 1))).await?;
-    stage.with_room("member1")?;
-    stage.until("it is well", |stage| Ok(told(stage) == is("True", 0))).await?;
-    stage.world.until_quiet().await
+    runner.until("its nodes are ready", |runner| Ok(told(runner) == is("True", 0))).await?;
+    runner.without_room("member1")?;
+    runner.until("it is tainted", |runner| Ok(told(runner) == is("Unknown", 1))).await?;
+    runner.with_room("member1")?;
+    runner.until("it is well", |runner| Ok(told(runner) == is("True", 0))).await?;
+    runner.world.until_quiet().await
 }

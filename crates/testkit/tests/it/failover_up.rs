@@ -4,8 +4,8 @@ use anyhow::ensure;
 use ironclad_api::taints::NO_EXECUTE;
 use ironclad_seam::Tasks;
 use ironclad_testkit::{
-    product::{Product, free_port},
-    sim::programme::TaintPolicy,
+    binary::{Daemon, free_port},
+    sim::script::TaintPolicy,
 };
 
 use crate::failover_walk::{Fleet, LOST, client};
@@ -18,7 +18,7 @@ async fn a_lost_member_through_up() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let (path, rate) = (data.display().to_string(), format!("--resource-eviction-rate={RATE}"));
     let own = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "3", "--metrics-bind-address", "0"];
-    let product = Product::start(own.into_iter().chain(["--feature-gates=Failover=true", &rate])).await?;
+    let daemon = Daemon::start(own.into_iter().chain(["--feature-gates=Failover=true", &rate])).await?;
     let kubeconfig = data.join("kubeconfig");
     let mut members = Vec::new();
     for n in 1..=3 {
@@ -38,5 +38,5 @@ async fn a_lost_member_through_up() -> anyhow::Result<()> {
     ensure!(fleet.verb(&["sim", "up", LOST]).await? == "member1 is up\n");
     fleet.back().await?;
     tasks.kill();
-    product.stop().await
+    daemon.stop().await
 }

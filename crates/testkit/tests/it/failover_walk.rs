@@ -19,10 +19,10 @@ use ironclad_failover::{
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::{Clock, Tasks};
 use ironclad_testkit::{
-    pace,
-    product::{Output, ironclad},
+    binary::{Output, ironclad},
+    eviction_rate,
     real::until,
-    sim::programme::{App, POLICY_KEY, TaintPolicy},
+    sim::script::{App, POLICY_KEY, TaintPolicy},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -195,18 +195,18 @@ impl Fleet {
         ensure!(evicted.len() == self.workloads);
         println!(
             "evictions by what bindings record, in whole seconds\n{}",
-            pace::table(&evicted, rate, self.workloads)
+            eviction_rate::table(&evicted, rate, self.workloads)
         );
-        if let Some(found) = pace::too_fast(&evicted, rate, Duration::from_secs(1)) {
+        if let Some(found) = eviction_rate::too_fast(&evicted, rate, Duration::from_secs(1)) {
             anyhow::bail!("at {rate}/s: {found}");
         }
         // And what a watcher saw, however late: the n-th eviction is n intervals after the first, at the earliest.
         let mut shown: Vec<Duration> = seen.0.lock().values().map(|at| since(begin, *at)).collect();
         shown.sort_unstable();
         ensure!(shown.len() == self.workloads, "{} tasks were seen", shown.len());
-        println!("tasks by the watch\n{}", pace::table(&shown, rate, self.workloads));
+        println!("tasks by the watch\n{}", eviction_rate::table(&shown, rate, self.workloads));
         for (number, at) in shown.iter().enumerate() {
-            let earliest = pace::earliest(number, rate).context("the rate is not 0")?;
+            let earliest = eviction_rate::earliest(number, rate).context("the rate is not 0")?;
             ensure!(*at >= earliest, "task {number} after {at:?}, where {earliest:?} is the earliest");
         }
         Ok(())

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    product::{Product, free_port, ironclad},
+    binary::{Daemon, free_port, ironclad},
     real::{Binaries, Config, RealEnv, until},
 };
 
-use crate::{flows, road_up::kubectl};
+use crate::{flows, propagation_up::kubectl};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -19,12 +19,12 @@ async fn the_flows_through_up() -> anyhow::Result<()> {
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
     let arguments = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "2", "--metrics-bind-address", "0"];
-    let product = Product::start(arguments).await?;
+    let daemon = Daemon::start(arguments).await?;
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
     let members =
         [kubectl(&binaries, &data, "member1", dir.path())?, kubectl(&binaries, &data, "member2", dir.path())?];
     flows::walk(&plane, &members).await?;
-    product.stop().await
+    daemon.stop().await
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let product = Product::start([
+    let daemon = Daemon::start([
         "run",
         "--kubeconfig",
         &plane,
@@ -55,5 +55,5 @@ async fn the_flows_on_real_kube_apiservers() -> anyhow::Result<()> {
     .await?;
     let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
     flows::walk(kubectl, &members).await?;
-    product.stop().await
+    daemon.stop().await
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    product::{Product, free_port},
+    binary::{Daemon, free_port},
     real::{Binaries, Kubectl, until},
 };
 
-use crate::road_up::kubectl;
+use crate::propagation_up::kubectl;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const KIND: &str = include_str!("../../../../samples/interpreter-webhook/farm-crd.yaml");
@@ -30,7 +30,7 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
-    let product = Product::start([
+    let daemon = Daemon::start([
         "up",
         "--data-dir",
         &path,
@@ -50,7 +50,7 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
 
     let manifest = dir.path().join("webhook.json").display().to_string();
     let webhook =
-        Product::start_example("interpreter-webhook", ["--listen", "127.0.0.1:0", "--manifest", &manifest]).await?;
+        Daemon::start_example("interpreter-webhook", ["--listen", "127.0.0.1:0", "--manifest", &manifest]).await?;
     plane.run(["apply", "-f", &manifest]).await?;
     plane.apply(KIND).await?;
     for member in &members {
@@ -90,5 +90,5 @@ async fn a_kind_that_a_webhook_interprets() -> anyhow::Result<()> {
     says(&plane, "farm/valley", "{.status.ready}", "5").await?;
 
     drop(webhook);
-    product.stop().await
+    daemon.stop().await
 }

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use ironclad_runtime::{Failure, Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::{Rng, Tasks};
-use ironclad_testkit::product::{Product, free_port};
+use ironclad_testkit::binary::{Daemon, free_port};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -50,7 +50,7 @@ async fn nothing_acknowledged_is_lost_by_kills_under_load() -> anyhow::Result<()
     let model = Model::default();
     let mut newest = 0u64;
     for round in 1..=kills {
-        let product = Product::start(arguments).await.with_context(|| format!("start number {round}"))?;
+        let daemon = Daemon::start(arguments).await.with_context(|| format!("start number {round}"))?;
         let client = client(&dir.path().join("data/kubeconfig")).await?;
         newest = check(&client, &model, newest).await.with_context(|| format!("after kill number {}", round - 1))?;
         let (tasks, stopping) = (Tasks::new("writers"), Arc::new(AtomicBool::new(false)));
@@ -61,17 +61,17 @@ async fn nothing_acknowledged_is_lost_by_kills_under_load() -> anyhow::Result<()
             writers.push(tasks.spawn("writer", write(client, model, writer, rng, stopping)));
         }
         tokio::time::sleep(rng.stream("kill").duration_up_to(Duration::from_millis(400))).await;
-        product.kill().await?;
+        daemon.kill().await?;
         stopping.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.await??;
         }
     }
-    let product = Product::start(arguments).await?;
+    let daemon = Daemon::start(arguments).await?;
     let client = client(&dir.path().join("data/kubeconfig")).await?;
     check(&client, &model, newest).await?;
     ensure!(model.lock().len() > 10, "the writers wrote next to nothing");
-    product.stop().await
+    daemon.stop().await
 }
 
 async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {

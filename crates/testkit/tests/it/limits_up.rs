@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::ensure;
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
-use ironclad_testkit::product::{Product, free_port};
+use ironclad_testkit::binary::{Daemon, free_port};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -35,7 +35,7 @@ async fn when_its_file_can_not_grow_writes_end_with_the_cause_and_nothing_is_los
     let dir = tempfile::tempdir()?;
     let (data, port) = (dir.path().join("data"), free_port()?);
     // In blocks of 512 bytes: some 6 MiB. The signal that comes with the failure would end the process.
-    let product = Product::start_limited("trap '' XFSZ; ulimit -f 12288", up(&data, port)).await?;
+    let daemon = Daemon::start_limited("trap '' XFSZ; ulimit -f 12288", up(&data, port)).await?;
     let api: Api<ConfigMap> = Api::namespaced(client(&data).await?, "default");
     let (mut acknowledged, mut refusal) = (BTreeSet::new(), None);
     for number in 0..OBJECTS {
@@ -53,15 +53,15 @@ async fn when_its_file_can_not_grow_writes_end_with_the_cause_and_nothing_is_los
     ensure!(refusal.contains("no longer takes writes") && refusal.contains("data directory"), "{refusal:?}");
     ensure!(!acknowledged.is_empty(), "there was no place for anything");
     ensure!(names(&api).await? == acknowledged, "reads go on, of what was acknowledged");
-    product.stop().await?;
+    daemon.stop().await?;
 
-    let product = Product::start(up(&data, port)).await?;
+    let daemon = Daemon::start(up(&data, port)).await?;
     let api: Api<ConfigMap> = Api::namespaced(client(&data).await?, "default");
     let there = names(&api).await?;
     // The one that was refused may have happened.
     ensure!(there.is_superset(&acknowledged) && there.len() <= acknowledged.len() + 1, "{there:?}, {acknowledged:?}");
     api.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "again"}}))?).await?;
-    product.stop().await
+    daemon.stop().await
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn idle_connections_beyond_its_file_descriptors_keep_nobody_out() -> anyho
     const IDLE: usize = 200;
     let dir = tempfile::tempdir()?;
     let (data, port) = (dir.path().join("data"), free_port()?);
-    let product = Product::start_limited("ulimit -n 64", up(&data, port)).await?;
+    let daemon = Daemon::start_limited("ulimit -n 64", up(&data, port)).await?;
     let mut idle = Vec::new();
     for _ in 0..IDLE {
         idle.push(TcpStream::connect(("127.0.0.1", port)).await?);
@@ -79,5 +79,5 @@ async fn idle_connections_beyond_its_file_descriptors_keep_nobody_out() -> anyho
         api.create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": name}}))?).await?;
     }
     drop(idle);
-    product.stop().await
+    daemon.stop().await
 }

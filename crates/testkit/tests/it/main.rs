@@ -3,7 +3,6 @@
 mod admission_real;
 mod backup_up;
 mod bad_input;
-mod bad_road;
 mod capacity_sim;
 mod certificates_up;
 mod clients;
@@ -31,17 +30,18 @@ mod interpreter_webhook_up;
 mod kill_loop;
 mod limits_up;
 mod members_sim;
+mod propagation;
+mod propagation_bad_input;
+mod propagation_matrix;
+mod propagation_real;
+mod propagation_scenarios;
+mod propagation_sim;
+mod propagation_up;
 mod real_env;
-mod road;
-mod road_matrix;
-mod road_real;
-mod road_scenarios;
-mod road_sim;
-mod road_up;
 mod shown;
 mod sim_up;
 mod taints_sim;
 
-/// As in the product: whole worlds are made and dropped by the thousand.
+/// As in Ironclad: whole worlds are made and dropped by the thousand.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -10,7 +10,7 @@ use ironclad_api::{
     work::{ResourceBinding, Work},
 };
 use ironclad_simcluster::Faults;
-use ironclad_testkit::sim::{World, WorldOptions, road};
+use ironclad_testkit::sim::{World, WorldOptions, propagation};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api,
@@ -32,7 +32,7 @@ async fn ready(seed: u64, members: usize) -> anyhow::Result<World> {
             Ok(all.iter().all(|c| c.ready() == Some("True")))
         })
         .await?;
-    Api::namespaced(world.user(), "default").create(&PostParams::default(), &road::policy()?).await?;
+    Api::namespaced(world.user(), "default").create(&PostParams::default(), &propagation::policy()?).await?;
     Ok(world)
 }
 
@@ -61,8 +61,8 @@ fn now(world: &World) -> usize {
 async fn a_member_is_read_only_where_something_is_to_be_written() -> anyhow::Result<()> {
     let mut world = ready(11, 1).await?;
     let (templates, began) = (deployments(&world), now(&world));
-    templates.create(&PostParams::default(), &road::deployment()?).await?;
-    road::settled(&mut world, &templates, 2).await?;
+    templates.create(&PostParams::default(), &propagation::deployment()?).await?;
+    propagation::settled(&mut world, &templates, 2).await?;
     world.until_quiet().await?;
     ensure!(asked(&world, "member1", began) == ["POST"], "created: {:?}", asked(&world, "member1", began));
 
@@ -84,7 +84,7 @@ async fn a_member_is_read_only_where_something_is_to_be_written() -> anyhow::Res
     let began = now(&world);
     let change = json!({"spec": {"replicas": 3}});
     templates.patch("web", &PatchParams::default(), &Patch::Merge(change)).await?;
-    road::settled(&mut world, &templates, 3).await?;
+    propagation::settled(&mut world, &templates, 3).await?;
     world.until_quiet().await?;
     ensure!(asked(&world, "member1", began) == ["GET", "PUT"], "a change: {:?}", asked(&world, "member1", began));
 
@@ -114,7 +114,7 @@ async fn what_a_member_finds_invalid_is_asked_again_late_or_when_it_changes() ->
     let overrides: Api<OverridePolicy> = Api::namespaced(world.user(), "default");
     overrides.create(&PostParams::default(), &broken).await?;
     let (templates, began) = (deployments(&world), now(&world));
-    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    templates.create(&PostParams::default(), &propagation::deployment()?).await?;
     let works: Api<Work> = Api::namespaced(world.user(), "karmada-es-member1");
     let refused = async || {
         let all = works.list(&ListParams::default()).await?.items;
@@ -140,9 +140,9 @@ async fn what_a_member_finds_invalid_is_asked_again_late_or_when_it_changes() ->
 async fn an_object_that_is_not_ours_costs_one_request_for_each_look() -> anyhow::Result<()> {
     let mut world = ready(13, 1).await?;
     let there: Api<Deployment> = Api::namespaced(world.member("member1")?.client(), "default");
-    there.create(&PostParams::default(), &road::deployment()?).await?;
+    there.create(&PostParams::default(), &propagation::deployment()?).await?;
     let (templates, began) = (deployments(&world), now(&world));
-    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    templates.create(&PostParams::default(), &propagation::deployment()?).await?;
     let bindings: Api<ResourceBinding> = Api::namespaced(world.user(), "default");
     world
         .until("the binding says why", async || {
@@ -158,7 +158,7 @@ async fn an_object_that_is_not_ours_costs_one_request_for_each_look() -> anyhow:
     ensure!((10..40).contains(&looks.len()), "with back-off up to a minute: {}", looks.len());
 
     there.delete("web", &kube::api::DeleteParams::background()).await?;
-    road::settled(&mut world, &templates, 2).await
+    propagation::settled(&mut world, &templates, 2).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +168,7 @@ async fn a_member_that_takes_half_a_minute_for_an_answer_delays_nobody() -> anyh
     world.members.get("member2").context("member2")?.set_faults(slow);
     let templates = deployments(&world);
     for n in 0..8 {
-        let mut template = road::deployment()?;
+        let mut template = propagation::deployment()?;
         template.metadata.name = Some(format!("web-{n}"));
         templates.create(&PostParams::default(), &template).await?;
     }
@@ -202,7 +202,7 @@ async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result
     let templates = deployments(&world);
     let member = world.members.get("member2").context("member2")?.clone();
     member.set_faults(Faults { down: true, ..Faults::default() });
-    templates.create(&PostParams::default(), &road::deployment()?).await?;
+    templates.create(&PostParams::default(), &propagation::deployment()?).await?;
     world.clock().sleep(Duration::from_secs(3 * 3600)).await;
     member.set_faults(Faults::default());
     let clusters: Api<Cluster> = Api::all(world.user());
@@ -212,7 +212,7 @@ async fn a_member_that_returns_after_hours_is_served_at_once() -> anyhow::Result
     world.until("it has its copy", async || Ok(there.get_opt("web").await?.is_some())).await?;
     let took = world.clock().mono() - began;
     ensure!(took < Duration::from_secs(2), "it waited out a back-off: {took:?}");
-    road::settled(&mut world, &templates, 4).await
+    propagation::settled(&mut world, &templates, 4).await
 }
 
 /// Half an hour of a settled fleet: the health of members is looked at, watches are renewed, and that is all.
@@ -221,8 +221,8 @@ async fn a_settled_fleet_writes_and_lists_nothing_and_has_one_watch_for_each_mem
     const LONG: Duration = Duration::from_secs(1_800);
     let mut world = ready(31, 3).await?;
     let deployments = deployments(&world);
-    deployments.create(&PostParams::default(), &road::deployment()?).await?;
-    road::settled(&mut world, &deployments, 6).await?;
+    deployments.create(&PostParams::default(), &propagation::deployment()?).await?;
+    propagation::settled(&mut world, &deployments, 6).await?;
     world.until_quiet().await?;
     let since = now(&world);
     world.pass(LONG).await?;

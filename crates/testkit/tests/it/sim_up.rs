@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    product::{Product, free_port, ironclad},
+    binary::{Daemon, free_port, ironclad},
     real::until,
 };
 use serde_json::Value;
@@ -13,7 +13,7 @@ use serde_json::Value;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 struct Up {
-    product: Product,
+    binary: Daemon,
     kubeconfig: String,
 }
 
@@ -21,8 +21,8 @@ impl Up {
     async fn start(data: &std::path::Path, more: &[&str]) -> anyhow::Result<Self> {
         let (path, listen) = (data.display().to_string(), format!("127.0.0.1:{}", free_port()?));
         let own = ["up", "--data-dir", &path, "--listen", &listen, "--metrics-bind-address", "0"];
-        let product = Product::start(own.iter().chain(more)).await?;
-        Ok(Self { product, kubeconfig: data.join("kubeconfig").display().to_string() })
+        let binary = Daemon::start(own.iter().chain(more)).await?;
+        Ok(Self { binary, kubeconfig: data.join("kubeconfig").display().to_string() })
     }
 
     /// A verb that must succeed; returns what it said.
@@ -66,7 +66,7 @@ async fn members_come_fail_heal_and_go_by_the_verbs() -> anyhow::Result<()> {
     ensure!(up.verb(&["sim", "down", "member1"]).await? == "member1 is down already\n");
     ensure!(up.verb(&["sim", "list", "member1"]).await?.contains(" down "));
     // A fault outlives a restart, and the start does not wait for a member that is down.
-    up.product.stop().await?;
+    up.binary.stop().await?;
     let up = Up::start(&data, &[]).await?;
     ensure!(up.verb(&["sim", "list", "member1"]).await?.contains(" down "));
     until("the control plane sees it", DEADLINE, async || {
@@ -92,7 +92,7 @@ async fn members_come_fail_heal_and_go_by_the_verbs() -> anyhow::Result<()> {
     ensure!(nobody.code == Some(1) && nobody.stderr.contains("try: ironclad sim add nobody"), "{nobody:?}");
     let misused = ironclad(["sim", "load", "member1", "--kubeconfig", &up.kubeconfig]).await?;
     ensure!(misused.code == Some(2) && misused.stderr.contains("--cpu 800m"), "{misused:?}");
-    up.product.stop().await
+    up.binary.stop().await
 }
 
 #[tokio::test]
@@ -113,5 +113,5 @@ async fn what_runs_in_members_is_measured_and_says_something() -> anyhow::Result
     ensure!(clusters.starts_with("member1 "), "{clusters}");
     let said = up.verb(&["logs", "deploy/web", "-C", "member1"]).await?;
     ensure!(said.lines().all(|l| l.starts_with("[member1/web-")) && said.contains("] web: ready\n"), "{said}");
-    up.product.stop().await
+    up.binary.stop().await
 }

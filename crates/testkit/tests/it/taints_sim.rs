@@ -11,7 +11,7 @@ use ironclad_api::{
     taints::{NO_SCHEDULE, NOT_READY, PREFER_NO_EXECUTE, UNREACHABLE},
 };
 use ironclad_simcluster::Faults;
-use ironclad_testkit::sim::{Setup, World, WorldOptions, judge::Rules, knobs};
+use ironclad_testkit::sim::{Setup, World, WorldOptions, checker::Rules, flags};
 use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
@@ -29,7 +29,7 @@ fn setup(gate: bool) -> Setup {
     let asked = [("example.com/down".to_owned(), PREFER_NO_EXECUTE.to_owned())].into();
     let rules = Rules { gate, asked_taints: asked, ..Rules::default() };
     let options = WorldOptions { seed: 5, members: 2 };
-    Setup { settings: knobs::settings(gate, 0.5, "strict"), rules, ..Setup::from(options) }
+    Setup { settings: flags::settings(gate, 0.5, "strict"), rules, ..Setup::from(options) }
 }
 
 /// The starter policy of the documentation.

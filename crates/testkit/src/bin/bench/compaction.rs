@@ -13,7 +13,7 @@ use http::Request;
 use ironclad_runtime::{Traffic, client_from_kubeconfig, kubeconfig_client_config};
 use ironclad_seam::{Clock, Tasks};
 
-use crate::process::{Product, binary, free_port};
+use crate::process::{Daemon, binary, free_port};
 
 /// How often the sizes are shown on the way.
 const SHOWN: u64 = 10;
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let listen = format!("127.0.0.1:{}", free_port()?);
     let shown = data.display().to_string();
     let arguments = ["up", "--data-dir", &shown, "--clusters", "0", "--listen", &listen, "--metrics-bind-address", "0"];
-    let product = Product::start(&binary()?, &arguments)?;
+    let daemon = Daemon::start(&binary()?, &arguments)?;
     let client = async || {
         let config = kubeconfig_client_config(&data.join("kubeconfig"), None).await?;
         anyhow::Ok(client_from_kubeconfig(config, Arc::new(Traffic::default()))?)
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let began = clock.mono();
     let show = |updates: u64| {
         let file = fs::metadata(data.join("store.redb"))?.len();
-        let used = product.used()?;
+        let used = daemon.used()?;
         let rate = updates as f64 / (clock.mono() - began).as_secs_f64();
         println!("{updates:>12} {:>10.1} {:>10.1} {:>12.1} {rate:>10.0}", mib(file), used.resident_mib, used.peak_mib);
         anyhow::Ok(())
@@ -93,9 +93,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         show(end)?;
     }
     let began = clock.mono();
-    drop(product);
-    let product = Product::start(&binary()?, &arguments)?;
-    let used = product.used()?;
+    drop(daemon);
+    let daemon = Daemon::start(&binary()?, &arguments)?;
+    let used = daemon.used()?;
     println!(
         "started again in {:.2} s, {:.1} MiB, file {:.1} MiB",
         (clock.mono() - began).as_secs_f64(),

@@ -14,7 +14,7 @@ use ironclad_failover::{
     rate::{Counts, formula},
 };
 use ironclad_seam::{Clock, Tasks};
-use ironclad_testkit::{pace, real};
+use ironclad_testkit::{eviction_rate, real};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
@@ -126,7 +126,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         table.lock().insert(name(n), Seen::default());
     }
 
-    let (before, writes_before) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let (before, writes_before) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
     let began = clock.mono();
     world.verb(&["taint", "clusters", SOURCE, "bench=lost:NoExecute", "--yes"])?;
     let tainted = clock.mono() - began;
@@ -149,7 +149,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let whole = clock.mono() - began;
     clock.sleep(SETTLE).await;
-    let (after, writes) = (world.product.used()?, plane_writes(&world.metrics).await? - writes_before);
+    let (after, writes) = (world.daemon.used()?, plane_writes(&world.metrics).await? - writes_before);
 
     let n = args.bindings as f64;
     println!(
@@ -204,8 +204,8 @@ async fn timeline(args: &Args, world: &World) -> anyhow::Result<()> {
     let flags = EvictionFlags { resource_eviction_rate: args.rate(), ..EvictionFlags::default() };
     let (rate, state) = formula(Counts { total: args.members, unhealthy: 1 }, &flags);
     println!("evictions as recorded, in whole seconds; formula: {rate} per second, {}", state.as_str());
-    print!("{}", pace::table(&moments, rate, SHOWN));
-    match pace::too_fast(&moments, rate, Duration::from_secs(1)) {
+    print!("{}", eviction_rate::table(&moments, rate, SHOWN));
+    match eviction_rate::too_fast(&moments, rate, Duration::from_secs(1)) {
         None => println!("no window saw more than the rate allows"),
         Some(found) => anyhow::bail!("the rate was exceeded: {found}"),
     }

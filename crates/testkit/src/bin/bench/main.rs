@@ -14,7 +14,7 @@ mod start;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "bench", about = "Measures the product as a whole")]
+#[command(name = "bench", about = "Measures the daemon as a whole")]
 struct Args {
     #[command(subcommand)]
     bench: Bench,

@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         args.nodes,
         (clock.mono() - began).as_secs_f64()
     );
-    let empty = world.product.used()?;
+    let empty = world.daemon.used()?;
 
     world.apply_policy(None).await?;
     let each = i32::try_from(args.pods.div_ceil(args.members))?;
@@ -65,9 +65,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     println!("{whole} pods run and are told of after {:.1} s", (clock.mono() - began).as_secs_f64());
     clock.sleep(SETTLE).await;
-    let (before, sent) = (world.product.used()?, requests(&world.metrics).await?);
+    let (before, sent) = (world.daemon.used()?, requests(&world.metrics).await?);
     clock.sleep(Duration::from_secs(args.seconds)).await;
-    let (after, sent_after) = (world.product.used()?, requests(&world.metrics).await?);
+    let (after, sent_after) = (world.daemon.used()?, requests(&world.metrics).await?);
     let (plane, members) = (sent_after.0 - sent.0, sent_after.1 - sent.1);
     let share = (after.cpu_seconds - before.cpu_seconds) / args.seconds as f64;
     println!(

@@ -1,4 +1,4 @@
-//! The product as a child process, and what the kernel says it used.
+//! Ironclad as a child process, and what the kernel says it used.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running `ironclad`, killed when dropped.
-pub(crate) struct Product {
+pub(crate) struct Daemon {
     child: Child,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-impl Product {
+impl Daemon {
     /// Starts it and waits for the line that starts with `ready`.
     pub(crate) fn start(binary: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
@@ -100,7 +100,7 @@ fn drain(lines: std::io::Lines<BufReader<std::process::ChildStdout>>) {
     std::thread::spawn(move || lines.for_each(drop));
 }
 
-impl Drop for Product {
+impl Drop for Daemon {
     fn drop(&mut self) {
         // Already gone is as good.
         let _ = self.child.kill();
@@ -108,7 +108,7 @@ impl Drop for Product {
     }
 }
 
-/// Requests of the product's own to one side, by what they are.
+/// Requests of Ironclad's own to one side, by what they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Requests {
     /// Gets and lists.
@@ -125,7 +125,7 @@ impl std::ops::Sub for Requests {
     }
 }
 
-/// What the product sent to the control plane so far, and to the members, from its metrics.
+/// What Ironclad sent to the control plane so far, and to the members, from its metrics.
 pub(crate) async fn requests(address: &str) -> anyhow::Result<(Requests, Requests)> {
     let text = metrics(address).await?;
     let of = |server: &str| {
@@ -141,7 +141,7 @@ pub(crate) async fn requests(address: &str) -> anyhow::Result<(Requests, Request
     Ok((of("plane")?, of("members")?))
 }
 
-/// The writes that the product sent to the control plane so far.
+/// The writes that Ironclad sent to the control plane so far.
 pub(crate) async fn plane_writes(address: &str) -> anyhow::Result<u64> {
     Ok(requests(address).await?.0.writes)
 }

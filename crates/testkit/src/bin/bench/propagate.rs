@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::process::{Product, Used, binary, free_port, plane_writes};
+use crate::process::{Daemon, Used, binary, free_port, plane_writes};
 
 /// How long the whole may take before it counts as stuck.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     observe(&world, &table, &tasks, &clock, args.members, args.replicas);
     world.apply_policy(None).await?;
 
-    let (before, writes_before) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let (before, writes_before) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
     let began = clock.mono();
     let api: Api<Deployment> = Api::namespaced(world.plane.clone(), "default");
     stream::iter(0..args.deployments)
@@ -147,10 +147,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let whole = clock.mono() - began;
     // What is still held back by the coalescing writers belongs to the bill.
     clock.sleep(Duration::from_secs(4)).await;
-    let (after, writes_after) = (world.product.used()?, plane_writes(&world.metrics).await?);
+    let (after, writes_after) = (world.daemon.used()?, plane_writes(&world.metrics).await?);
     print(&args, &table, created, whole, (before, after), writes_after - writes_before);
     clock.sleep(REST).await;
-    let rest = world.product.used()?;
+    let rest = world.daemon.used()?;
     println!("own memory at rest: {:.1} MiB, {:.1} without pages of files", rest.resident_mib, rest.own_mib);
     tasks.kill();
     Ok(())
@@ -191,9 +191,9 @@ pub(crate) fn at(sorted: &[f64], quantile: f64) -> f64 {
     sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
-/// The product, its control plane and its members.
+/// Ironclad, its control plane and its members.
 pub(crate) struct World {
-    pub(crate) product: Product,
+    pub(crate) daemon: Daemon,
     pub(crate) metrics: String,
     pub(crate) plane: Client,
     /// Of the control plane.
@@ -214,21 +214,21 @@ impl World {
         let data = dir.path().join("data").display().to_string();
         let own = ["up", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", &metrics];
         let arguments: Vec<String> = own.into_iter().map(str::to_owned).chain(arguments.iter().cloned()).collect();
-        let product = start(&arguments)?;
+        let daemon = start(&arguments)?;
         let kubeconfig = dir.path().join("data/kubeconfig");
         let mut clients = Vec::new();
         for n in 1..=members {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { product, metrics, plane, kubeconfig, members: clients, arguments, _real: None, dir })
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments, _real: None, dir })
     }
 
     /// Kills the process and starts it again on the same directory.
     pub(crate) async fn restart(self) -> anyhow::Result<Self> {
-        let Self { product, members, .. } = self;
-        drop(product);
-        let product = start(&self.arguments)?;
+        let Self { daemon, members, .. } = self;
+        drop(daemon);
+        let daemon = start(&self.arguments)?;
         // Connections of before are gone with the process.
         let kubeconfig = self.dir.path().join("data/kubeconfig");
         let mut clients = Vec::new();
@@ -236,7 +236,7 @@ impl World {
             clients.push(client(&kubeconfig, Some(&format!("member{n}"))).await?);
         }
         let plane = client(&kubeconfig, Some("ironclad")).await?;
-        Ok(Self { product, plane, members: clients, ..self })
+        Ok(Self { daemon, plane, members: clients, ..self })
     }
 
     /// The data directory's parent, which goes with the world.
@@ -255,7 +255,7 @@ impl World {
         let metrics = format!("127.0.0.1:{}", free_port()?);
         let own = ["run", "--kubeconfig", &plane_path, "--metrics-bind-address", &metrics];
         let all: Vec<&str> = own.into_iter().chain(arguments.iter().map(String::as_str)).collect();
-        let product = Product::start(&binary, &all)?;
+        let daemon = Daemon::start(&binary, &all)?;
         let mut clients = Vec::new();
         for n in 0..members {
             let member = env.member(n).kubeconfig();
@@ -268,10 +268,10 @@ impl World {
         }
         let plane = client(&plane_config, None).await?;
         let kubeconfig = plane_config;
-        Ok(Self { product, metrics, plane, kubeconfig, members: clients, arguments: Vec::new(), _real: Some(env), dir })
+        Ok(Self { daemon, metrics, plane, kubeconfig, members: clients, arguments: Vec::new(), _real: Some(env), dir })
     }
 
-    /// A verb of the product on this control plane, to its end.
+    /// A verb of Ironclad on this control plane, to its end.
     pub(crate) fn verb(&self, args: &[&str]) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig.display().to_string();
         let args: Vec<&str> = args.iter().copied().chain(["--kubeconfig", &kubeconfig]).collect();
@@ -301,8 +301,8 @@ impl World {
     }
 }
 
-fn start(arguments: &[String]) -> anyhow::Result<Product> {
-    Product::start(&binary()?, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+fn start(arguments: &[String]) -> anyhow::Result<Daemon> {
+    Daemon::start(&binary()?, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn verb(binary: &Path, args: &[&str]) -> anyhow::Result<()> {

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     println!("ready after {:.2} s", (ready - began).as_secs_f64());
     println!("a user's change then reached all members after {:.3} s", (clock.mono() - asked).as_secs_f64());
     let (plane, members) = quiet(&world, &clock).await?;
-    let used = world.product.used()?;
+    let used = world.daemon.used()?;
     println!(
         "since the start, of our own: {} writes to the control plane and {} to members, the change of one Deployment among them",
         plane.writes, members.writes

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ironclad_seam::Clock;
 
-use crate::process::{Product, binary, free_port};
+use crate::process::{Daemon, binary, free_port};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -29,13 +29,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         let arguments =
             ["up", "--data-dir", &data, "--clusters", &members, "--listen", &listen, "--metrics-bind-address", "0"];
         let began = clock.mono();
-        let first = Product::start(&binary, &arguments)?;
+        let first = Daemon::start(&binary, &arguments)?;
         let empty = clock.mono() - began;
         clock.sleep(Duration::from_secs(3)).await;
         let used = first.used()?;
         drop(first);
         let began = clock.mono();
-        let second = Product::start(&binary, &arguments)?;
+        let second = Daemon::start(&binary, &arguments)?;
         let again = clock.mono() - began;
         drop(second);
         println!(

@@ -7,13 +7,13 @@ use clap::Parser;
 use ironclad_seam::{Clock, Rng};
 use ironclad_testkit::sim::{
     Fault, WorldOptions,
-    programme::{self, Programme},
-    road::{self, Disturbance},
+    propagation::{self, Disturbance},
+    script::{self, Script},
     sometimes,
 };
 use tracing_subscriber::EnvFilter;
 
-/// As in the product.
+/// As in Ironclad.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -46,10 +46,10 @@ struct Args {
     /// Only the actions at these places, or `none`
     #[arg(long, requires = "seed", value_name = "PLACES")]
     keep: Option<String>,
-    /// Print a seed's programme and run nothing
+    /// Print a seed's script and run nothing
     #[arg(long, requires = "seed")]
     show: bool,
-    /// Don't look for the shortest programme that fails
+    /// Don't look for the shortest script that fails
     #[arg(long)]
     no_shrink: bool,
     /// Print only the digest of the history
@@ -58,17 +58,17 @@ struct Args {
     /// Print the history
     #[arg(long, requires = "seed")]
     history: bool,
-    /// Run the scenario of the road instead, with one seed
+    /// Run the scenario of propagation instead, with one seed
     #[arg(long, requires = "seed")]
-    road: bool,
-    /// Simulated members of the road
-    #[arg(long, default_value_t = 3, requires = "road")]
+    propagation: bool,
+    /// Simulated members of propagation
+    #[arg(long, default_value_t = 3, requires = "propagation")]
     members: usize,
-    /// Disturb the write of this number on the road
+    /// Disturb the write of this number on propagation
     #[arg(long, requires = "fault")]
     write: Option<u64>,
     /// How: conflict, kill-after, kill-before, lose-answer
-    #[arg(long, requires = "road")]
+    #[arg(long, requires = "propagation")]
     fault: Option<Fault>,
 }
 
@@ -85,15 +85,15 @@ fn main() -> anyhow::Result<()> {
     // Why each decision fell as it did: RUST_LOG=ironclad_controllers=debug, say.
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     match args.seed {
-        Some(seed) if args.road => on_the_road(&args, seed),
+        Some(seed) if args.propagation => on_the_propagation(&args, seed),
         Some(seed) => again(&args, seed),
         None => many(&args),
     }
 }
 
-fn on_the_road(args: &Args, seed: u64) -> anyhow::Result<()> {
+fn on_the_propagation(args: &Args, seed: u64) -> anyhow::Result<()> {
     let disturbance = args.write.zip(args.fault).map(|(write, fault)| Disturbance { write, fault });
-    let outcome = road::run(WorldOptions { seed, members: args.members }, disturbance)?;
+    let outcome = propagation::run(WorldOptions { seed, members: args.members }, disturbance)?;
     if args.history {
         println!("{}", outcome.history.join("\n"));
     }
@@ -105,19 +105,19 @@ fn on_the_road(args: &Args, seed: u64) -> anyhow::Result<()> {
 }
 
 fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
-    let mut programme = Programme::from_seed(seed);
+    let mut script = Script::from_seed(seed);
     if let Some(keep) = &args.keep {
         let places =
             keep.split(',').filter(|place| *place != "none").map(str::parse).collect::<Result<BTreeSet<_>, _>>();
-        programme = programme.keeping(&places.context("--keep takes places, as 3,7, or none")?);
+        script = script.keeping(&places.context("--keep takes places, as 3,7, or none")?);
     }
     if args.show {
-        print!("{programme}");
+        print!("{script}");
         return Ok(());
     }
     let outcome = match args.history {
-        true => programme::run_showing(&programme, usize::MAX),
-        false => programme::run(&programme),
+        true => script::run_showing(&script, usize::MAX),
+        false => script::run(&script),
     };
     match outcome {
         Ok(outcome) => {
@@ -130,18 +130,18 @@ fn again(args: &Args, seed: u64) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Err(error) => Err(failed(args, &programme, error)),
+        Err(error) => Err(failed(args, &script, error)),
     }
 }
 
-/// Tells how a programme fails, as short as it fails.
-fn failed(args: &Args, programme: &Programme, error: anyhow::Error) -> anyhow::Error {
-    println!("{} failed: {}", programme.again(), error.root_cause());
+/// Tells how a script fails, as short as it fails.
+fn failed(args: &Args, script: &Script, error: anyhow::Error) -> anyhow::Error {
+    println!("{} failed: {}", script.again(), error.root_cause());
     if args.no_shrink {
         return error;
     }
-    let shrunk = programme::shrink(programme, error);
-    println!("shrunk in {} runs\nagain: {}", shrunk.runs, shrunk.programme.again());
+    let shrunk = script::shrink(script, error);
+    println!("shrunk in {} runs\nagain: {}", shrunk.runs, shrunk.script.again());
     shrunk.error
 }
 
@@ -158,14 +158,14 @@ fn many(args: &Args) -> anyhow::Result<()> {
             println!("{minutes} minutes are over");
             break;
         }
-        let programme = Programme::from_seed(draws.u64());
+        let script = Script::from_seed(draws.u64());
         ran += 1;
-        match programme::run(&programme) {
+        match script::run(&script) {
             Ok(outcome) => evictions += outcome.evictions,
             Err(error) => {
-                let error = failed(args, &programme, error);
+                let error = failed(args, &script, error);
                 println!("{error:#}\n");
-                failures.push(format!("{}: {}", programme.again(), error.root_cause()));
+                failures.push(format!("{}: {}", script.again(), error.root_cause()));
             }
         }
         if ran.is_multiple_of(10) {

@@ -151,7 +151,7 @@ fn is(text: &str, pointer: &str, value: &Value) -> anyhow::Result<()> {
 
 /// A Deployment of this name in the flow's namespace.
 pub(crate) fn deployment(name: &str, replicas: u32) -> String {
-    crate::road::deployment(name, replicas).replace("namespace: default", "namespace: NS")
+    crate::propagation::deployment(name, replicas).replace("namespace: default", "namespace: NS")
 }
 
 /// A PropagationPolicy for one object of the flow's namespace; `more` goes below `spec`.

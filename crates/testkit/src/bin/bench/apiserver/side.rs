@@ -7,7 +7,7 @@ use ironclad_seam::Clock;
 use ironclad_testkit::real::Bare;
 use kube::Client;
 
-use crate::process::{Product, binary, free_port, used};
+use crate::process::{Daemon, binary, free_port, used};
 
 /// A running server, ended when dropped.
 pub(crate) struct Side {
@@ -16,7 +16,7 @@ pub(crate) struct Side {
     kubeconfig: PathBuf,
     processes: Vec<u32>,
     // In the order of the end: programs before the files that they write.
-    _product: Option<Product>,
+    _binary: Option<Daemon>,
     _bare: Option<Bare>,
     _directory: Option<tempfile::TempDir>,
 }
@@ -30,14 +30,14 @@ impl Side {
         let arguments =
             ["up", "--data-dir", &data, "--clusters", "0", "--listen", &listen, "--metrics-bind-address", "0"];
         let began = clock.mono();
-        let product = Product::start(&binary()?, &arguments)?;
+        let daemon = Daemon::start(&binary()?, &arguments)?;
         let ready = clock.mono() - began;
         Ok(Self {
             name: "ironclad",
             ready,
             kubeconfig: directory.path().join("data/kubeconfig"),
-            processes: vec![product.id()],
-            _product: Some(product),
+            processes: vec![daemon.id()],
+            _binary: Some(daemon),
             _bare: None,
             _directory: Some(directory),
         })
@@ -51,7 +51,7 @@ impl Side {
             ready: bare.ready_after(),
             kubeconfig: bare.cluster().kubeconfig(),
             processes: bare.process_ids(),
-            _product: None,
+            _binary: None,
             _bare: Some(bare),
             _directory: None,
         })

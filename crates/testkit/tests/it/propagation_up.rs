@@ -1,14 +1,14 @@
-//! The road through `ironclad up` and kubectl, its demo, and its ends.
+//! Propagation through `ironclad up` and kubectl, its demo, and its ends.
 
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_testkit::{
-    product::{Product, free_port, ironclad},
+    binary::{Daemon, free_port, ironclad},
     real::{Binaries, Kubectl, until},
 };
 
-use crate::road;
+use crate::propagation;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -22,31 +22,31 @@ pub(crate) fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Pa
 }
 
 #[tokio::test]
-async fn the_road_through_up() -> anyhow::Result<()> {
+async fn the_propagation_through_up() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
     let arguments = ["up", "--data-dir", &path, "--listen", &listen, "--clusters", "3", "--metrics-bind-address", "0"];
-    let product = Product::start(arguments).await?;
+    let daemon = Daemon::start(arguments).await?;
     let plane = kubectl(&binaries, &data, "ironclad", dir.path())?;
     let mut members = Vec::new();
     for n in 1..=3 {
         members.push(kubectl(&binaries, &data, &format!("member{n}"), dir.path())?);
     }
-    road::walk(&plane, &members).await?;
+    propagation::walk(&plane, &members).await?;
 
     // What stands survives a clean stop, and goes on where it was.
-    plane.apply(&road::deployment("kept", 1)).await?;
-    plane.apply(&road::policy("kept", "clusterAffinity: {clusterNames: [member2]}")).await?;
+    plane.apply(&propagation::deployment("kept", 1)).await?;
+    plane.apply(&propagation::policy("kept", "clusterAffinity: {clusterNames: [member2]}")).await?;
     until("kept runs in member2", DEADLINE, async || {
         let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
         ensure!(ready == "1", "readyReplicas {ready:?}");
         Ok(())
     })
     .await?;
-    product.stop().await?;
-    let product = Product::start(arguments).await?;
+    daemon.stop().await?;
+    let daemon = Daemon::start(arguments).await?;
     plane.run(["scale", "deployment", "kept", "--replicas=2"]).await?;
     until("kept is scaled in member2 after the restart", DEADLINE, async || {
         let ready = members[1].run(["get", "deployment", "kept", "-o", "jsonpath={.status.readyReplicas}"]).await?;
@@ -54,7 +54,7 @@ async fn the_road_through_up() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    product.stop().await
+    daemon.stop().await
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));
     let path = data.display().to_string();
-    let product = Product::start([
+    let daemon = Daemon::start([
         "up",
         "--data-dir",
         &path,
@@ -81,7 +81,7 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     // A manifest that can't be parsed, and one with a field that nobody knows.
     let output = plane.output(["apply", "-f", "-"], "apiVersion: apps/v1\nkind: [Deployment").await?;
     ensure!(output.code == Some(1) && output.stderr.contains("error parsing"), "{output:?}");
-    let unknown = road::policy("odd", "clusterAfinity: {clusterNames: [member1]}");
+    let unknown = propagation::policy("odd", "clusterAfinity: {clusterNames: [member1]}");
     let output = plane.output(["apply", "-f", "-"], &unknown).await?;
     ensure!(
         output.code == Some(1) && output.stderr.contains("unknown field \"spec.placement.clusterAfinity\""),
@@ -89,12 +89,12 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     );
 
     // A policy that matches nothing says so.
-    plane.apply(&road::policy("lonely", "clusterAffinity: {clusterNames: [member1]}")).await?;
+    plane.apply(&propagation::policy("lonely", "clusterAffinity: {clusterNames: [member1]}")).await?;
     says(&plane, "propagationpolicy/lonely", "no template matches the resource selectors yet").await?;
 
     // A cluster that doesn't exist.
-    plane.apply(&road::deployment("lost", 1)).await?;
-    plane.apply(&road::policy("lost", "clusterAffinity: {clusterNames: [member9]}")).await?;
+    plane.apply(&propagation::deployment("lost", 1)).await?;
+    plane.apply(&propagation::policy("lost", "clusterAffinity: {clusterNames: [member9]}")).await?;
     condition(
         &plane,
         "resourcebinding/lost-deployment",
@@ -105,9 +105,9 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     .await?;
 
     // A member that refuses an object: what stands there is not ours.
-    member.apply(&road::deployment("taken", 1)).await?;
-    plane.apply(&road::deployment("taken", 1)).await?;
-    plane.apply(&road::policy("taken", "clusterAffinity: {clusterNames: [member1]}")).await?;
+    member.apply(&propagation::deployment("taken", 1)).await?;
+    plane.apply(&propagation::deployment("taken", 1)).await?;
+    plane.apply(&propagation::policy("taken", "clusterAffinity: {clusterNames: [member1]}")).await?;
     condition(&plane, "resourcebinding/taken-deployment", "FullyApplied", "False", "see status.aggregatedStatus")
         .await?;
     until("the binding says what the member said", DEADLINE, async || {
@@ -146,14 +146,14 @@ async fn messages_of_bad_placements() -> anyhow::Result<()> {
     // A cluster that nobody joined can't be unjoined.
     let output = ironclad(["unjoin", "member9", "--kubeconfig", &kubeconfig, "--yes"]).await?;
     ensure!(output.code == Some(1) && output.stderr.contains("member9"), "{output:?}");
-    product.stop().await
+    daemon.stop().await
 }
 
 #[tokio::test]
 async fn the_demo_shows_where_the_sample_went() -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data").display().to_string(), format!("127.0.0.1:{}", free_port()?));
-    let (product, lines) = Product::start_until(
+    let (daemon, lines) = Daemon::start_until(
         ["up", "--demo", "--data-dir", &data, "--listen", &listen, "--metrics-bind-address", "0"],
         "look:",
     )
@@ -162,7 +162,7 @@ async fn the_demo_shows_where_the_sample_went() -> anyhow::Result<()> {
     for row in ["web                  member1", "web                  member2", "worker               member3"] {
         ensure!(table.contains(row), "{row:?} is missing in\n{table}");
     }
-    product.stop().await
+    daemon.stop().await
 }
 
 async fn condition(plane: &Kubectl, object: &str, type_: &str, status: &str, says: &str) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! The judge finds what is wrong, and lets pass what is right.
+//! The checker finds what is wrong, and lets pass what is right.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn windows_of_evictions() {
 }
 
 struct Court {
-    judge: Judge,
+    checker: Checker,
     fleet: Fleet,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
     binding: Option<Arc<ResourceBinding>>,
@@ -63,7 +63,7 @@ struct Court {
 impl Court {
     fn new(rules: Rules) -> Self {
         let mut court =
-            Self { judge: Judge::new(rules), fleet: Fleet::default(), clusters: BTreeMap::new(), binding: None };
+            Self { checker: Checker::new(rules), fleet: Fleet::default(), clusters: BTreeMap::new(), binding: None };
         for name in ["m1", "m2", "m3"] {
             court.cluster(0, name, "True", json!([]));
         }
@@ -82,7 +82,7 @@ impl Court {
         self.fleet.clusters.insert(name.clone(), new.clone());
         let old = self.clusters.insert(name.clone(), new.clone());
         let what = Changed::Cluster { name, old, new: Some(new) };
-        self.judge.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
+        self.checker.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
     }
 
     fn binding(&mut self, at: u64, clusters: &[&str], tasks: Value, failover: Value) -> Vec<String> {
@@ -112,7 +112,7 @@ impl Court {
         let key = BindingKey { namespace: "n".into(), name: "b".into() };
         self.fleet.bindings.extend(new.clone().map(|binding| (key.clone(), binding)));
         let what = Changed::Binding { key, old, new };
-        self.judge.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
+        self.checker.see(&Write { at: S(at), wall: at as i64, what }, &self.fleet)
     }
 }
 
@@ -138,7 +138,7 @@ fn an_eviction_needs_a_cause_that_is_due_and_a_gate() {
     court.binding(1, &["m1"], json!([]), Value::Null);
     court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
     assert_eq!(court.binding(102, &[], task(), Value::Null), Vec::<String>::new());
-    assert_eq!(court.judge.evictions().len(), 1);
+    assert_eq!(court.checker.evictions().len(), 1);
 
     let mut court = Court::new(rules());
     court.binding(1, &["m1"], json!([]), Value::Null);
@@ -234,7 +234,7 @@ fn once_while_the_taints_stay() {
 /// A binding on m1 that asks for one cluster, and is to leave it from second 200 on.
 fn overdue(rules: Rules) -> Court {
     let mut court = Court::new(Rules { late: true, warm_up: S(40), ..rules });
-    court.judge.started(S(0));
+    court.checker.started(S(0));
     let placement = json!({"clusterAffinity": {}, "spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]});
     court.binding_placed(50, &["m1"], &placement);
@@ -249,10 +249,10 @@ fn an_eviction_that_never_comes() {
     let rows: [(&str, u64, Change, bool); 9] = [
         ("it could leave for 31 s", 234, |_| {}, false),
         ("and for too long", 236, |_| {}, true),
-        ("without the gate", 400, |court| court.judge.rules.gate = false, false),
-        ("a process was killed meanwhile", 250, |court| court.judge.disturbed(S(215)), false),
-        ("long ago", 315, |court| court.judge.disturbed(S(215)), true),
-        ("a leader began meanwhile", 300, |court| court.judge.started(S(220)), false),
+        ("without the gate", 400, |court| court.checker.rules.gate = false, false),
+        ("a process was killed meanwhile", 250, |court| court.checker.disturbed(S(215)), false),
+        ("long ago", 315, |court| court.checker.disturbed(S(215)), true),
+        ("a leader began meanwhile", 300, |court| court.checker.started(S(220)), false),
         (
             "the other clusters are not well",
             400,
@@ -271,15 +271,15 @@ fn an_eviction_that_never_comes() {
             },
             false,
         ),
-        ("another eviction came between", 236, |court| court.judge.late.evicted(S(210)), false),
+        ("another eviction came between", 236, |court| court.checker.late.evicted(S(210)), false),
     ];
     for (name, at, change, late) in rows {
         let mut court = overdue(rules());
         change(&mut court);
-        let said = court.judge.look(S(at), at as i64, &court.fleet);
+        let said = court.checker.look(S(at), at as i64, &court.fleet);
         assert_eq!(said.as_ref().is_some_and(|said| said.starts_with("invariant 8")), late, "{name}: {said:?}");
     }
     let mut court = overdue(rules());
     court.binding(210, &["m2"], task(), Value::Null);
-    assert_eq!(court.judge.look(S(400), 400, &court.fleet), None, "it has left");
+    assert_eq!(court.checker.look(S(400), 400, &court.fleet), None, "it has left");
 }

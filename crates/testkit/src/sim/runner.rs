@@ -20,9 +20,9 @@ use serde_json::Value;
 
 use super::{
     Setup, World,
-    judge::{Eviction, Rates, Rules},
-    knobs,
-    programme::{App, HAND_KEY, TaintPolicy, taint, untaint},
+    checker::{Eviction, Rates, Rules},
+    flags,
+    script::{App, HAND_KEY, TaintPolicy, taint, untaint},
 };
 
 /// Gate `Failover` on, this many members of one node each, this rate, and the strict check.
@@ -31,7 +31,7 @@ pub fn setup(members: usize, rate: f64) -> Setup {
     let rules = Rules {
         gate: true,
         rates: Rates { primary: rate, ..Rates::default() },
-        asked_taints: [HAND_KEY, super::programme::POLICY_KEY].map(|key| (key.into(), "NoExecute".into())).into(),
+        asked_taints: [HAND_KEY, super::script::POLICY_KEY].map(|key| (key.into(), "NoExecute".into())).into(),
         ..Rules::default()
     };
     Setup {
@@ -40,19 +40,19 @@ pub fn setup(members: usize, rate: f64) -> Setup {
         spares: 0,
         nodes: 1,
         elected: false,
-        settings: knobs::settings(true, rate, "strict"),
+        settings: flags::settings(true, rate, "strict"),
         rules,
     }
 }
 
 /// A world with its controllers.
-pub struct Stage {
+pub struct Runner {
     /// The world.
     pub world: World,
     began: tokio::time::Instant,
 }
 
-impl Stage {
+impl Runner {
     /// All clusters are Ready and the leader's warm-up is over; then `seed` more is done to the world before it rests.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A person taints members, all at once; from then on [`Stage::elapsed`] counts.
+    /// A person taints members, all at once; from then on [`Runner::elapsed`] counts.
     ///
     /// # Errors
     /// If a member is not there.
@@ -183,7 +183,7 @@ impl Stage {
     /// If there is none.
     pub fn binding(&self, app: &str) -> anyhow::Result<Arc<ResourceBinding>> {
         let key = BindingKey { namespace: "default".into(), name: format!("{app}-deployment").as_str().into() };
-        self.world.truth.look(|fleet| fleet.bindings.get(&key).cloned()).with_context(|| format!("no binding of {app}"))
+        self.world.model.look(|fleet| fleet.bindings.get(&key).cloned()).with_context(|| format!("no binding of {app}"))
     }
 
     /// Where a workload is placed, as `member1:2`, by name.
@@ -208,7 +208,7 @@ impl Stage {
     /// The members that really hold a copy.
     #[must_use]
     pub fn copies(&self, app: &str) -> Vec<String> {
-        self.world.truth.look(|fleet| {
+        self.world.model.look(|fleet| {
             let has = |(_, objects): &(&ClusterName, &std::collections::BTreeMap<_, _>)| {
                 objects.keys().any(|key: &ironclad_fleet::ObjectKey| *key.name == *app)
             };
@@ -219,7 +219,7 @@ impl Stage {
     /// A copy as it stands in a member.
     #[must_use]
     pub fn copy(&self, app: &str, member: &str) -> Option<Value> {
-        self.world.truth.look(|fleet| {
+        self.world.model.look(|fleet| {
             let objects = fleet.members.get(&ClusterName::from(member))?;
             objects.iter().find(|(key, _)| *key.name == *app).map(|(_, object)| (**object).clone())
         })
@@ -235,7 +235,7 @@ impl Stage {
             labels.as_ref().and_then(|l| l.get(labels::RESOURCE_BINDING_PERMANENT_ID)).cloned()
         };
         let of = id(&binding.metadata.labels);
-        Ok(self.world.truth.look(|fleet| {
+        Ok(self.world.model.look(|fleet| {
             let ours = fleet.works.iter().filter(|(_, work)| of.is_some() && id(&work.metadata.labels) == of);
             ours.map(|(key, work)| (key.cluster.to_string(), work.clone())).collect()
         }))
@@ -244,13 +244,13 @@ impl Stage {
     /// All evictions so far.
     #[must_use]
     pub fn evictions(&self) -> Vec<Eviction> {
-        self.world.truth.ask(|judge| judge.evictions().to_vec())
+        self.world.model.ask(|checker| checker.evictions().to_vec())
     }
 
     /// When evictions were made, after the last taint or fault, seconds.
     #[must_use]
     pub fn eviction_times(&self) -> Vec<f64> {
-        let since = self.world.truth.since_beginning(self.began);
+        let since = self.world.model.since_beginning(self.began);
         self.evictions().iter().map(|e| e.at.as_secs_f64() - since.as_secs_f64()).collect()
     }
 
@@ -268,13 +268,15 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until a workload is placed so, as [`Stage::placed`] tells it, and nothing is left of a migration.
+    /// Waits until a workload is placed so, as [`Runner::placed`] tells it, and nothing is left of a migration.
     ///
     /// # Errors
     /// If it does not come about.
     pub async fn until_settled(&mut self, app: &str, placed: &[&str]) -> anyhow::Result<()> {
-        self.until(&format!("{app} is settled on {placed:?}"), |stage| {
-            Ok(stage.placed(app)? == placed && stage.tasks(app)?.is_empty() && stage.copies(app).len() == placed.len())
+        self.until(&format!("{app} is settled on {placed:?}"), |runner| {
+            Ok(runner.placed(app)? == placed
+                && runner.tasks(app)?.is_empty()
+                && runner.copies(app).len() == placed.len())
         })
         .await
     }

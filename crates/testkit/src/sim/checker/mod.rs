@@ -1,7 +1,7 @@
-//! The invariants of failover.md 13 that concern a stretch of time, judged write by write.
+//! The invariants of failover.md 13 that concern a stretch of time, checked write by write.
 //!
-//! This is slow, obvious code that shares nothing with the decisions it judges but the types of the API. Views of
-//! controllers lag behind the truth: whatever was true a short while ago ([`Rules::stale`]) excuses what is done now.
+//! This is slow, obvious code that shares nothing with the decisions it checks but the types of the API. Views of
+//! controllers lag behind the real state: whatever was true a short while ago ([`Rules::stale`]) excuses what is done now.
 
 mod bindings;
 mod clusters;
@@ -21,7 +21,7 @@ use ironclad_fleet::{ClusterName, ObjectKey, World as Fleet};
 
 pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
-use super::truth::{Changed, Write};
+use super::model::{Changed, Write};
 
 /// What holds in a world besides what its objects say.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct Rules {
     pub warm_up: Duration,
     /// How long an observation lasts before Ready follows it: the smaller one of both thresholds.
     pub debounce: Duration,
-    /// How far a view may lie behind the truth.
+    /// How far a view may lie behind the real state.
     pub stale: Duration,
     /// How far clocks may lie apart, seconds.
     pub skew: i64,
@@ -87,8 +87,8 @@ pub struct Eviction {
 
 /// Judges one world.
 #[derive(Debug)]
-pub struct Judge {
-    /// What it judges by.
+pub struct Checker {
+    /// What it checks by.
     pub rules: Rules,
     clusters: Clusters,
     bindings: Bindings,
@@ -109,8 +109,8 @@ pub struct Judge {
     noted: BTreeSet<&'static str>,
 }
 
-impl Judge {
-    /// A judge of a world of which nothing was seen yet.
+impl Checker {
+    /// A checker of a world of which nothing was seen yet.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self {
@@ -205,5 +205,5 @@ impl Judge {
 
 /// A taint that evicts and was not set by hand.
 fn by_policy(taint: &Taint) -> bool {
-    clusters::evicts(taint) && taint.key == super::programme::POLICY_KEY
+    clusters::evicts(taint) && taint.key == super::script::POLICY_KEY
 }

@@ -69,7 +69,7 @@ pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()
 /// The condition names one of the workloads that are still placed there and ask for more than is left.
 fn says_who_holds_it(world: &World, cluster: &Cluster, holders: &[&App]) -> anyhow::Result<()> {
     let name = cluster.name_any();
-    let holding: Vec<String> = world.truth.look(|fleet| {
+    let holding: Vec<String> = world.model.look(|fleet| {
         let placed = |app: &&&App| {
             let binding = format!("{}-deployment", app.name);
             fleet.bindings.iter().any(|(key, b)| *key.name == *binding && b.spec.target(&name).is_some())

@@ -1,60 +1,55 @@
-//! Makes a failing programme as short as it fails in the same way: first it leaves out halves of its actions, then ever
+//! Makes a failing script as short as it fails in the same way: first it leaves out halves of its actions, then ever
 //! smaller parts.
 
 use std::collections::BTreeSet;
 
-use super::{Programme, run};
+use super::{Script, run};
 
 /// So many runs are spent on it.
 const RUNS_MAX: usize = 60;
 
-/// A shorter programme that fails, too.
+/// A shorter script that fails, too.
 #[derive(Debug)]
 pub struct Shrunk {
     /// It.
-    pub programme: Programme,
+    pub script: Script,
     /// How it fails.
     pub error: anyhow::Error,
     /// How often it was tried.
     pub runs: usize,
 }
 
-/// Shrinks a programme that failed in this way. One that fails in another way is another bug, and is not followed.
+/// Shrinks a script that failed in this way. One that fails in another way is another bug, and is not followed.
 #[must_use]
-pub fn shrink(programme: &Programme, error: anyhow::Error) -> Shrunk {
-    shrink_by(programme, error, |candidate| run(candidate).err())
+pub fn shrink(script: &Script, error: anyhow::Error) -> Shrunk {
+    shrink_by(script, error, |candidate| run(candidate).err())
 }
 
-fn shrink_by(
-    programme: &Programme,
-    error: anyhow::Error,
-    mut fails: impl FnMut(&Programme) -> Option<anyhow::Error>,
-) -> Shrunk {
+fn shrink_by(script: &Script, error: anyhow::Error, mut fails: impl FnMut(&Script) -> Option<anyhow::Error>) -> Shrunk {
     let way = way(&error);
-    let mut best = Shrunk { programme: programme.clone(), error, runs: 0 };
-    let mut part = best.programme.kept.len().div_ceil(2);
+    let mut best = Shrunk { script: script.clone(), error, runs: 0 };
+    let mut part = best.script.kept.len().div_ceil(2);
     while part > 0 && best.runs < RUNS_MAX {
-        let kept = best.programme.kept.clone();
+        let kept = best.script.kept.clone();
         let mut shorter = false;
         for left_out in kept.chunks(part) {
             if best.runs >= RUNS_MAX {
                 break;
             }
-            let places: BTreeSet<usize> =
-                best.programme.kept.iter().filter(|p| !left_out.contains(p)).copied().collect();
-            let candidate = best.programme.keeping(&places);
+            let places: BTreeSet<usize> = best.script.kept.iter().filter(|p| !left_out.contains(p)).copied().collect();
+            let candidate = best.script.keeping(&places);
             best.runs += 1;
             if let Some(error) = fails(&candidate).filter(|error| self::way(error) == way) {
-                best = Shrunk { programme: candidate, error, runs: best.runs };
+                best = Shrunk { script: candidate, error, runs: best.runs };
                 shorter = true;
             }
         }
-        part = if shorter { part.min(best.programme.kept.len()) } else { part / 2 };
+        part = if shorter { part.min(best.script.kept.len()) } else { part / 2 };
     }
     best
 }
 
-/// In which way a programme fails: the first broken invariant by its numbers, or what it waited for in vain, whatever the
+/// In which way a script fails: the first broken invariant by its numbers, or what it waited for in vain, whatever the
 /// names, the numbers and the moment.
 fn way(error: &anyhow::Error) -> String {
     let root = error.root_cause().to_string();
@@ -92,41 +87,37 @@ mod tests {
 
     #[test]
     fn another_failure_is_not_followed() {
-        let long = |seed: &u64| Programme::from_seed(*seed).steps.len() > 8;
-        let programme = Programme::from_seed((0..).find(long).unwrap());
+        let long = |seed: &u64| Script::from_seed(*seed).steps.len() > 8;
+        let script = Script::from_seed((0..).find(long).unwrap());
         // Without action 5 something else is broken.
-        let fails = |p: &Programme| match (p.kept.contains(&2), p.kept.contains(&5)) {
+        let fails = |p: &Script| match (p.kept.contains(&2), p.kept.contains(&5)) {
             (true, true) => Some(anyhow::anyhow!("invariant 16: it went")),
             (true, false) => Some(anyhow::anyhow!("invariant 1: too fast")),
             (false, _) => None,
         };
-        let shrunk = shrink_by(&programme, anyhow::anyhow!("invariant 16: it went"), fails);
-        assert_eq!(shrunk.programme.kept, [2, 5]);
+        let shrunk = shrink_by(&script, anyhow::anyhow!("invariant 16: it went"), fails);
+        assert_eq!(shrunk.script.kept, [2, 5]);
         assert_eq!(shrunk.error.to_string(), "invariant 16: it went");
     }
 
     #[test]
     fn what_is_not_needed_for_the_failure_is_left_out() {
-        let long = |seed: &u64| Programme::from_seed(*seed).steps.len() > 8;
-        let programme = Programme::from_seed((0..).find(long).unwrap());
-        let whole: std::time::Duration = programme.steps[..=5].iter().map(|s| s.after).sum();
-        let fails = |p: &Programme| [2, 5].iter().all(|n| p.kept.contains(n)).then(|| anyhow::anyhow!("it does"));
-        let shrunk = shrink_by(&programme, anyhow::anyhow!("it does"), fails);
-        assert_eq!(shrunk.programme.kept, [2, 5]);
-        assert_eq!(
-            shrunk.programme.steps.iter().map(|s| s.after).sum::<std::time::Duration>(),
-            whole,
-            "waits are kept"
-        );
-        assert!(shrunk.programme.again().ends_with(&format!("--seed {} --keep 2,5", programme.seed)));
+        let long = |seed: &u64| Script::from_seed(*seed).steps.len() > 8;
+        let script = Script::from_seed((0..).find(long).unwrap());
+        let whole: std::time::Duration = script.steps[..=5].iter().map(|s| s.after).sum();
+        let fails = |p: &Script| [2, 5].iter().all(|n| p.kept.contains(n)).then(|| anyhow::anyhow!("it does"));
+        let shrunk = shrink_by(&script, anyhow::anyhow!("it does"), fails);
+        assert_eq!(shrunk.script.kept, [2, 5]);
+        assert_eq!(shrunk.script.steps.iter().map(|s| s.after).sum::<std::time::Duration>(), whole, "waits are kept");
+        assert!(shrunk.script.again().ends_with(&format!("--seed {} --keep 2,5", script.seed)));
     }
 
     #[test]
     fn a_programme_follows_from_its_seed() {
         for seed in 0..200 {
-            let programme = Programme::from_seed(seed);
-            assert_eq!(programme, Programme::from_seed(seed));
-            assert_eq!(programme.keeping(&programme.kept.iter().copied().collect()), programme);
+            let script = Script::from_seed(seed);
+            assert_eq!(script, Script::from_seed(seed));
+            assert_eq!(script.keeping(&script.kept.iter().copied().collect()), script);
         }
     }
 }

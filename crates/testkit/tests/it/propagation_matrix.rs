@@ -1,4 +1,4 @@
-//! Crash, staleness and drop matrices over the scripts of the road (testing.md 3.4): whichever single write is disturbed, and
+//! Crash, staleness and drop matrices over the scripts of propagation (testing.md 3.4): whichever single write is disturbed, and
 //! whichever single event of a watch is late or lost, a script shows the same, and its world comes to the same rest.
 
 use std::{path::Path, time::Duration};
@@ -14,19 +14,19 @@ use ironclad_testkit::{
 /// Scripts in which every look comes after a rest, and of whose changes without a rest between them none counts as the first:
 /// which of two policies gets a template is for the one that is seen first.
 ///
-/// Run whole, the crashes in `road_04` differ where one comes while a template has lost its policy: who starts anew sends the
+/// Run whole, the crashes in `propagation_04` differ where one comes while a template has lost its policy: who starts anew sends the
 /// template as it is then (6.2), where who goes on leaves the copy as it was placed.
 const SCRIPTS: [&str; 10] = [
-    "road_04_matching",
-    "road_05_claims",
-    "road_06_lazy_and_preserved",
-    "road_06_preemption",
-    "road_08_dependencies",
-    "road_09_works",
-    "road_11_suspension",
-    "road_17_template_status",
-    "road_22_namespaces",
-    "road_25_quota",
+    "propagation_04_matching",
+    "propagation_05_claims",
+    "propagation_06_lazy_and_preserved",
+    "propagation_06_preemption",
+    "propagation_08_dependencies",
+    "propagation_09_works",
+    "propagation_11_suspension",
+    "propagation_17_template_status",
+    "propagation_22_namespaces",
+    "propagation_25_quota",
 ];
 
 fn play(script: &&str, disturbance: Disturbance) -> anyhow::Result<Played> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::side::Stream;
 
 /// How many events of which type there were, and what is wrong with their order.
-pub(super) async fn tally(stream: &mut Stream, count: usize) -> Value {
+pub(super) async fn count_events(stream: &mut Stream, count: usize) -> Value {
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     let (mut last, mut back, mut marks, mut trouble) = (0_u64, 0, 0, Value::Null);
     // What was there already comes by name, and counts from the mark of its end, if there is one.

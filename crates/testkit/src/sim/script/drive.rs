@@ -1,4 +1,4 @@
-//! Runs a programme: the fleet settles, things go wrong, all is healed, and everything comes to rest.
+//! Runs a script: the fleet settles, things go wrong, all is healed, and everything comes to rest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,16 +20,16 @@ use kube::{
 };
 
 use super::{
-    Action, App, Programme, Spread, TaintPolicy,
+    Action, App, Script, Spread, TaintPolicy,
     action::{self, HAND_KEY, untaint},
     apps::POLICY_KEY,
-    depart,
     gauges::{self, Expect},
+    removal,
 };
 use crate::sim::{
     Setup, World,
-    judge::{Rates, Rules},
-    knobs,
+    checker::{Rates, Rules},
+    flags,
     sometimes::happened,
 };
 
@@ -39,7 +39,7 @@ const HISTORY_SHOWN: usize = 80;
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The digest of the history: equal for equal programmes.
+    /// The digest of the history: equal for equal scripts.
     pub digest: String,
     /// The history, line by line.
     pub history: Vec<String>,
@@ -49,88 +49,80 @@ pub struct Outcome {
     pub seconds: u64,
 }
 
-/// Runs a programme in a runtime of its own.
+/// Runs a script in a runtime of its own.
 ///
 /// # Errors
 /// If an invariant breaks, or the world does not come to rest as it should. The error ends with the history's tail.
-pub fn run(programme: &Programme) -> anyhow::Result<Outcome> {
-    run_showing(programme, HISTORY_SHOWN)
+pub fn run(script: &Script) -> anyhow::Result<Outcome> {
+    run_showing(script, HISTORY_SHOWN)
 }
 
 /// The same, with so many lines of history in an error.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_showing(programme: &Programme, shown: usize) -> anyhow::Result<Outcome> {
+pub fn run_showing(script: &Script, shown: usize) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
-        let mut world = World::start(setup(programme)).await?;
+        let mut world = World::start(setup(script)).await?;
         let began = world.clock().mono();
-        match drive(&mut world, programme).await {
+        match drive(&mut world, script).await {
             Ok(()) => Ok(Outcome {
                 digest: world.history.digest(),
                 history: world.history.lines(),
-                evictions: world.truth.ask(|judge| judge.evictions().len()),
+                evictions: world.model.ask(|checker| checker.evictions().len()),
                 seconds: (world.clock().mono() - began).as_secs(),
             }),
             Err(error) => {
                 let lines = world.history.lines();
                 let tail = lines[lines.len().saturating_sub(shown)..].join("\n");
-                Err(error.context(format!("{programme}the history ends with\n{tail}\n")))
+                Err(error.context(format!("{script}the history ends with\n{tail}\n")))
             }
         }
     })
 }
 
-/// The world that a programme plays in.
-fn setup(programme: &Programme) -> Setup {
-    let freezes = programme.steps.iter().map(|step| match &step.action {
+/// The world that a script plays in.
+fn setup(script: &Script) -> Setup {
+    let freezes = script.steps.iter().map(|step| match &step.action {
         Action::Freeze(_, time) | Action::Stall(_, time) => *time,
         Action::Slow(_, time) => *time,
         _ => Duration::ZERO,
     });
     let stale = freezes.max().unwrap_or_default() * 2 + Duration::from_secs(4);
-    let skews = programme.steps.iter().map(|step| match &step.action {
+    let skews = script.steps.iter().map(|step| match &step.action {
         Action::Skew(_, ms) => ms.unsigned_abs().div_ceil(1_000) as i64,
         _ => 0,
     });
     let mut asked_taints = BTreeSet::from([(HAND_KEY.to_owned(), NO_EXECUTE.to_owned())]);
-    let edits = programme.steps.iter().filter_map(|step| match &step.action {
+    let edits = script.steps.iter().filter_map(|step| match &step.action {
         Action::EditPolicy(policy) => Some(policy),
         _ => None,
     });
-    let policies: Vec<&TaintPolicy> = programme.taint_policy.iter().chain(edits).collect();
+    let policies: Vec<&TaintPolicy> = script.taint_policy.iter().chain(edits).collect();
     asked_taints.extend(policies.iter().map(|policy| (POLICY_KEY.to_owned(), policy.effect.to_owned())));
     let least =
         |window: fn(&TaintPolicy) -> i64| policies.iter().map(|policy| window(policy)).min().unwrap_or_default();
     let rules = Rules {
-        gate: programme.gate,
-        rates: Rates { primary: programme.rate, ..Rates::default() },
+        gate: script.gate,
+        rates: Rates { primary: script.rate, ..Rates::default() },
         stale,
         skew: skews.max().unwrap_or_default(),
         asked_taints,
         windows: Some((least(|policy| policy.add_after), least(|policy| policy.remove_after))),
-        checked: programme.check != "off",
+        checked: script.check != "off",
         late: true,
         ..Rules::default()
     };
-    let settings = knobs::settings(programme.gate, programme.rate, programme.check);
-    Setup {
-        seed: programme.seed,
-        members: programme.members,
-        spares: 0,
-        nodes: 1,
-        elected: programme.standby,
-        settings,
-        rules,
-    }
+    let settings = flags::settings(script.gate, script.rate, script.check);
+    Setup { seed: script.seed, members: script.members, spares: 0, nodes: 1, elected: script.standby, settings, rules }
 }
 
-async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
-    let mut apps = programme.apps.clone();
-    settle(world, programme, &apps).await.context("before anything went wrong")?;
+async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
+    let mut apps = script.apps.clone();
+    settle(world, script, &apps).await.context("before anything went wrong")?;
     let mut by_hand = ByHand::default();
-    for step in &programme.steps {
+    for step in &script.steps {
         world.pass(step.after).await?;
         step.action.take(world, &mut apps).await.with_context(|| step.to_string())?;
         match step.action {
@@ -147,13 +139,13 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
         member.set_faults(Faults::default());
     }
     world.heal_processes();
-    world.truth.tell(|judge, at| judge.healed(at));
+    world.model.tell(|checker, at| checker.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
     // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined anew.
-    untaint_all(world, programme.members).await?;
-    depart::rejoin(world, &apps).await?;
-    untaint_all(world, programme.members).await?;
+    untaint_all(world, script.members).await?;
+    removal::rejoin(world, &apps).await?;
+    untaint_all(world, script.members).await?;
     let clusters: Api<Cluster> = Api::all(user.clone());
     world
         .until("all clusters are Ready and without taints", async || {
@@ -167,12 +159,12 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
         let waited = world
             .until(&format!("{} is where it should be", app.name), async || {
                 let Some(binding) = bindings.get_opt(&name).await? else { return Ok(false) };
-                Ok(is_settled(app, &binding, programme.members).is_ok())
+                Ok(is_settled(app, &binding, script.members).is_ok())
             })
             .await;
         if let Err(error) = waited {
             let standing = match bindings.get_opt(&name).await? {
-                Some(binding) => is_settled(app, &binding, programme.members).err(),
+                Some(binding) => is_settled(app, &binding, script.members).err(),
                 None => Some(anyhow::anyhow!("there is no binding")),
             };
             return Err(error.context(format!("{app}: {}", standing.map(|e| e.to_string()).unwrap_or_default())));
@@ -181,7 +173,7 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
     world.until_quiet().await?;
     for app in &apps {
         let binding = bindings.get(&format!("{}-deployment", app.name)).await?;
-        is_settled(app, &binding, programme.members).with_context(|| format!("at rest: {app}"))?;
+        is_settled(app, &binding, script.members).with_context(|| format!("at rest: {app}"))?;
     }
     gauges::check(world, Expect::Empty)?;
     seen(world);
@@ -192,12 +184,12 @@ async fn drive(world: &mut World, programme: &Programme) -> anyhow::Result<()> {
 type ByHand = BTreeMap<(usize, &'static str), Option<String>>;
 
 fn uid(world: &World, member: usize) -> Option<String> {
-    world.truth.look(|fleet| fleet.clusters.get(&action::name(member).as_str().into())?.metadata.uid.clone())
+    world.model.look(|fleet| fleet.clusters.get(&action::name(member).as_str().into())?.metadata.uid.clone())
 }
 
 /// Whoever else edits taints loses none of those that persons set (invariant 25).
 fn taints_of_persons_stand(world: &World, by_hand: &ByHand) -> anyhow::Result<()> {
-    world.truth.look(|fleet| {
+    world.model.look(|fleet| {
         for ((member, effect), of) in by_hand {
             let Some(cluster) = fleet.clusters.get(&action::name(*member).as_str().into()) else { continue };
             // Another Cluster has no taints of the one before.
@@ -217,7 +209,7 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
         for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
             untaint(&user, &action::name(member), HAND_KEY, effect).await?;
             // A policy that was deleted, or has another effect by now, leaves its taint to a person (failover.md 2.7).
-            world.truth.tell(|judge, at| judge.policy_edited(at));
+            world.model.tell(|checker, at| checker.policy_edited(at));
             untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
         }
     }
@@ -225,10 +217,10 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
 }
 
 /// Everything is made and comes to rest before anything goes wrong.
-async fn settle(world: &mut World, programme: &Programme, apps: &[App]) -> anyhow::Result<()> {
+async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Result<()> {
     let user = world.user();
     world.start_process(0);
-    if programme.standby {
+    if script.standby {
         world.start_process(1);
     }
     let clusters: Api<Cluster> = Api::all(user.clone());
@@ -238,7 +230,7 @@ async fn settle(world: &mut World, programme: &Programme, apps: &[App]) -> anyho
             Ok(all.items.iter().all(|c| c.ready() == Some("True")))
         })
         .await?;
-    if let Some(policy) = &programme.taint_policy {
+    if let Some(policy) = &script.taint_policy {
         let policies: Api<ClusterTaintPolicy> = Api::all(user.clone());
         policies.create(&PostParams::default(), &policy.object()?).await?;
     }
@@ -287,15 +279,15 @@ fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::R
 fn seen(world: &World) {
     let history = world.history.lines();
     let any = |part: &str| history.iter().any(|line| line.contains(part));
-    world.truth.ask(|judge| {
-        let evictions = judge.evictions();
+    world.model.ask(|checker| {
+        let evictions = checker.evictions();
         if !evictions.is_empty() {
             happened("a binding is evicted");
         }
         if evictions.iter().any(|e| e.reason == ironclad_api::eviction::TAINT_PREFER_NO_EXECUTE) {
             happened("a binding is evicted because of PreferNoExecute");
         }
-        for what in judge.noted() {
+        for what in checker.noted() {
             happened(what);
         }
     });

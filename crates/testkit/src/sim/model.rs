@@ -1,7 +1,7 @@
 //! What really stands in the control plane and in its members, kept from watches that no fault touches.
 //!
-//! Every change is taken into a [`Fleet`] and shown to the [`Judge`] at the virtual moment at which it was made, so that
-//! invariants over a stretch of time are judged write by write, and a look at the world costs no request.
+//! Every change is taken into a [`Fleet`] and shown to the [`Checker`] at the virtual moment at which it was made, so that
+//! invariants over a stretch of time are checked write by write, and a look at the world costs no request.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     History,
-    judge::{Judge, Rules},
+    checker::{Checker, Rules},
 };
 
 /// One change, as the store made it.
@@ -82,9 +82,9 @@ pub struct Write {
     pub what: Changed,
 }
 
-/// The state of everything, and who judges its changes.
+/// The state of everything, and who checks its changes.
 #[derive(Clone)]
-pub struct Truth(Arc<Inner>);
+pub struct Model(Arc<Inner>);
 
 struct Inner {
     clock: Clock,
@@ -96,24 +96,24 @@ struct Inner {
 struct State {
     fleet: Fleet,
     changes: u64,
-    judge: Judge,
+    checker: Checker,
     broken: Vec<String>,
 }
 
-impl Truth {
+impl Model {
     /// Begins to follow the control plane. Resolves when all that stands is known.
     pub async fn follow(plane: &Client, seam: &Seam, history: History, rules: Rules) -> Self {
-        let state = State { fleet: Fleet::default(), changes: 0, judge: Judge::new(rules), broken: Vec::new() };
+        let state = State { fleet: Fleet::default(), changes: 0, checker: Checker::new(rules), broken: Vec::new() };
         let began = seam.clock.mono();
-        let truth = Self(Arc::new(Inner { clock: seam.clock.clone(), began, history, state: Mutex::new(state) }));
-        truth
+        let model = Self(Arc::new(Inner { clock: seam.clock.clone(), began, history, state: Mutex::new(state) }));
+        model
             .kind::<Cluster>("clusters", plane, seam, |fleet, change| {
                 let name = ClusterName::from(name_of(change).as_str());
                 put(&mut fleet.clusters, name.clone(), &change.new);
                 Some(Changed::Cluster { name, old: change.old.clone(), new: change.new.clone() })
             })
             .await;
-        truth
+        model
             .kind::<PropagationPolicy>("policies", plane, seam, |fleet, change| {
                 let key = PolicyKey {
                     namespace: namespace_of(change).as_str().into(),
@@ -123,14 +123,14 @@ impl Truth {
                 None
             })
             .await;
-        truth
+        model
             .kind::<ClusterPropagationPolicy>("clusterpolicies", plane, seam, |fleet, change| {
                 let key = PolicyKey { namespace: "".into(), name: name_of(change).as_str().into() };
                 put(&mut fleet.cluster_policies, key, &change.new);
                 None
             })
             .await;
-        truth
+        model
             .kind::<Deployment>("templates", plane, seam, |fleet, change| {
                 let key = deployment_key(change);
                 match &change.new {
@@ -140,7 +140,7 @@ impl Truth {
                 None
             })
             .await;
-        truth
+        model
             .kind::<ResourceBinding>("bindings", plane, seam, |fleet, change| {
                 let key = BindingKey {
                     namespace: namespace_of(change).as_str().into(),
@@ -150,7 +150,7 @@ impl Truth {
                 Some(Changed::Binding { key, old: change.old.clone(), new: change.new.clone() })
             })
             .await;
-        truth
+        model
             .kind::<ClusterResourceBinding>("clusterbindings", plane, seam, |fleet, change| {
                 let key = BindingKey { namespace: "".into(), name: name_of(change).as_str().into() };
                 put(&mut fleet.cluster_bindings, key.clone(), &change.new);
@@ -158,7 +158,7 @@ impl Truth {
                 Some(Changed::Binding { key, old, new: change.new.as_deref().map(as_namespaced) })
             })
             .await;
-        truth
+        model
             .kind::<Work>("works", plane, seam, |fleet, change| {
                 let namespace = namespace_of(change);
                 let cluster = names::cluster_of_execution_namespace(&namespace).ok()?;
@@ -167,7 +167,7 @@ impl Truth {
                 Some(Changed::Work { key, old: change.old.clone(), new: change.new.clone() })
             })
             .await;
-        truth
+        model
     }
 
     /// Follows what is in a member, too, past all its faults.
@@ -225,38 +225,38 @@ impl Truth {
         at(&self.0.state.lock().fleet)
     }
 
-    /// What the judge found broken since the last call.
+    /// What the checker found broken since the last call.
     #[must_use]
     pub fn broken(&self) -> Vec<String> {
         std::mem::take(&mut self.0.state.lock().broken)
     }
 
-    /// Tells the judge what happened outside the control plane.
-    pub fn tell(&self, tell: impl FnOnce(&mut Judge, Duration)) {
+    /// Tells the checker what happened outside the control plane.
+    pub fn tell(&self, tell: impl FnOnce(&mut Checker, Duration)) {
         let at = self.0.clock.mono() - self.0.began;
-        tell(&mut self.0.state.lock().judge, at);
+        tell(&mut self.0.state.lock().checker, at);
     }
 
-    /// Lets the judge look at what time alone breaks.
+    /// Lets the checker look at what time alone breaks.
     pub fn look_at_time(&self) {
         let (at, wall) = (self.0.clock.mono() - self.0.began, self.0.clock.wall().as_second());
         let mut state = self.0.state.lock();
         let state = &mut *state;
-        if let Some(broken) = state.judge.look(at, wall, &state.fleet) {
+        if let Some(broken) = state.checker.look(at, wall, &state.fleet) {
             self.0.history.log(format!("BROKEN {broken}"));
             state.broken.push(broken);
         }
     }
 
-    /// A moment as the judge counts it.
+    /// A moment as the checker counts it.
     #[must_use]
     pub fn since_beginning(&self, at: tokio::time::Instant) -> Duration {
         at.saturating_duration_since(self.0.began)
     }
 
-    /// Asks the judge.
-    pub fn ask<T>(&self, ask: impl FnOnce(&Judge) -> T) -> T {
-        ask(&self.0.state.lock().judge)
+    /// Asks the checker.
+    pub fn ask<T>(&self, ask: impl FnOnce(&Checker) -> T) -> T {
+        ask(&self.0.state.lock().checker)
     }
 }
 
@@ -267,7 +267,7 @@ impl Inner {
         state.changes += 1;
         let Some(what) = take(&mut state.fleet) else { return };
         let write = Write { at: self.clock.mono() - self.began, wall: self.clock.wall().as_second(), what };
-        for broken in state.judge.see(&write, &state.fleet) {
+        for broken in state.checker.see(&write, &state.fleet) {
             self.history.log(format!("BROKEN {broken}"));
             state.broken.push(broken);
         }

@@ -1,4 +1,4 @@
-//! The road, from `kubectl apply` to the members and back, as its users walk it: the same steps on real kube-apiservers and
+//! Propagation, from `kubectl apply` to the members and back, as its users walk it: the same steps on real kube-apiservers and
 //! through `ironclad up`.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Walks the road with kubectl for the control plane and for each member, `member1` first.
+/// Walks propagation with kubectl for the control plane and for each member, `member1` first.
 pub(crate) async fn walk(plane: &Kubectl, members: &[Kubectl]) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=members.len()).map(|n| format!("member{n}")).collect();
     duplicated(plane, members, &names).await.context("a Duplicated Deployment")?;

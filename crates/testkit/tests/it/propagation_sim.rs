@@ -1,4 +1,4 @@
-//! The road in virtual time: one seed has one history, and no single fault at any write changes where it ends.
+//! Propagation in virtual time: one seed has one history, and no single fault at any write changes where it ends.
 
 use std::{process::Command, time::Duration};
 
@@ -12,7 +12,7 @@ use ironclad_seam::Rng;
 use ironclad_simcluster::Faults;
 use ironclad_testkit::sim::{
     Fault, World, WorldOptions,
-    road::{self, Disturbance},
+    propagation::{self, Disturbance},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
@@ -25,8 +25,9 @@ use serde_json::json;
 const MATRIX: WorldOptions = WorldOptions { seed: 0x1c1ad, members: 2 };
 
 fn digest_in_a_process(seed: u64) -> anyhow::Result<String> {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_sim")).args(["--road", "--seed", &seed.to_string(), "--digest"]).output()?;
+    let output = Command::new(env!("CARGO_BIN_EXE_sim"))
+        .args(["--propagation", "--seed", &seed.to_string(), "--digest"])
+        .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -63,12 +64,12 @@ fn a_lost_answer_to_any_write_changes_nothing_in_the_end() -> anyhow::Result<()>
 
 /// Every write of the scenario is disturbed once; the world must come to the very states of the undisturbed run.
 fn matrix(fault: Fault) -> anyhow::Result<()> {
-    let undisturbed = road::run(MATRIX, None)?;
+    let undisturbed = propagation::run(MATRIX, None)?;
     ensure!(undisturbed.writes > 20, "the scenario wrote next to nothing: {}", undisturbed.writes);
     let mut struck = 0;
     for write in 1..=undisturbed.writes {
         let disturbance = Disturbance { write, fault };
-        let outcome = road::run(MATRIX, Some(disturbance))?;
+        let outcome = propagation::run(MATRIX, Some(disturbance))?;
         struck += u64::from(outcome.struck);
         for (at, (is, want)) in outcome.states.iter().zip(&undisturbed.states).enumerate() {
             let differs = is.lines().zip(want.lines()).find(|(is, want)| is != want);
@@ -95,9 +96,9 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
             Ok(all.iter().all(|c| c.ready() == Some("True")))
         })
         .await?;
-    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &road::policy()?).await?;
+    Api::namespaced(user.clone(), "default").create(&PostParams::default(), &propagation::policy()?).await?;
     let works: Api<Work> = Api::namespaced(user.clone(), "karmada-es-member2");
-    deployments.create(&PostParams::default(), &road::deployment()?).await?;
+    deployments.create(&PostParams::default(), &propagation::deployment()?).await?;
     let member2 = world.members.get("member2").context("member2")?.clone();
     // Down before its Work can be applied: the link to it takes milliseconds, a look at the world takes more.
     member2.set_faults(Faults { down: true, ..Faults::default() });
@@ -123,7 +124,7 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
         })
         .await?;
     member2.set_faults(Faults::default());
-    road::settled(&mut world, &deployments, 6).await?;
+    propagation::settled(&mut world, &deployments, 6).await?;
     world.until_quiet().await
 }
 
@@ -140,16 +141,16 @@ async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
     for (namespace, slow) in [("first", None), ("shop", Some(SLOW))] {
         // The second time, both kinds are watched in the member, and only the namespace keeps the Deployment waiting.
         member.set_faults(Faults { slow, ..Faults::default() });
-        let mut deployment = road::deployment()?;
+        let mut deployment = propagation::deployment()?;
         deployment.metadata.namespace = Some(namespace.into());
-        let mut policy = road::policy()?;
+        let mut policy = propagation::policy()?;
         policy.metadata.namespace = Some(namespace.into());
         let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         namespaces.create(&PostParams::default(), &serde_json::from_value(named)?).await?;
         Api::namespaced(user.clone(), namespace).create(&PostParams::default(), &policy).await?;
         let deployments: Api<Deployment> = Api::namespaced(user.clone(), namespace);
         deployments.create(&PostParams::default(), &deployment).await?;
-        road::settled(&mut world, &deployments, 2).await?;
+        propagation::settled(&mut world, &deployments, 2).await?;
         world.until_quiet().await?;
     }
     let lines = world.history.lines();
@@ -179,7 +180,7 @@ fn fresh_seeds_with_a_fault_each_come_to_rest() -> anyhow::Result<()> {
         let options = WorldOptions { seed: draws.u64(), members: 1 + draws.below(4) as usize };
         let disturbance =
             Disturbance { write: 1 + draws.below(50), fault: faults[draws.below(faults.len() as u64) as usize] };
-        road::run(options, Some(disturbance)).with_context(|| format!("{options:?} {disturbance:?}"))?;
+        propagation::run(options, Some(disturbance)).with_context(|| format!("{options:?} {disturbance:?}"))?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
-use super::{Judge, bindings, by_policy};
+use super::{Checker, bindings, by_policy};
 
 /// What an eviction may take beyond the distance of two.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ const AFTER_READY: Duration = Duration::from_secs(70);
 const BINDINGS_MAX: usize = 100;
 const SECOND: i64 = 1;
 
-/// What the judge of lateness remembers.
+/// What the checker of lateness remembers.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// Until when something disturbs the processes.
@@ -43,7 +43,7 @@ impl Late {
     }
 }
 
-impl Judge {
+impl Checker {
     /// Processes are disturbed until then.
     pub fn disturbed(&mut self, until: Duration) {
         self.late.disturbed = self.late.disturbed.max(until);

@@ -1,4 +1,4 @@
-//! The scenario of the road: a Deployment goes to all members, changes, and goes away.
+//! The scenario of propagation: a Deployment goes to all members, changes, and goes away.
 
 use std::collections::BTreeMap;
 

@@ -1,28 +1,28 @@
-//! Draws a programme from a seed. Every run switches only some kinds of faults on, so that runs differ much (swarm).
+//! Draws a script from a seed. Every run switches only some kinds of faults on, so that runs differ much (swarm).
 
 use std::time::Duration;
 
 use ironclad_api::taints::{NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE};
 use ironclad_seam::{Rng, Stream};
 
-use super::{Action, App, Failover, Programme, Spread, Step, TaintPolicy};
+use super::{Action, App, Failover, Script, Spread, Step, TaintPolicy};
 use crate::sim::{Cut, Fault};
 
 /// Kinds of actions that are switched on or off for a whole run.
 const KINDS: u64 = 14;
 
 /// With a long outage of one member in most runs, and with people in some.
-pub(super) fn programme(seed: u64) -> Programme {
-    let mut programme = plain(seed);
-    let kept = std::mem::take(&mut programme.kept);
-    let mut steps: Vec<(usize, Step)> = kept.into_iter().zip(std::mem::take(&mut programme.steps)).collect();
+pub(super) fn script(seed: u64) -> Script {
+    let mut script = plain(seed);
+    let kept = std::mem::take(&mut script.kept);
+    let mut steps: Vec<(usize, Step)> = kept.into_iter().zip(std::mem::take(&mut script.steps)).collect();
     let rng = Rng::from_seed(seed);
-    outage(&rng.child("outage").stream("draws"), programme.members, &mut steps);
+    outage(&rng.child("outage").stream("draws"), script.members, &mut steps);
     let draws = rng.child("people").stream("draws");
-    people(&draws, programme.members, &programme.apps, programme.taint_policy.as_ref(), &mut steps);
-    hold(&rng.child("hold").stream("draws"), programme.members, &mut programme.apps, &mut steps);
-    (programme.kept, programme.steps) = steps.into_iter().unzip();
-    programme
+    people(&draws, script.members, &script.apps, script.taint_policy.as_ref(), &mut steps);
+    hold(&rng.child("hold").stream("draws"), script.members, &mut script.apps, &mut steps);
+    (script.kept, script.steps) = steps.into_iter().unzip();
+    script
 }
 
 /// One member fails for so long that its episode plays to its end: without that, few runs evict anything.
@@ -48,7 +48,7 @@ fn outage(draws: &Stream, members: usize, steps: &mut Vec<(usize, Step)>) {
 }
 
 /// Where many small things go wrong.
-pub(super) fn plain(seed: u64) -> Programme {
+pub(super) fn plain(seed: u64) -> Script {
     let draws = Rng::from_seed(seed).child("programme").stream("draws");
     let members = 2 + draws.below(4) as usize;
     let apps: Vec<App> = (1..=1 + draws.below(3)).map(|n| app(&draws, n, members)).collect();
@@ -83,7 +83,7 @@ pub(super) fn plain(seed: u64) -> Programme {
         steps.push(Step { after, action });
     }
     let kept = (0..steps.len()).collect();
-    Programme { seed, members, gate, rate, check, standby, apps, taint_policy, steps, kept }
+    Script { seed, members, gate, rate, check, standby, apps, taint_policy, steps, kept }
 }
 
 /// Operators and users do more in two runs of five: they edit policies, drain and unjoin in the middle of everything.
@@ -110,7 +110,7 @@ fn people(draws: &Stream, members: usize, apps: &[App], policy: Option<&TaintPol
             1 | 3 => Action::Drain(member),
             _ if draws.chance(0.4) => Action::Join,
             // Who asks for more clusters than are left holds the one that leaves, until somebody eases that. One member
-            // stays: where nothing is left, nothing can be moved, and nothing is to be judged.
+            // stays: where nothing is left, nothing can be moved, and nothing is to be checked.
             _ if steps.iter().filter(|(_, step)| matches!(step.action, Action::Unjoin(_))).count() + 1 >= members => {
                 Action::Join
             }

@@ -16,7 +16,7 @@ use ironclad_api::{
 };
 use ironclad_fleet::{BindingKey, ClusterName, ObjectKey, World as Fleet, taint::tolerates};
 
-use super::{Eviction, Judge, Rules, Write};
+use super::{Checker, Eviction, Rules, Write};
 
 /// Times on the wire have whole seconds.
 const SECOND: i64 = 1;
@@ -230,7 +230,7 @@ fn cleared(
     }
 }
 
-impl Judge {
+impl Checker {
     pub(super) fn evicted(
         &mut self,
         write: &Write,
@@ -309,7 +309,7 @@ impl Judge {
     }
 }
 
-impl Judge {
+impl Checker {
     /// Why the scheduler could never place a binding anew, whatever it does not know yet (failover.md 6.9).
     fn lacks_target(&self, binding: &ResourceBinding, from: &ClusterName, at: Duration) -> Option<String> {
         let placement = binding.spec.placement.clone().unwrap_or_default();

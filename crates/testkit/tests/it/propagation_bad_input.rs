@@ -1,11 +1,11 @@
-//! Bad input on the road, in virtual time: what is refused is refused with its reason, what can't go on says so where people look,
-//! and whoever else is on the road goes on.
+//! Bad input on propagation, in virtual time: what is refused is refused with its reason, what can't go on says so where people look,
+//! and whoever else is on propagation goes on.
 
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, policy::PropagationPolicy};
-use ironclad_testkit::sim::{Poison, World, WorldOptions};
+use ironclad_testkit::sim::{ConnectPanic, World, WorldOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim};
 use kube::{
     Api, ResourceExt as _,
@@ -62,7 +62,7 @@ async fn arrives(world: &mut World, name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_of_5_mib_is_refused_and_the_largest_that_is_none_goes_the_whole_road() -> anyhow::Result<()> {
+async fn an_object_of_5_mib_is_refused_and_the_largest_that_is_none_goes_the_whole_propagation() -> anyhow::Result<()> {
     let mut world = ready().await?;
     let maps = maps(&world);
     let (code, says) = refused(&maps, &map("huge", 5 << 20)?).await?;
@@ -135,7 +135,7 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
 async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> anyhow::Result<()> {
     let (lines, _guard) = logged();
     let mut world = World::start(WorldOptions { seed: 255, members: 2 }).await?;
-    world.poison("member2", Poison::Given);
+    world.set_connect_panic("member2", ConnectPanic::On);
     world.start_controllers().await;
     let clusters: Api<Cluster> = Api::all(world.user());
     let ready = async |name: &str| -> anyhow::Result<bool> {
@@ -154,7 +154,7 @@ async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> an
     let count = panics(&world)?;
     // 5 ms, twice as long each time until it is a minute: 23 within ten minutes.
     ensure!((14..=30).contains(&count), "{count} passes panicked within ten minutes");
-    // Who is not concerned goes the whole road.
+    // Who is not concerned goes the whole pipeline.
     let policy: PropagationPolicy = serde_json::from_value(json!({
         "metadata": {"name": "maps", "namespace": "default"},
         "spec": {
@@ -166,17 +166,12 @@ async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> an
     maps(&world).create(&PostParams::default(), &map("m", 1)?).await?;
     arrives(&mut world, "m").await?;
     let told = |what: &str| String::from_utf8_lossy(&lines.lock()).lines().filter(|line| line.contains(what)).count();
-    ensure!(
-        told("member2 is poison") == 1,
-        "told {} times:\n{}",
-        told("poison"),
-        String::from_utf8_lossy(&lines.lock())
-    );
+    ensure!(told("member2 is panic") == 1, "told {} times:\n{}", told("panic"), String::from_utf8_lossy(&lines.lock()));
     ensure!(told("ERROR") == 1, "{}", String::from_utf8_lossy(&lines.lock()));
     // Nothing is lost by it: it goes on when it can.
-    world.poison("member2", Poison::Cured);
+    world.set_connect_panic("member2", ConnectPanic::Off);
     world.until("it is Ready too", async || ready("member2").await).await?;
     world.until_quiet().await?;
-    ensure!(told("member2 is poison") == 1, "it is over");
+    ensure!(told("member2 is panic") == 1, "it is over");
     Ok(())
 }

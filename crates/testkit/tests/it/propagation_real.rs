@@ -1,19 +1,19 @@
-//! The road on real kube-apiservers: `crds`, `run`, `join`, the road, `unjoin`.
+//! Propagation on real kube-apiservers: `crds`, `run`, `join`, propagation, `unjoin`.
 
 use std::time::Duration;
 
 use anyhow::ensure;
 use ironclad_testkit::{
-    product::{Product, ironclad},
+    binary::{Daemon, ironclad},
     real::{Config, RealEnv, until},
 };
 
-use crate::road;
+use crate::propagation;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
+async fn the_propagation_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
 
@@ -22,7 +22,7 @@ async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
     ensure!(early.stderr.contains("ironclad crds --install"), "the remedy is missing: {}", early.stderr);
 
     ironclad(["crds", "--install", "--kubeconfig", &plane]).await?.success()?;
-    let product = Product::start(["run", "--kubeconfig", &plane, "--metrics-bind-address", "0"]).await?;
+    let daemon = Daemon::start(["run", "--kubeconfig", &plane, "--metrics-bind-address", "0"]).await?;
     for (n, member) in env.members().iter().enumerate() {
         let (name, member) = (format!("member{}", n + 1), member.kubeconfig().display().to_string());
         let joined = ironclad(["join", &name, "--kubeconfig", &plane, "--cluster-kubeconfig", &member]).await?;
@@ -37,7 +37,7 @@ async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
     })
     .await?;
     let members: Vec<_> = env.members().iter().map(|m| m.kubectl().clone()).collect();
-    road::walk(kubectl, &members).await?;
+    propagation::walk(kubectl, &members).await?;
 
     for name in ["member1", "member2"] {
         ironclad(["unjoin", name, "--kubeconfig", &plane, "--yes"]).await?.success()?;
@@ -48,5 +48,5 @@ async fn the_road_on_real_kube_apiservers() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    product.stop().await
+    daemon.stop().await
 }

@@ -1,4 +1,4 @@
-//! The workloads of a programme, and the policy that taints clusters.
+//! The workloads of a script, and the policy that taints clusters.
 
 use std::fmt;
 

@@ -15,14 +15,14 @@ pub use crate::real::Output;
 
 /// A verb that takes longer than this hangs.
 const VERB_DEADLINE: Duration = Duration::from_secs(120);
-/// The product is ready within this time even on a busy machine, or not at all.
+/// Ironclad is ready within this time even on a busy machine, or not at all.
 const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// A clean stop takes no longer.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A running `ironclad up` or `ironclad run`; killed when dropped.
 #[derive(Debug)]
-pub struct Product {
+pub struct Daemon {
     child: Child,
     ready: String,
 }
@@ -36,7 +36,7 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// Where an example of the product's crate is: it is built beside the binary.
+/// Where an example of Ironclad's crate is: it is built beside the binary.
 ///
 /// # Errors
 /// If the binary is unknown, or the example was not built.
@@ -67,7 +67,7 @@ pub async fn ironclad<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> anyhow::R
     })
 }
 
-impl Product {
+impl Daemon {
     /// Starts it and waits for the line that starts with `ready`.
     ///
     /// # Errors
@@ -116,10 +116,10 @@ impl Product {
         let mut errors = BufReader::new(child.stderr.take().context("piped")?).lines();
         // Keeps the pipe empty, and the logs where a failing test shows them.
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (tasks, heard) = (Tasks::new("product"), said.clone());
+        let (tasks, heard) = (Tasks::new("binary"), said.clone());
         let reader = tasks.spawn("stderr", async move {
             while let Ok(Some(line)) = errors.next_line().await {
-                println!("product: {line}");
+                println!("binary: {line}");
                 heard.lock().push(line);
             }
         });

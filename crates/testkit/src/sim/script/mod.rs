@@ -1,12 +1,12 @@
-//! A programme: a fleet, its workloads, and a list of what goes wrong and when. It follows from a seed alone, so that a
+//! A script: a fleet, its workloads, and a list of what goes wrong and when. It follows from a seed alone, so that a
 //! failing one replays exactly and can be shrunk by leaving actions out.
 
 mod action;
 mod apps;
-mod depart;
 mod draw;
 mod drive;
 mod gauges;
+mod removal;
 mod shrink;
 
 use std::{collections::BTreeSet, fmt, time::Duration};
@@ -35,7 +35,7 @@ impl fmt::Display for Step {
 
 /// One run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Programme {
+pub struct Script {
     /// From what it and every chance in its run follow.
     pub seed: u64,
     /// Members, `member1` first.
@@ -58,11 +58,11 @@ pub struct Programme {
     pub kept: Vec<usize>,
 }
 
-impl Programme {
-    /// The programme of a seed.
+impl Script {
+    /// The script of a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
-        draw::programme(seed)
+        draw::script(seed)
     }
 
     /// The same seed without its long outage and without people.
@@ -100,7 +100,7 @@ impl Programme {
     }
 }
 
-impl fmt::Display for Programme {
+impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered() {
+    fn responses() {
         let row = Row {
             binding: BindingKey { namespace: "shop".into(), name: "web".into() },
             resource: "apps/v1/Deployment shop/web".into(),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn which_paths_are_its_own() {
+    fn handled_paths() {
         let explain = Explain::new(Arc::new(Knows(None)));
         for (path, want) in [
             ("/apis/explain.ironclad.io", true),

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_webhook_has_one_client_and_few_have_many() {
+    async fn clients_are_reused_and_bounded() {
         let caller = NetworkCaller::default();
         let peer = |port: usize, bundle: Option<&str>| Peer {
             base: format!("https://127.0.0.1:{port}"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_listens() {
+    async fn refused_connections_are_explained() {
         let call = WebhookCall {
             url: "https://127.0.0.1:1/x?timeout=1s".to_owned(),
             server_name: None,

@@ -19,7 +19,7 @@ use serde_json::Value;
 const SAMPLE: &str = include_str!("../../../samples/web.yaml");
 /// Deadline for the sample, which normally needs far less.
 const DEADLINE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Applies the sample, waits until it runs, and prints where.
 ///
@@ -48,7 +48,7 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), "default");
     let began = clock.mono();
     let rows = loop {
-        if let Some(rows) = settled(&bindings, &templates).await? {
+        if let Some(rows) = final_rows(&bindings, &templates).await? {
             break rows;
         }
         if clock.mono() - began > DEADLINE {
@@ -57,7 +57,7 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
                 DEADLINE.as_secs()
             );
         }
-        clock.sleep(LOOK).await;
+        clock.sleep(POLL_INTERVAL).await;
     };
     println!(
         "{:<20} {:<10} {:>8} {:>6} {:<8} {:<8}",
@@ -92,12 +92,12 @@ async fn members_are_ready(client: &Client, clock: &Clock, kubeconfig: &str) -> 
                 DEADLINE.as_secs()
             );
         }
-        clock.sleep(LOOK).await;
+        clock.sleep(POLL_INTERVAL).await;
     }
 }
 
 /// The rows of the table, once every template runs everywhere it was sent to.
-async fn settled(bindings: &Api<ResourceBinding>, templates: &[String]) -> anyhow::Result<Option<Vec<String>>> {
+async fn final_rows(bindings: &Api<ResourceBinding>, templates: &[String]) -> anyhow::Result<Option<Vec<String>>> {
     let mut rows = Vec::new();
     for template in templates {
         let Some(binding) = bindings.get_opt(&format!("{template}-deployment")).await? else { return Ok(None) };

@@ -107,15 +107,15 @@ impl Electors {
         for elector in self.beside.clone() {
             seam.tasks.spawn("election beside", async move { elector.run(|_| ()).await });
         }
-        let (main, told) = (self.main.clone(), self.main.clone());
+        let (main, observed) = (self.main.clone(), self.main.clone());
         seam.tasks.spawn("election", async move { main.run(begin).await });
         let clock = seam.clock.clone();
-        seam.tasks.spawn("election told", async move {
+        seam.tasks.spawn("election observed", async move {
             let mut last = String::new();
             loop {
                 clock.sleep(Duration::from_secs(1)).await;
-                let holder = told.holder();
-                if !told.leads() && !holder.is_empty() && holder != last {
+                let holder = observed.holder();
+                if !observed.leads() && !holder.is_empty() && holder != last {
                     eprintln!("stand by: {holder} leads");
                 }
                 last = holder;
@@ -169,7 +169,7 @@ async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
 async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOptions) -> anyhow::Result<()> {
     let api: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
     let look = async || -> anyhow::Result<BTreeMap<&str, (String, Lease)>> {
-        let mut held = BTreeMap::new();
+        let mut leases = BTreeMap::new();
         for name in OF_KARMADA {
             let lease = api.get_opt(name).await.with_context(|| format!("reading Lease {name}"))?;
             let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -177,10 +177,10 @@ async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOpt
                 && !holder.is_empty()
                 && !holder.starts_with(OURS)
             {
-                held.insert(name, (holder, lease));
+                leases.insert(name, (holder, lease));
             }
         }
-        Ok(held)
+        Ok(leases)
     };
     let before = look().await?;
     if before.is_empty() {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_karmada_that_stopped_is_replaced_and_kept_out() {
+    async fn a_stopped_karmada_is_replaced_and_cannot_start() {
         let plane = Plane::new().await;
         plane.renewed("karmada-scheduler", "old-host_1").await;
         let began = plane.seam.clock.mono();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_karmada_that_runs_is_not_replaced() {
+    async fn a_running_karmada_is_not_replaced() {
         for name in OF_KARMADA {
             let plane = Plane::new().await;
             plane.renewed(name, "host_1").await;
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_the_flag_karmada_is_left_alone() {
+    async fn karmadas_leases_are_not_acquired_without_the_flag() {
         let plane = Plane::new().await;
         plane.renewed("karmada-scheduler", "host_1").await;
         let electors = plane.electors("").await.unwrap().unwrap();

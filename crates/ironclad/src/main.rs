@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_that_people_know_from_karmada_are_understood() {
+    fn spellings_of_karmada_are_accepted() {
         let line = [
             "ironclad",
             "join",

@@ -82,7 +82,7 @@ mod text {
         use super::*;
 
         #[test]
-        fn only_what_is_as_in_the_programs_file_is_given_back() {
+        fn only_mappings_that_equal_the_file_are_released() {
             let mut maps = String::new();
             for (mapping, written) in [
                 ("55d0a0000000-55d0a1000000 r--p 00000000 fe:00 12  /opt/ironclad", 0),
@@ -103,7 +103,7 @@ mod text {
         }
 
         #[test]
-        fn the_program_goes_on_after_it_gave_its_code_back() -> io::Result<()> {
+        fn the_program_runs_after_its_code_was_released() -> io::Result<()> {
             give_back()?;
             let maps = std::fs::read_to_string("/proc/self/smaps")?;
             let found = unchanged(&std::env::current_exe()?, &maps);

@@ -125,11 +125,11 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     match &electors {
         Some(electors) => {
             electors.start(&seam.child("leader"), begin);
-            stop.wanted().await;
+            stop.received().await;
         }
         None => {
             let _work = begin(seam.child("controllers"));
-            stop.wanted().await;
+            stop.received().await;
         }
     }
     eprintln!("stopping");

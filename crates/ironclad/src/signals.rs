@@ -17,7 +17,7 @@ impl Stop {
     }
 
     /// Resolves at the first of these signals.
-    pub(crate) async fn wanted(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             biased;
             _ = self.term.recv() => {}

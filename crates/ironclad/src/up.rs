@@ -2,8 +2,8 @@
 
 pub(crate) mod backup;
 mod explain;
+mod local;
 mod members;
-mod place;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -93,7 +93,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let seam = Seam::system("ironclad");
     let data_dir = match &args.data_dir {
         Some(dir) => dir.clone(),
-        None => place::default_data_dir()?,
+        None => local::default_data_dir()?,
     };
     let listener = listen(&args.listen).await?;
     let address = listener.local_addr()?;
@@ -164,7 +164,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
         }
         demo::show(&admin, &seam.clock, &kubeconfig.display().to_string()).await?;
     }
-    stop.wanted().await;
+    stop.received().await;
     eprintln!("stopping");
     // Controllers first, so that nothing of ours fails against a server that is going.
     controllers.tasks.kill();
@@ -193,7 +193,7 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     match TcpListener::bind(socket).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let holder = place::holder_of(socket).map(|who| format!(" by {who}")).unwrap_or_default();
+            let holder = local::holder_of(socket).map(|who| format!(" by {who}")).unwrap_or_default();
             bail!("{socket} is in use{holder}\n  try: another --listen ADDRESS:PORT, or end what holds it")
         }
         Err(error) => {

@@ -200,10 +200,10 @@ fn pick(text: &str, depth: usize) -> Result<Option<Pick>, PathError> {
     if let Some(name) = unquoted(text) {
         return Ok(Some(Pick::Path(vec![Step::Name(name)])));
     }
-    Ok(place(text))
+    Ok(index_or_slice(text))
 }
 
-fn place(text: &str) -> Option<Pick> {
+fn index_or_slice(text: &str) -> Option<Pick> {
     let number = |text: &str| match text.trim() {
         "" => Some(None),
         text => text.parse::<i64>().ok().map(Some),

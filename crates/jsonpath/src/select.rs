@@ -28,7 +28,7 @@ impl Walk {
                     self.tried(is_deep, |walk| walk.pick(pick, value, &mut next))?;
                 }
             }
-            self.bound(&next)?;
+            self.check_count(&next)?;
             is_deep = matches!(step, Step::Deep);
             found = next;
         }
@@ -47,7 +47,7 @@ impl Walk {
         }
     }
 
-    fn bound(self, found: &[&Value]) -> Result<(), PathError> {
+    fn check_count(self, found: &[&Value]) -> Result<(), PathError> {
         if found.len() > self.0.found_max { Err(PathError::TooMany(self.0.found_max)) } else { Ok(()) }
     }
 
@@ -67,7 +67,7 @@ impl Walk {
             Step::Deep => self.deep(value, into)?,
             Step::All => {
                 into.extend(children(value));
-                self.bound(into)?;
+                self.check_count(into)?;
             }
             // Handled above.
             Step::Pick(_) => {}
@@ -88,7 +88,7 @@ impl Walk {
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
             into.push(value);
-            self.bound(into)?;
+            self.check_count(into)?;
             let within = waiting.len();
             waiting.extend(children(value));
             waiting[within..].reverse();

@@ -26,7 +26,7 @@ fn filled(template: &str, rules: Rules) -> Result<String, String> {
 
 /// Output of kubectl 1.36 for `-o jsonpath=`.
 #[test]
-fn as_kubectl_fills_them() {
+fn output_equals_that_of_kubectl() {
     for (template, want) in [
         (".metadata.name", ".metadata.name"),
         ("{.metadata.name}", "web"),
@@ -87,7 +87,7 @@ fn as_kubectl_fills_them() {
 }
 
 #[test]
-fn what_cannot_be_filled() {
+fn failing_templates() {
     for (template, want) in [
         ("{.spec.containers[7].name}", "[7] is not found"),
         ("{.spec.containers[-3].name}", "[-3] is not found"),
@@ -163,7 +163,7 @@ fn values_without_text() {
 
 proptest! {
     #[test]
-    fn nothing_makes_it_panic(template in r#"([{}\[\]().$@*'"\\,:?=<>!a-c0-2 é-]|range|end|\.\.){0,40}"#) {
+    fn no_template_panics(template in r#"([{}\[\]().$@*'"\\,:?=<>!a-c0-2 é-]|range|end|\.\.){0,40}"#) {
         let value = json!({"a": [{"b": "c"}, {"b": 2}], "b": {"a": null}});
         for rules in [LENIENT, STRICT] {
             let _ = Template::parse(&template).map(|path| (path.render(&value, rules), path.values(&value, rules)));

@@ -98,7 +98,7 @@ where
         Self { scope, ..Self::new(name, &[]) }
     }
 
-    fn want(&self) -> Informer<K> {
+    fn informer(&self) -> Informer<K> {
         self.wanted.store(true, Ordering::Relaxed);
         self.informer.clone()
     }
@@ -151,93 +151,93 @@ impl Caches {
     /// Pods, also [`BY_NODE`].
     #[must_use]
     pub fn pods(&self) -> Informer<Pod> {
-        self.0.pods.want()
+        self.0.pods.informer()
     }
 
     /// Nodes.
     #[must_use]
     pub fn nodes(&self) -> Informer<Node> {
-        self.0.nodes.want()
+        self.0.nodes.informer()
     }
 
     /// Claims for storage.
     #[must_use]
     pub fn claims(&self) -> Informer<PersistentVolumeClaim> {
-        self.0.claims.want()
+        self.0.claims.informer()
     }
 
     /// Volumes, also [`BY_CLAIM`].
     #[must_use]
     pub fn volumes(&self) -> Informer<PersistentVolume> {
-        self.0.volumes.want()
+        self.0.volumes.informer()
     }
 
     pub(crate) fn namespaces(&self) -> Informer<Namespace> {
-        self.0.namespaces.want()
+        self.0.namespaces.informer()
     }
 
     pub(crate) fn service_accounts(&self) -> Informer<ServiceAccount> {
-        self.0.service_accounts.want()
+        self.0.service_accounts.informer()
     }
 
     pub(crate) fn root_cas(&self) -> Informer<ConfigMap> {
-        self.0.root_cas.want()
+        self.0.root_cas.informer()
     }
 
     pub(crate) fn token_secrets(&self) -> Informer<Secret> {
-        self.0.token_secrets.want()
+        self.0.token_secrets.informer()
     }
 
     pub(crate) fn replica_sets(&self) -> Informer<ReplicaSet> {
-        self.0.replica_sets.want()
+        self.0.replica_sets.informer()
     }
 
     pub(crate) fn deployments(&self) -> Informer<Deployment> {
-        self.0.deployments.want()
+        self.0.deployments.informer()
     }
 
     pub(crate) fn stateful_sets(&self) -> Informer<StatefulSet> {
-        self.0.stateful_sets.want()
+        self.0.stateful_sets.informer()
     }
 
     pub(crate) fn daemon_sets(&self) -> Informer<DaemonSet> {
-        self.0.daemon_sets.want()
+        self.0.daemon_sets.informer()
     }
 
     pub(crate) fn revisions(&self) -> Informer<ControllerRevision> {
-        self.0.revisions.want()
+        self.0.revisions.informer()
     }
 
     pub(crate) fn jobs(&self) -> Informer<Job> {
-        self.0.jobs.want()
+        self.0.jobs.informer()
     }
 
     pub(crate) fn cron_jobs(&self) -> Informer<CronJob> {
-        self.0.cron_jobs.want()
+        self.0.cron_jobs.informer()
     }
 
     pub(crate) fn services(&self) -> Informer<Service> {
-        self.0.services.want()
+        self.0.services.informer()
     }
 
     pub(crate) fn endpoint_slices(&self) -> Informer<EndpointSlice> {
-        self.0.endpoint_slices.want()
+        self.0.endpoint_slices.informer()
     }
 
     pub(crate) fn disruption_budgets(&self) -> Informer<PodDisruptionBudget> {
-        self.0.disruption_budgets.want()
+        self.0.disruption_budgets.informer()
     }
 
     pub(crate) fn certificate_requests(&self) -> Informer<CertificateSigningRequest> {
-        self.0.certificate_requests.want()
+        self.0.certificate_requests.informer()
     }
 
     pub(crate) fn cluster_roles(&self) -> Informer<ClusterRole> {
-        self.0.cluster_roles.want()
+        self.0.cluster_roles.informer()
     }
 
     pub(crate) fn autoscalers(&self) -> Informer<HorizontalPodAutoscaler> {
-        self.0.autoscalers.want()
+        self.0.autoscalers.informer()
     }
 
     /// Starts the watches of all requested kinds, as tasks of this seam.

@@ -19,7 +19,6 @@ mod job;
 mod kinds;
 mod namespace;
 pub mod owner;
-mod pace;
 mod pod_control;
 pub mod pods;
 mod protection;
@@ -28,6 +27,7 @@ mod replicaset;
 mod rounding;
 mod start;
 mod statefulset;
+mod status_debounce;
 mod template;
 #[cfg(test)]
 mod testkit;

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_is_none() {
+    fn an_empty_selector_selects_nothing() {
         assert!(selector(Some(&LabelSelector::default())).is_none());
         assert!(selector(None).is_none());
     }

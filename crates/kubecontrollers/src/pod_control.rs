@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Concurrent requests for one workload. The first failure stops those that follow.
-const AT_ONCE: usize = 16;
+const REQUESTS_MAX: usize = 16;
 /// Begins the places of pods that are as good as any other.
 const ANY: char = '#';
 /// Letters that are drawn for the name of a pod.
@@ -30,7 +30,7 @@ const DRAWN: usize = 5;
 
 /// Error that keeps a workload from its number of pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct PodError {
     /// `FailedCreate` or `FailedDelete`.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -53,11 +53,11 @@ struct Memory {
     names: BTreeMap<String, String>,
     /// Pods whose deletion was requested while the watch still shows them: no other is deleted in their place.
     deleting: BTreeSet<String>,
-    trouble: Option<Trouble>,
+    last_error: Option<PodError>,
 }
 
 /// A pod to be made.
-pub(crate) struct Wanted {
+pub(crate) struct NewPod {
     /// The place that it is for, among the workload's pods: a node, an index. `None` if any is as good as another.
     pub(crate) place: Option<String>,
     /// Without a name one is drawn.
@@ -102,8 +102,8 @@ impl PodControl {
     }
 
     /// Error of the last reconcile.
-    pub(crate) fn trouble(&self, owner: &str) -> Option<Trouble> {
-        self.memory.lock().get(owner).and_then(|m| m.trouble.clone())
+    pub(crate) fn last_error(&self, owner: &str) -> Option<PodError> {
+        self.memory.lock().get(owner).and_then(|m| m.last_error.clone())
     }
 
     /// Forgets a deleted workload.
@@ -115,17 +115,17 @@ impl PodControl {
     ///
     /// # Errors
     /// The first failure; pods of the same batch may have been made.
-    pub(crate) async fn create(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Result<(), Failure> {
+    pub(crate) async fn create(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Result<(), Failure> {
         let made = self.create_all(owner, wanted).await;
         self.remember(owner, "FailedCreate", made)
     }
 
-    async fn create_all(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Result<(), Failure> {
+    async fn create_all(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Result<(), Failure> {
         let api = self.api(owner);
         let mut wanted = self.placed(owner, wanted).into_iter();
         loop {
             let batch: Vec<_> =
-                wanted.by_ref().take(AT_ONCE).map(|(place, pod)| self.named(owner, place, pod)).collect();
+                wanted.by_ref().take(REQUESTS_MAX).map(|(place, pod)| self.named(owner, place, pod)).collect();
             if batch.is_empty() {
                 return Ok(());
             }
@@ -135,7 +135,7 @@ impl PodControl {
     }
 
     /// Assigns a position to each pod. Interchangeable pods first take the positions of lost responses.
-    fn placed(&self, owner: &ObjectMeta, wanted: Vec<Wanted>) -> Vec<(String, Pod)> {
+    fn placed(&self, owner: &ObjectMeta, wanted: Vec<NewPod>) -> Vec<(String, Pod)> {
         let open: Vec<String> = {
             let mut memory = self.memory.lock();
             let names = &mut memory.entry(uid(owner).to_owned()).or_default().names;
@@ -146,7 +146,7 @@ impl PodControl {
         };
         let fresh = (0u64..).map(|n| format!("{ANY}{n}")).filter(|place| !open.contains(place));
         let mut any = open.iter().cloned().chain(fresh);
-        let place = |w: Wanted| (w.place.or_else(|| any.next()).unwrap_or_default(), w.pod);
+        let place = |w: NewPod| (w.place.or_else(|| any.next()).unwrap_or_default(), w.pod);
         wanted.into_iter().map(place).collect()
     }
 
@@ -204,7 +204,7 @@ impl PodControl {
 
     async fn delete_all(&self, owner: &ObjectMeta, pods: &[Arc<Pod>]) -> Result<(), Failure> {
         let api = self.api(owner);
-        for batch in pods.chunks(AT_ONCE) {
+        for batch in pods.chunks(REQUESTS_MAX) {
             let answers = join_all(batch.iter().map(|pod| async {
                 self.writer.delete(&api, Some(&self.pods), pod, PropagationPolicy::Background).await?;
                 let mut memory = self.memory.lock();
@@ -216,20 +216,20 @@ impl PodControl {
         Ok(())
     }
 
-    /// A trouble stays until the same kind of request succeeds.
+    /// An error remains until the same kind of request succeeds.
     fn remember(&self, owner: &ObjectMeta, reason: &'static str, answer: Result<(), Failure>) -> Result<(), Failure> {
         let mut memory = self.memory.lock();
         match &answer {
             Ok(()) => {
                 if let Some(memory) = memory.get_mut(uid(owner))
-                    && memory.trouble.as_ref().is_some_and(|t| t.reason == reason)
+                    && memory.last_error.as_ref().is_some_and(|t| t.reason == reason)
                 {
-                    memory.trouble = None;
+                    memory.last_error = None;
                 }
             }
             Err(failure) if failure.is_final() => {
                 let message = failure.to_string();
-                memory.entry(uid(owner).to_owned()).or_default().trouble = Some(Trouble { reason, message });
+                memory.entry(uid(owner).to_owned()).or_default().last_error = Some(PodError { reason, message });
             }
             Err(_) => {}
         }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn long_owners_are_cut() {
+    fn long_owner_names_are_truncated() {
         assert_eq!(name_base("web-1"), "web-1-");
         assert_eq!(name_base(&"x".repeat(80)).len(), BASE_BYTES_MAX);
     }

@@ -35,7 +35,7 @@ const WORKERS: usize = 1;
 
 /// Action on a Secret.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum SecretAction {
     Nothing,
     /// The account that it names is absent or another one.
     Remove,
@@ -43,19 +43,23 @@ enum Wanted {
     Fill,
 }
 
-fn decide(secret: &Secret, account: Option<&ServiceAccount>, certificate: Option<&str>) -> Wanted {
+fn decide(secret: &Secret, account: Option<&ServiceAccount>, certificate: Option<&str>) -> SecretAction {
     if secret.metadata.deletion_timestamp.is_some() {
-        return Wanted::Nothing;
+        return SecretAction::Nothing;
     }
-    let Some(account) = account else { return Wanted::Remove };
+    let Some(account) = account else { return SecretAction::Remove };
     let uid = secret.annotations().get(ACCOUNT_UID).map(String::as_str);
     if uid.is_some() && uid != account.metadata.uid.as_deref() {
-        return Wanted::Remove;
+        return SecretAction::Remove;
     }
     let data = |key: &str| secret.data.as_ref().and_then(|d| d.get(key)).map(|bytes| bytes.0.as_slice());
     let has = |key: &str| data(key).is_some_and(|bytes| !bytes.is_empty());
     let stale = certificate.is_some_and(|pem| data("ca.crt") != Some(pem.as_bytes()));
-    if uid.is_none() || !has("token") || !has("namespace") || stale { Wanted::Fill } else { Wanted::Nothing }
+    if uid.is_none() || !has("token") || !has("namespace") || stale {
+        SecretAction::Fill
+    } else {
+        SecretAction::Nothing
+    }
 }
 
 struct Controller {
@@ -102,7 +106,7 @@ impl Controller {
         };
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         match (decide(&secret, account.as_ref(), self.certificate.as_deref()), account) {
-            (Wanted::Remove, _) => {
+            (SecretAction::Remove, _) => {
                 let preconditions = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
                 let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                 match secrets.delete(&secret.name_any(), &params).await.map_err(Failure::from) {
@@ -110,7 +114,7 @@ impl Controller {
                     Err(failure) => return Err(failure),
                 }
             }
-            (Wanted::Fill, Some(account)) => self.fill(&secrets, &accounts, &secret, &account).await?,
+            (SecretAction::Fill, Some(account)) => self.fill(&secrets, &accounts, &secret, &account).await?,
             _ => {}
         }
         Ok(Next::Forget)
@@ -162,24 +166,24 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_secret() {
+    fn actions_on_secrets() {
         let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "s", "uid": "u"}})).unwrap();
         let whole = [("token", "t"), ("namespace", "n"), ("ca.crt", "pem")];
         let mut going = secret(None, &[]);
         going.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         for (name, secret, account, want) in [
-            ("a new one", secret(None, &[]), Some(&account), Wanted::Fill),
-            ("a full one", secret(Some("u"), &whole), Some(&account), Wanted::Nothing),
-            ("it lost its token", secret(Some("u"), &whole[1..]), Some(&account), Wanted::Fill),
+            ("a new one", secret(None, &[]), Some(&account), SecretAction::Fill),
+            ("a full one", secret(Some("u"), &whole), Some(&account), SecretAction::Nothing),
+            ("it lost its token", secret(Some("u"), &whole[1..]), Some(&account), SecretAction::Fill),
             (
                 "another certificate",
                 secret(Some("u"), &[whole[0], whole[1], ("ca.crt", "old")]),
                 Some(&account),
-                Wanted::Fill,
+                SecretAction::Fill,
             ),
-            ("the account is gone", secret(Some("u"), &whole), None, Wanted::Remove),
-            ("another account of the name", secret(Some("former"), &whole), Some(&account), Wanted::Remove),
-            ("it goes already", going, None, Wanted::Nothing),
+            ("the account is gone", secret(Some("u"), &whole), None, SecretAction::Remove),
+            ("another account of the name", secret(Some("former"), &whole), Some(&account), SecretAction::Remove),
+            ("it goes already", going, None, SecretAction::Nothing),
         ] {
             assert_eq!(decide(&secret, account, Some("pem")), want, "{name}");
         }

@@ -14,9 +14,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     Cluster,
     owner::{Claims, ORPHANS, adopting, claim, controller_of, controller_reference, releasing},
-    pace::{Pace, Turn, status_patch},
     pod_control::PodControl,
     pods::labels,
+    status_debounce::{StatusDebounce, WriteStatus, status_patch},
 };
 
 /// Concurrent reconciles per kind.
@@ -51,7 +51,7 @@ pub(crate) struct Workload<W> {
     pub(crate) objects: Informer<W>,
     pub(crate) control: PodControl,
     queue: Queue<Key>,
-    pace: Pace,
+    debounce: StatusDebounce,
 }
 
 impl<W: Kind> Workload<W> {
@@ -63,7 +63,7 @@ impl<W: Kind> Workload<W> {
             objects,
             control: PodControl::new(cluster, W::CONTROLLER),
             queue: Queue::new(cluster.seam.clock.clone(), rng.stream(&format!("queue/{}", W::CONTROLLER))),
-            pace: Pace::default(),
+            debounce: StatusDebounce::default(),
         });
         let of = Arc::downgrade(&this);
         this.objects.on_change(move |change| {
@@ -133,7 +133,7 @@ impl<W: Kind> Workload<W> {
             Some((object, claims))
         });
         if found.is_none() {
-            self.pace.done(key);
+            self.debounce.done(key);
         }
         found
     }
@@ -144,7 +144,7 @@ impl<W: Kind> Workload<W> {
     }
 
     /// Adopts and releases pods according to the claims.
-    pub(crate) async fn settle_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
+    pub(crate) async fn apply_claims(&self, object: &W, claims: &Claims<Pod>) -> Result<(), Failure> {
         let (api, pods, writer) = (self.control.api(object.meta()), self.control.pods(), self.control.writer());
         for pod in &claims.adopt {
             writer.patch(&api, Some(pods), pod, adopting(&pod.metadata, &Self::reference(object))).await?;
@@ -157,24 +157,24 @@ impl<W: Kind> Workload<W> {
     }
 
     /// Writes the status if it changed and the debounce time is over; otherwise returns the time to wait.
-    pub(crate) async fn tell(
+    pub(crate) async fn write_status(
         &self,
         key: &Key,
         object: &W,
         status: &W::Status,
-        settled: bool,
+        idle: bool,
     ) -> Result<Option<Duration>, Failure> {
         let changes = object.status() != Some(status);
-        match self.pace.turn(key, changes, settled, self.cluster.seam.clock.mono()) {
-            Turn::Keep => Ok(None),
-            Turn::Wait(wait) => Ok(Some(wait)),
-            Turn::Write => {
+        match self.debounce.check(key, changes, idle, self.cluster.seam.clock.mono()) {
+            WriteStatus::Keep => Ok(None),
+            WriteStatus::Wait(wait) => Ok(Some(wait)),
+            WriteStatus::Write => {
                 let api: Api<W> = Api::namespaced(self.cluster.client.clone(), &key.namespace);
                 let patch = status_patch(object.status(), status);
                 let version = object.resource_version().unwrap_or_default();
                 let writer = self.control.writer();
                 writer.patch_status(&api, Some(&self.objects), &object.name_any(), &version, patch).await?;
-                self.pace.done(key);
+                self.debounce.done(key);
                 Ok(None)
             }
         }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below_and_of_nothing_is_nothing() {
+    fn below_is_less_than_its_bound_and_zero_for_zero() {
         let stream = Rng::from_seed(3).stream("x");
         assert_eq!(stream.below(0), 0);
         assert!((0..1000).all(|_| stream.below(5) < 5));

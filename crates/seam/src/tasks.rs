@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn killing_a_group_drops_its_tasks_and_its_childrens() {
+    async fn killing_a_group_drops_its_tasks_and_those_of_children() {
         let tasks = Tasks::new("p");
         let child = tasks.child("c");
         let steps = Arc::new(AtomicUsize::new(0));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stop_is_a_request_and_ended_waits_for_the_last() {
+    async fn stop_requests_the_end_and_ended_waits_for_the_last_task() {
         let tasks = Tasks::new("p");
         let group = tasks.clone();
         let worker = tasks.spawn("worker", async move {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_a_cancelled_answer_and_leaves_the_group_alive() {
+    async fn a_panic_cancels_the_task_and_not_its_group() {
         let tasks = Tasks::new("p");
         let handle = tasks.spawn("bad", async { panic!("on purpose") });
         assert_eq!(handle.await, Err(Cancelled));

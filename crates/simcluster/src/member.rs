@@ -11,7 +11,7 @@ use kube::Client;
 use parking_lot::Mutex;
 
 use crate::{
-    faults::{Faulted, Link, Way},
+    faults::{Faulted, Link, Network},
     kubelet::{self, SharedTimes},
     nodes::Nodes,
     options::{Faults, Flap, MemberOptions, Shape, Times},
@@ -54,7 +54,7 @@ struct State {
     /// Number of starts: each draws from streams of its own.
     starts: u64,
     /// Phase of a flapping member; up in any other.
-    turn: Turn,
+    phase: FlapPhase,
     turns: Option<Tasks>,
     front: Option<Front>,
 }
@@ -99,7 +99,7 @@ impl Member {
             faults: Faults::default(),
             inside: None,
             starts: 0,
-            turn: Turn::Up,
+            phase: FlapPhase::Up,
             turns: None,
             front: None,
         };
@@ -174,7 +174,7 @@ impl Member {
             let flap_changes = state.faults.flap != faults.flap;
             state.faults = faults;
             if flap_changes {
-                state.turn = Turn::Up;
+                state.phase = FlapPhase::Up;
                 if let Some(turns) = state.turns.take() {
                     turns.kill();
                 }
@@ -214,7 +214,7 @@ impl Member {
 
     /// Ends everything that runs in the member, its server too, between two polls, and frees its port. Its store stays.
     pub fn end(&self) {
-        self.0.link.set(Way::Refused);
+        self.0.link.set(Network::Refused);
         self.0.seam.tasks.kill();
         let mut state = self.0.state.lock();
         state.inside = None;
@@ -244,9 +244,9 @@ impl Member {
         let clock = self.0.seam.clock.clone();
         turns.spawn("flap", async move {
             loop {
-                for (turn, time) in [(Turn::Up, flap.up), (Turn::Down, flap.down)] {
+                for (phase, time) in [(FlapPhase::Up, flap.up), (FlapPhase::Down, flap.down)] {
                     let Some(member) = member.upgrade() else { return };
-                    member.state.lock().turn = turn;
+                    member.state.lock().phase = phase;
                     member.apply_faults();
                     drop(member);
                     // Phases of no length would starve other tasks.
@@ -259,7 +259,7 @@ impl Member {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum FlapPhase {
     Up,
     Down,
 }
@@ -279,11 +279,11 @@ impl Inner {
         let (down, way, starts) = {
             let state = self.state.lock();
             let faults = &state.faults;
-            let down = faults.down || state.turn == Turn::Down;
+            let down = faults.down || state.phase == FlapPhase::Down;
             let way = match (down, faults.partition) {
-                (true, _) => Way::Refused,
-                (false, true) => Way::Silent,
-                (false, false) => Way::Open { latency: faults.slow.unwrap_or_default() },
+                (true, _) => Network::Refused,
+                (false, true) => Network::Silent,
+                (false, false) => Network::Open { latency: faults.slow.unwrap_or_default() },
             };
             (down, way, !down && state.inside.is_none())
         };

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{kubelet::Kubelet, scheduler::Scheduler};
 
 /// Time for which a placement is assumed before a cache shows the pod: a later admission step may reject its creation.
-pub(crate) const KEPT: Duration = Duration::from_secs(30);
+pub(crate) const ASSUME_EXPIRY: Duration = Duration::from_secs(30);
 
 /// Scheduler and kubelets that the server calls for new pods; none while the member is down.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Admission for Placing {
         let (Some(object), Some((scheduler, kubelet))) = (review.object, self.asked()) else { return Ok(None) };
         // Schema validation rejects what is not a pod.
         let Ok(mut pod) = Pod::deserialize(object) else { return Ok(None) };
-        let Some((node, scheduled)) = scheduler.promise(&pod) else { return Ok(None) };
+        let Some((node, scheduled)) = scheduler.assume(&pod) else { return Ok(None) };
         let mut placed = object.clone();
         placed["spec"]["nodeName"] = node.as_str().into();
         pod.spec.get_or_insert_default().node_name = Some(node);

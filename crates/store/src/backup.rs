@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_leave_the_folder() {
+    fn paths_outside_of_the_directory_are_detected() {
         for (path, want) in [
             ("pki/ca.crt", true),
             ("a", true),

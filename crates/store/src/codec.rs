@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_with_the_state_after_it() {
+    fn records_round_trip_and_damage_is_detected() {
         let revision = Revision::new(9).unwrap();
         let (new, old) = (entry(2, 9, 77, b"new"), entry(2, 5, 0, b"old"));
         let events = Box::from([
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_comes_back() {
+    fn entries_round_trip_and_damage_is_detected() {
         for entry in [entry(1, 1, 0, b""), entry(3, 9, 1_700_000_000, b"value")] {
             let mut bytes = vec![0; ENTRY_HEADER + entry.value.len()];
             encode_entry("/a", &entry, &mut bytes);

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) committer: Mutex<Committer>,
     /// Free capacity of the queue, in KiB.
-    room: Arc<Semaphore>,
+    queue_capacity: Arc<Semaphore>,
     servers: Mutex<Servers>,
     pub(crate) clock: Clock,
 }
@@ -78,7 +78,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             queue: Queue::default(),
             committer: Mutex::new(Committer::new(backend, &loaded)),
-            room: Arc::new(Semaphore::new(kib(limits::QUEUE_BYTES_MAX) as usize)),
+            queue_capacity: Arc::new(Semaphore::new(kib(limits::QUEUE_BYTES_MAX) as usize)),
             servers: Mutex::new(Servers { open: BTreeMap::new(), loaded }),
             clock,
         });
@@ -163,13 +163,13 @@ impl Engine {
         bytes: usize,
     ) -> Result<TxnResult, StoreError> {
         let shared = &self.0.shared;
-        let room = match self.0.mode {
+        let permit = match self.0.mode {
             // The queue stays empty in this mode.
             Commit::Inline => None,
             // The semaphore is closed: the queue has the reason.
-            Commit::Thread => shared.room.clone().acquire_many_owned(kib(bytes)).await.ok(),
+            Commit::Thread => shared.queue_capacity.clone().acquire_many_owned(kib(bytes)).await.ok(),
         };
-        let mut answer = match shared.submit(server, compares, ops, bytes, room)? {
+        let mut answer = match shared.submit(server, compares, ops, bytes, permit)? {
             Submitted::Known(result) => return Ok(result),
             Submitted::Queued(answer) => answer,
         };
@@ -193,7 +193,7 @@ impl fmt::Debug for Engine {
 impl Handle {
     fn close(&self) {
         self.shared.queue.close();
-        self.shared.room.close();
+        self.shared.queue_capacity.close();
         match self.thread.lock().take() {
             // The last handle can be dropped by a task that the committer itself woke.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
@@ -247,7 +247,7 @@ impl Shared {
         compares: &[Compare],
         ops: Vec<Op>,
         bytes: usize,
-        room: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Submitted, StoreError> {
         let mut overlay = server.overlay.lock();
         if let Some(refusal) = self.queue.refusal() {
@@ -263,7 +263,7 @@ impl Shared {
                 (Some(Arc::new(transaction)), result)
             }
         };
-        let item = Item { server: server.clone(), transaction: transaction.clone(), bytes, result, answer, room };
+        let item = Item { server: server.clone(), transaction: transaction.clone(), bytes, result, answer, permit };
         self.queue.push(item)?;
         if let Some(transaction) = transaction {
             overlay.accept(&transaction);

@@ -32,7 +32,7 @@ pub(crate) struct Item {
     pub(crate) result: TxnResult,
     pub(crate) answer: oneshot::Sender<Result<TxnResult, StoreError>>,
     /// Released when the item is answered.
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Accepted items in the order of their acceptance.
@@ -226,7 +226,7 @@ impl Shared {
             }
             // The caller may have gone away; the write is valid all the same.
             let _ = item.answer.send(Ok(item.result));
-            drop(item.room);
+            drop(item.permit);
         }
         for waker in wake {
             waker.wake();

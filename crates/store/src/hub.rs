@@ -82,9 +82,9 @@ impl Hub {
                     if has || inbox.end.is_some() {
                         continue;
                     }
-                    let room = inbox.queue.len() < options.watch_buffer
+                    let has_capacity = inbox.queue.len() < options.watch_buffer
                         && (inbox.queue.is_empty() || inbox.bytes + bytes <= options.watch_buffer_bytes);
-                    if room {
+                    if has_capacity {
                         inbox.bytes += bytes;
                         inbox.queue.push_back((transaction.clone(), bytes));
                     } else {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watched_prefixes_of_a_key() {
+    fn prefixes_of_a_key_find_its_watchers() {
         let mut hub = Hub::default();
         for prefix in ["", "/a", "/a/", "/a/b", "/a/b/c", "/a/c/", "/a0", "/b/", "/a/b/c/d"] {
             let _ = hub.register(prefix);

@@ -5,4 +5,4 @@ mod disk;
 mod faulty;
 
 pub use disk::{Disk, DiskFault, DiskStorage, Loss};
-pub use faulty::{FaultyBackend, Moment};
+pub use faulty::{FailurePoint, FaultyBackend};

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_renewed_when() {
+    async fn renewal_times() {
         let hosts = ["127.0.0.1".to_owned(), "ironclad.example".to_owned()];
         let first = Certificates::renewed(None, &hosts, &seam_at(0)).unwrap().unwrap();
         let (_, names) = pki::validity(&first.serving.certificate).unwrap();

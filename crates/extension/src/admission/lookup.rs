@@ -14,9 +14,9 @@ use kube::{
 use serde_json::Value;
 
 /// A kube-apiserver waits three seconds for us: what took longer is not known.
-const PATIENCE: Duration = Duration::from_millis(2_000);
+const TIMEOUT: Duration = Duration::from_millis(2_000);
 /// Requests under way at a time.
-const AT_ONCE: usize = 8;
+const REQUESTS_MAX: usize = 8;
 
 /// Answers what is needed. What can't be had in time is missing.
 pub(crate) async fn look_up(client: &Client, needs: BTreeSet<Need>, seam: &Seam) -> Lookups {
@@ -25,10 +25,10 @@ pub(crate) async fn look_up(client: &Client, needs: BTreeSet<Need>, seam: &Seam)
         lookups.id = seam.rng.uuid();
     }
     let answers = stream::iter(needs.into_iter().filter(|need| *need != Need::Id)).map(|need| async move {
-        let found = tokio::time::timeout(PATIENCE, answer(client, &need)).await;
+        let found = tokio::time::timeout(TIMEOUT, answer(client, &need)).await;
         (need, found)
     });
-    let answers: Vec<_> = answers.buffered(AT_ONCE).collect().await;
+    let answers: Vec<_> = answers.buffered(REQUESTS_MAX).collect().await;
     for (need, found) in answers {
         match found {
             Ok(Ok(found)) => {
@@ -95,12 +95,12 @@ async fn labelled(
             .map(|object| serde_json::json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": object.metadata}))
             .collect::<Vec<Value>>()
     });
-    let lists: Vec<Vec<Value>> = lists.buffered(AT_ONCE).collect().await;
+    let lists: Vec<Vec<Value>> = lists.buffered(REQUESTS_MAX).collect().await;
     Ok(lists.into_iter().flatten().take(at_most).collect())
 }
 
 /// Performs the writes that a review requires.
-pub(crate) async fn carry_out(client: &Client, effects: Vec<Effect>) -> Result<(), Failed> {
+pub(crate) async fn apply_effects(client: &Client, effects: Vec<Effect>) -> Result<(), Failed> {
     let mut done: Vec<(Api<DynamicObject>, String, Value)> = Vec::new();
     for effect in effects {
         let Effect::WriteStatus { resource, object } = effect;

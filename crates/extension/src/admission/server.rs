@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use super::lookup::{Failed, carry_out, look_up};
+use super::lookup::{Failed, apply_effects, look_up};
 
 /// A review holds an object twice, and an object has no more than three megabytes.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -168,7 +168,7 @@ impl Webhooks {
             if verdict.effects.is_empty() || review.request().dry_run {
                 return reply(StatusCode::OK, &answer);
             }
-            match carry_out(&self.client, verdict.effects).await {
+            match apply_effects(&self.client, verdict.effects).await {
                 Ok(()) => return reply(StatusCode::OK, &answer),
                 Err(Failed::Conflict) => self.seam.clock.sleep(CHARGE_PAUSE * 2_u32.pow(charge)).await,
                 Err(Failed::Other(error)) => return reply(StatusCode::OK, &review.failed(&error)),

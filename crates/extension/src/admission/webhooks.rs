@@ -33,9 +33,9 @@ use super::{
 /// The Secret that all replicas share.
 const SECRET: &str = "ironclad-webhook-certificates";
 /// Interval between checks of certificates and registrations.
-const LOOK: Duration = Duration::from_secs(300);
+const CHECK_INTERVAL: Duration = Duration::from_secs(300);
 /// Interval between checks after a failure.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_RETRY: Duration = Duration::from_secs(5);
 const FIELD_MANAGER: &str = "ironclad-webhooks";
 
 /// Options of the webhook server.
@@ -107,18 +107,18 @@ pub async fn serve_webhooks(
     register(&client, &options, &certificates.bundle).await?;
     let keeper = seam.clone();
     seam.tasks.spawn("webhook-keeper", async move {
-        let mut pause = LOOK;
+        let mut pause = CHECK_INTERVAL;
         loop {
             tokio::select! {
                 biased;
                 () = keeper.tasks.stopping() => return,
                 () = keeper.clock.sleep(pause) => {}
             }
-            pause = match keep(&client, &options, &in_use, &mut served, &keeper).await {
-                Ok(()) => LOOK,
+            pause = match check(&client, &options, &in_use, &mut served, &keeper).await {
+                Ok(()) => CHECK_INTERVAL,
                 Err(error) => {
                     tracing::warn!(%error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "webhooks are not kept right");
-                    LOOK_AGAIN
+                    CHECK_RETRY
                 }
             };
         }
@@ -127,7 +127,7 @@ pub async fn serve_webhooks(
 }
 
 /// One check: renews certificates that are due and repairs registrations that were changed.
-async fn keep(
+async fn check(
     client: &Client,
     options: &WebhookOptions,
     in_use: &InUse,

@@ -31,7 +31,7 @@ impl Leader for Started {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stands_behind_the_rights_of_the_server() {
+async fn explain_requires_rbac_rights() {
     let plane = plane(Config::default(), &[]).await;
     let somebody = Identity::user("somebody", &["system:authenticated"]);
     let somebody = in_process_client(plane.server.in_process(somebody), Arc::new(Traffic::default()));

@@ -20,7 +20,7 @@ fn policy(name: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_is_stamped_when_it_is_made_and_guarded_afterwards() {
+async fn a_policy_is_defaulted_on_create_and_protected_on_update() {
     let plane = plane(Config::default(), &["propagationpolicies", "clusters"]).await;
     let user = &plane.client;
     let (code, _, drawn) = send(user, "POST", POLICIES, JSON, &policy(json!({"generateName": "p-"}))).await;
@@ -86,7 +86,7 @@ async fn a_policy_is_stamped_when_it_is_made_and_guarded_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marked_objects_are_not_deleted_in_whatever_way() {
+async fn protected_objects_are_not_deleted_by_any_verb() {
     let plane = plane(Config::default(), &[]).await;
     let user = &plane.client;
     let maps = "/api/v1/namespaces/shop/configmaps";
@@ -110,7 +110,7 @@ async fn marked_objects_are_not_deleted_in_whatever_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_is_charged_in_the_same_transaction_and_never_overdrawn() {
+async fn a_quota_is_charged_in_the_same_transaction_and_never_exceeded() {
     let gates = Gates::default().with(Gate::FederatedQuotaEnforcement, true);
     let plane = plane(Config { gates, ..Config::default() }, &["federatedresourcequotas", "resourcebindings"]).await;
     let user = &plane.client;
@@ -150,7 +150,7 @@ async fn a_quota_is_charged_in_the_same_transaction_and_never_overdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_client_of_the_bindings_sees_its_version_and_wipes_nothing() {
+async fn an_old_client_of_bindings_loses_no_fields() {
     let plane = plane(Config::default(), &["resourcebindings"]).await;
     let user = &plane.client;
     let path = |version: &str| format!("/apis/work.karmada.io/{version}/namespaces/default/resourcebindings");
@@ -192,7 +192,7 @@ async fn an_old_client_of_the_bindings_sees_its_version_and_wipes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_policy_that_is_only_tried_names_the_clusters_that_it_would_taint() {
+async fn a_dry_run_of_a_taint_policy_names_the_clusters() {
     let gates = Gates::default().with(Gate::Failover, true);
     let plane = plane(Config { gates, ..Config::default() }, &["clustertaintpolicies", "clusters"]).await;
     let user = &plane.client;

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_taken_and_warned_of() {
+    fn accepted_flags_cause_a_warning() {
         let warnings = |line: &[&str]| {
             Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap().args.warnings()
         };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_logger_are_taken_by_every_verb_before_it_and_after() {
+    fn klog_flags_are_accepted_by_every_verb() {
         let given = |line: &[&str]| {
             let Program { klog, verb: Verb::Get } =
                 Program::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();

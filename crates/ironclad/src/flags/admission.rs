@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn where_webhooks_are() {
+    fn endpoints_of_webhooks() {
         let url = |text: &str| Some(Endpoint::Url(text.into()));
         let service = |port| Some(Endpoint::Service { namespace: "karmada-system".into(), name: "web".into(), port });
         for (name, flags, want) in [

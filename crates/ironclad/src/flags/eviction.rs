@@ -101,7 +101,7 @@ pub(crate) struct EvictionArgs {
 
 impl EvictionArgs {
     /// Writes the values into the options of failover.
-    pub(crate) fn put_into(&self, flags: &mut Flags) {
+    pub(crate) fn apply_to(&self, flags: &mut Flags) {
         flags.eviction = EvictionFlags {
             resource_eviction_rate: self.resource_eviction_rate,
             secondary_resource_eviction_rate: self.secondary_resource_eviction_rate,

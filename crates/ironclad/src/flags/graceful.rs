@@ -37,7 +37,7 @@ impl GracefulArgs {
     ///
     /// # Errors
     /// A plugin is unknown.
-    pub(crate) fn put_into(
+    pub(crate) fn apply_to(
         &self,
         flags: &mut Flags,
         controllers: &mut ControllerList,
@@ -69,11 +69,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_flags_say() {
+    fn flags_set_the_options() {
         let read = |line: &[&str]| {
             let line = Line::try_parse_from(std::iter::once("x").chain(line.iter().copied())).unwrap();
             let (mut flags, mut controllers) = (Flags::default(), ControllerList::default());
-            let warnings = line.args.put_into(&mut flags, &mut controllers);
+            let warnings = line.args.apply_to(&mut flags, &mut controllers);
             (flags.evict_plugins.names(), controllers.enabled("taint-manager"), warnings)
         };
         let all = vec!["ResourceHealth", "ClusterInScheduleResult"];

@@ -57,7 +57,7 @@ pub(crate) struct HealthArgs {
 
 impl HealthArgs {
     /// Writes the values into the options of failover.
-    pub(crate) fn put_into(&self, flags: &mut Flags) {
+    pub(crate) fn apply_to(&self, flags: &mut Flags) {
         flags.health = HealthFlags {
             status_update_frequency: self.cluster_status_update_frequency.0,
             thresholds: Thresholds {

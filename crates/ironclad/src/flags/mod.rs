@@ -77,12 +77,12 @@ impl ControllerFlags {
         }
         let mut controllers = ControllerList::parse(&self.controllers).map_err(|error| misused(error.to_string()))?;
         let mut failover = Flags::default();
-        self.health.put_into(&mut failover);
-        let mut told = self.graceful.put_into(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
+        self.health.apply_to(&mut failover);
+        let mut warned = self.graceful.apply_to(&mut failover, &mut controllers).map_err(|e| misused(e.to_string()))?;
         let (scheduler, warnings) = self.scheduler.options(&gates)?;
-        told.extend(warnings);
-        told.extend(controllers.warnings());
-        self.eviction.put_into(&mut failover);
+        warned.extend(warnings);
+        warned.extend(controllers.warnings());
+        self.eviction.apply_to(&mut failover);
         let errors: Vec<String> = failover.errors().iter().map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
@@ -91,7 +91,7 @@ impl ControllerFlags {
         for line in failover.at_start(gate) {
             tracing::info!("{line}");
         }
-        for warning in told.into_iter().chain(failover.warnings()).chain(self.accepted.warnings()) {
+        for warning in warned.into_iter().chain(failover.warnings()).chain(self.accepted.warnings()) {
             tracing::warn!("{warning}");
         }
         Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, scheduler, failover })
@@ -118,7 +118,7 @@ mod tests {
 
     /// Every flag of specification/failover.md 1.5, 6.6 and 6.10, at its bounds and beyond them.
     #[test]
-    fn values_that_cannot_be() {
+    fn invalid_values_are_rejected() {
         for (flag, want) in [
             (
                 "--cluster-status-update-frequency=0s",

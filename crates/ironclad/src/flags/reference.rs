@@ -132,7 +132,7 @@ fn every_row() -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn flags_and_defaults_are_those_of_the_tables() {
+fn flags_and_defaults_equal_the_tables() {
     let run = flags("run");
     let accepted: BTreeSet<&str> = ACCEPTED.iter().map(|(flag, _)| *flag).collect();
     let mut unused: BTreeSet<&str> = NOT_TAKEN.iter().map(|(flag, _)| *flag).collect();
@@ -166,7 +166,7 @@ fn flags_and_defaults_are_those_of_the_tables() {
 }
 
 #[test]
-fn up_takes_what_run_takes_but_for_webhooks_and_election() {
+fn up_has_the_flags_of_run_except_webhooks_and_election() {
     let (run, up) = (flags("run"), flags("up"));
     let missing: Vec<&String> = run
         .keys()
@@ -178,7 +178,7 @@ fn up_takes_what_run_takes_but_for_webhooks_and_election() {
 
 /// specification/operations.md 9: the row of the controller manager, and our own Lease below it.
 #[test]
-fn leases_are_kept_as_long_as_the_table_says() {
+fn lease_durations_equal_the_table() {
     let table = Reference::Operations.table("## 9. ");
     let run = flags("run");
     let times =

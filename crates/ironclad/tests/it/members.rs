@@ -88,7 +88,7 @@ async fn a_real_member_joins_and_leaves() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_real_member_that_is_held_is_let_go_by_force() -> anyhow::Result<()> {
+async fn a_real_member_with_finalizers_is_unjoined_by_force() -> anyhow::Result<()> {
     let config = Config { members: 1, ..Config::default() };
     let Some(env) = RealEnv::start_or_skip(config).await? else { return Ok(()) };
     let world = World { env };

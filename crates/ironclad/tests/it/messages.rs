@@ -1,7 +1,7 @@
 use crate::verb::ironclad;
 
 #[tokio::test]
-async fn what_goes_wrong_is_said_in_three_lines() {
+async fn errors_have_three_lines() {
     for (args, code, want) in [
         (
             &["join", "member1", "--cluster-kubeconfig", "/nonexistent/kubeconfig"][..],
@@ -27,7 +27,7 @@ async fn what_goes_wrong_is_said_in_three_lines() {
 }
 
 #[tokio::test]
-async fn definitions_and_versions_can_be_read_by_programs() {
+async fn definitions_and_versions_are_machine_readable() {
     let list = ironclad(["crds", "-o", "json"]).await.unwrap().done().unwrap();
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
     assert_eq!(list["kind"], "List");

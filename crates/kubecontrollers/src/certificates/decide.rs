@@ -20,9 +20,9 @@ const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
 /// One that is good for less ends that much later, too.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
 /// Retention of completed requests.
-const DONE_KEPT: SignedDuration = SignedDuration::from_hours(1);
+const COMPLETED_RETENTION: SignedDuration = SignedDuration::from_hours(1);
 /// Retention of pending requests.
-const WAITING_KEPT: SignedDuration = SignedDuration::from_hours(24);
+const PENDING_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 
 /// Decision about a request, and the time of the next reconcile if nothing changes.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,9 +53,9 @@ pub(super) fn decide(request: &CertificateSigningRequest, now: Timestamp) -> Pla
     }
     if has(request, "Approved") && !has(request, "Failed") && certificate(request).is_none() {
         match signers::order(&request.spec, life(request.spec.expiration_seconds, now)) {
-            signers::Answer::NotOurs => {}
-            signers::Answer::Order(order) => return Plan { verdict: Verdict::Sign(order), again: None },
-            signers::Answer::Misfit(why) => return Plan { verdict: Verdict::Fail(why), again: None },
+            signers::SignerVerdict::NotOurs => {}
+            signers::SignerVerdict::Order(order) => return Plan { verdict: Verdict::Sign(order), again: None },
+            signers::SignerVerdict::Misfit(why) => return Plan { verdict: Verdict::Fail(why), again: None },
         }
     }
     // Strictly older than its time: a tick later.
@@ -96,16 +96,16 @@ fn old_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     let after = |at: Option<&Time>, kept: SignedDuration| at.and_then(|at| at.0.saturating_add(kept).ok());
     let all = conditions(request);
     if all.is_empty() {
-        return after(request.metadata.creation_timestamp.as_ref(), WAITING_KEPT);
+        return after(request.metadata.creation_timestamp.as_ref(), PENDING_RETENTION);
     }
     let certificate = certificate(request);
     let ends = certificate.and_then(ends_at);
     let of_one = |condition: &CertificateSigningRequestCondition| {
         let since = condition.last_update_time.as_ref();
         match (condition.type_.as_str(), certificate) {
-            ("Denied" | "Failed", _) => after(since, DONE_KEPT),
-            ("Approved", Some(_)) => after(since, DONE_KEPT).into_iter().chain(ends).min(),
-            ("Approved", None) => after(since, WAITING_KEPT),
+            ("Denied" | "Failed", _) => after(since, COMPLETED_RETENTION),
+            ("Approved", Some(_)) => after(since, COMPLETED_RETENTION).into_iter().chain(ends).min(),
+            ("Approved", None) => after(since, PENDING_RETENTION),
             _ => None,
         }
     };
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn old_requests_go() {
+    fn old_requests_are_removed() {
         let conditions = |all: &[Value]| request(json!({"conditions": all}));
         let with = |mut request: CertificateSigningRequest, certificate: &str| {
             let bytes = ByteString(certificate.as_bytes().to_vec());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_certificates_last() {
+    fn validity_of_certificates() {
         let now = at(1_000_000);
         for (name, asked, want) in [
             ("nothing asked: a year, backdated", None, 365 * 24 * HOUR - 300),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_beside_what_was_said() {
+    fn a_failure_is_added_to_the_conditions() {
         let request = request(json!({"conditions": [condition("Approved", 5)]}));
         let now = at(7).saturating_add(SignedDuration::from_millis(300)).unwrap();
         let told = serde_json::to_value(failed(&request, "because", now)).unwrap();

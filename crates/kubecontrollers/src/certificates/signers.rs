@@ -22,7 +22,7 @@ const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
 /// Verdict of a signer about a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SignerVerdict {
     /// Another signer is responsible for this name.
     NotOurs,
     /// It signs this.
@@ -33,7 +33,7 @@ pub(super) enum Answer {
 
 /// Contents of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct RequestContents {
     common_name: String,
     organizations: Vec<String>,
     dns_names: usize,
@@ -43,34 +43,37 @@ struct Asked {
 }
 
 /// Creates the signing order for an approved request, with this validity.
-pub(super) fn order(spec: &CertificateSigningRequestSpec, (not_before, not_after): (Timestamp, Timestamp)) -> Answer {
-    let rule: fn(&Asked, &[String]) -> Result<(), String> = match spec.signer_name.as_str() {
+pub(super) fn order(
+    spec: &CertificateSigningRequestSpec,
+    (not_before, not_after): (Timestamp, Timestamp),
+) -> SignerVerdict {
+    let rule: fn(&RequestContents, &[String]) -> Result<(), String> = match spec.signer_name.as_str() {
         CLIENT => |_, usages| client(usages),
         KUBELET_CLIENT => kubelet_client,
         KUBELET_SERVING => kubelet_serving,
-        _ => return Answer::NotOurs,
+        _ => return SignerVerdict::NotOurs,
     };
     let usages = spec.usages.clone().unwrap_or_default();
     let fits = read(&spec.request.0).and_then(|(request, asked)| rule(&asked, &usages).map(|()| request));
     match fits {
-        Ok(request) => Answer::Order(Order { request, usages, not_before, not_after }),
-        Err(why) => Answer::Misfit(why),
+        Ok(request) => SignerVerdict::Order(Order { request, usages, not_before, not_after }),
+        Err(why) => SignerVerdict::Misfit(why),
     }
 }
 
 /// Returns the DER of a request, and its contents.
-fn read(pem: &[u8]) -> Result<(Vec<u8>, Asked), String> {
+fn read(pem: &[u8]) -> Result<(Vec<u8>, RequestContents), String> {
     let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|b| b.label == "CERTIFICATE REQUEST");
     let block = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     let (_, request) = X509CertificationRequest::from_der(&block.contents).map_err(|e| e.to_string())?;
     let subject = &request.certification_request_info.subject;
     let text =
         |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().unwrap_or_default().to_owned();
-    let mut asked = Asked {
+    let mut asked = RequestContents {
         // As in Go, the last one counts.
         common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
         organizations: subject.iter_organization().map(text).collect(),
-        ..Asked::default()
+        ..RequestContents::default()
     };
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
@@ -100,7 +103,7 @@ fn client(usages: &[String]) -> Result<(), String> {
     }
 }
 
-fn kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), String> {
+fn kubelet_client(asked: &RequestContents, usages: &[String]) -> Result<(), String> {
     of_nodes(asked)?;
     for (count, what) in
         [(asked.dns_names, "DNS"), (asked.emails, "Email"), (asked.addresses, "IP"), (asked.uris, "URI")]
@@ -113,7 +116,7 @@ fn kubelet_client(asked: &Asked, usages: &[String]) -> Result<(), String> {
     exactly(usages, "client auth")
 }
 
-fn kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String> {
+fn kubelet_serving(asked: &RequestContents, usages: &[String]) -> Result<(), String> {
     of_nodes(asked)?;
     if asked.dns_names + asked.addresses == 0 {
         return Err("DNS or IP subjectAltName is required".to_owned());
@@ -127,12 +130,12 @@ fn kubelet_serving(asked: &Asked, usages: &[String]) -> Result<(), String> {
     of_a_node(asked)
 }
 
-fn of_nodes(asked: &Asked) -> Result<(), String> {
+fn of_nodes(asked: &RequestContents) -> Result<(), String> {
     let fits = asked.organizations == ["system:nodes"];
     fits.then_some(()).ok_or_else(|| "subject organization is not system:nodes".to_owned())
 }
 
-fn of_a_node(asked: &Asked) -> Result<(), String> {
+fn of_a_node(asked: &RequestContents) -> Result<(), String> {
     let fits = asked.common_name.starts_with("system:node:");
     fits.then_some(()).ok_or_else(|| "subject common name does not begin with system:node:".to_owned())
 }
@@ -162,11 +165,11 @@ mod tests {
     /// `O=system:nodes, CN=system:node:n1`, without other names.
     const NODE: &str = include_str!("testdata/node.csr");
 
-    fn node() -> Asked {
-        Asked {
+    fn node() -> RequestContents {
+        RequestContents {
             common_name: "system:node:n1".to_owned(),
             organizations: vec!["system:nodes".to_owned()],
-            ..Asked::default()
+            ..RequestContents::default()
         }
     }
 
@@ -180,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says() {
+    fn contents_of_a_request() {
         let (der, asked) = read(ALICE.as_bytes()).unwrap();
-        let want = Asked {
+        let want = RequestContents {
             common_name: "alice".to_owned(),
             organizations: vec!["devs".to_owned(), "admins".to_owned()],
             dns_names: 1,
@@ -198,17 +201,17 @@ mod tests {
     }
 
     #[test]
-    fn whose_requests_are_answered() {
+    fn signers_handle_only_their_requests() {
         let times = (at(0), at(600));
         let client = ["client auth"];
         let ordered = order(&spec(CLIENT, ALICE, &client), times);
-        let Answer::Order(made) = ordered else { panic!("{ordered:?}") };
+        let SignerVerdict::Order(made) = ordered else { panic!("{ordered:?}") };
         assert_eq!((made.usages, made.not_before, made.not_after), (vec!["client auth".to_owned()], at(0), at(600)));
-        assert_eq!(order(&spec("example.com/own", ALICE, &client), times), Answer::NotOurs);
-        assert_eq!(order(&spec("kubernetes.io/legacy-unknown", ALICE, &client), times), Answer::NotOurs);
+        assert_eq!(order(&spec("example.com/own", ALICE, &client), times), SignerVerdict::NotOurs);
+        assert_eq!(order(&spec("kubernetes.io/legacy-unknown", ALICE, &client), times), SignerVerdict::NotOurs);
         let node = ["digital signature", "client auth"];
-        assert!(matches!(order(&spec(KUBELET_CLIENT, NODE, &node), times), Answer::Order(_)));
-        let misfit = |why: &str| Answer::Misfit(why.to_owned());
+        assert!(matches!(order(&spec(KUBELET_CLIENT, NODE, &node), times), SignerVerdict::Order(_)));
+        let misfit = |why: &str| SignerVerdict::Misfit(why.to_owned());
         let why = "subject organization is not system:nodes";
         assert_eq!(order(&spec(KUBELET_CLIENT, ALICE, &node), times), misfit(why));
         assert_eq!(order(&spec(KUBELET_SERVING, ALICE, &node), times), misfit(why));
@@ -217,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn what_each_signer_signs() {
-        type Rule = fn(&Asked, &[String]) -> Result<(), String>;
+    fn requirements_of_each_signer() {
+        type Rule = fn(&RequestContents, &[String]) -> Result<(), String>;
         let plain: Rule = |_, usages| client(usages);
-        let named = |change: fn(&mut Asked)| {
+        let named = |change: fn(&mut RequestContents)| {
             let mut asked = node();
             change(&mut asked);
             asked

@@ -16,8 +16,8 @@ use super::schedule::Schedule;
 use crate::job::{is_finished, is_successful};
 
 /// Default number of finished Jobs to keep.
-const SUCCESSFUL_KEPT: i32 = 3;
-const FAILED_KEPT: i32 = 1;
+const SUCCESSFUL_HISTORY_LIMIT: i32 = 3;
+const FAILED_HISTORY_LIMIT: i32 = 1;
 
 /// Observed state of one CronJob.
 pub(crate) struct Seen {
@@ -71,8 +71,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let kept = |limit: Option<i32>, or: i32| usize::try_from(limit.unwrap_or(or)).unwrap_or(0);
     let finished =
         |successful: bool| seen.jobs.iter().filter(move |j| is_finished(j) && is_successful(j) == successful);
-    plan.delete.extend(beyond(finished(true), kept(spec.successful_jobs_history_limit, SUCCESSFUL_KEPT)));
-    plan.delete.extend(beyond(finished(false), kept(spec.failed_jobs_history_limit, FAILED_KEPT)));
+    plan.delete.extend(beyond(finished(true), kept(spec.successful_jobs_history_limit, SUCCESSFUL_HISTORY_LIMIT)));
+    plan.delete.extend(beyond(finished(false), kept(spec.failed_jobs_history_limit, FAILED_HISTORY_LIMIT)));
     if spec.suspend == Some(true) {
         return plan;
     }

@@ -17,7 +17,7 @@ use self::decide::{Seen, decide, job_name};
 use crate::{
     Cluster,
     owner::{BY_CONTROLLER, controller_of, controller_reference},
-    pace::status_patch,
+    status_debounce::status_patch,
     workload::next,
 };
 

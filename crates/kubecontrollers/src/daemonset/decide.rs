@@ -35,11 +35,11 @@ pub(crate) struct Plan {
     pub(crate) create: Vec<String>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: DaemonSetStatus,
-    pub(crate) settled: bool,
+    pub(crate) idle: bool,
     pub(crate) look_again: Option<Timestamp>,
 }
 
-/// The tolerations that every pod of a DaemonSet gets: it stays on a node in trouble.
+/// The tolerations that every pod of a DaemonSet gets: it stays on an unhealthy node.
 pub(crate) fn tolerations(host_network: bool) -> Vec<Toleration> {
     let toleration = |key: &str, effect: &str| Toleration {
         key: Some(format!("node.kubernetes.io/{key}")),
@@ -106,7 +106,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         create: Vec::new(),
         delete: Vec::new(),
         status: DaemonSetStatus::default(),
-        settled: false,
+        idle: false,
         look_again: None,
     };
     let going = set.metadata.deletion_timestamp.is_some();
@@ -172,7 +172,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         plan.create.clear();
         plan.delete.clear();
     }
-    plan.settled = plan.create.is_empty()
+    plan.idle = plan.create.is_empty()
         && plan.delete.is_empty()
         && number(stand.len()) == available
         && status.desired_number_scheduled == available;
@@ -255,7 +255,7 @@ mod tests {
                 vec!["on-a"],
             ),
             (
-                "trouble of the node is tolerated",
+                "conditions of the node are tolerated",
                 vec![node("a", "node.kubernetes.io/not-ready:NoExecute")],
                 vec![],
                 vec!["a"],
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_goes_does_nothing() {
+    fn a_deleted_set_does_nothing() {
         let mut seen = seen(vec![node("a", "")], vec![]);
         Arc::make_mut(&mut seen.set).metadata.deletion_timestamp = Some(Time(at(1)));
         assert!(decide(&seen, at(2)).create.is_empty());

@@ -15,7 +15,7 @@ use self::decide::{Seen, decide, tolerations};
 use crate::{
     Cluster, history,
     owner::{BY_CONTROLLER, selector},
-    pod_control::Wanted,
+    pod_control::NewPod,
     pods::{from_template, labels},
     workload::{Kind, Workload, next},
 };
@@ -74,11 +74,11 @@ async fn reconcile(
     let past = history::decide(meta, &spec.template, &known, spec.revision_history_limit, &used);
     let seen = Seen { set: set.clone(), nodes: nodes.list(), pods: claims.mine.clone(), hash: past.hash.clone() };
     let plan = decide(&seen, now);
-    let wait = sets.tell(key, &set, &plan.status, plan.settled).await?;
+    let wait = sets.write_status(key, &set, &plan.status, plan.idle).await?;
     if meta.deletion_timestamp.is_some() {
         return Ok(Next::Forget);
     }
-    sets.settle_claims(&set, &claims).await?;
+    sets.apply_claims(&set, &claims).await?;
     let (client, writer) = (&sets.cluster.client, sets.control.writer());
     history::apply(client, writer, revisions, meta, Workload::reference(&*set), &spec.template, &past).await?;
     if !plan.delete.is_empty() {
@@ -92,7 +92,7 @@ async fn reconcile(
 }
 
 /// A pod that only the scheduler's choice of this node fits.
-fn pod(set: &DaemonSet, node: &str, hash: &str) -> Wanted {
+fn pod(set: &DaemonSet, node: &str, hash: &str) -> NewPod {
     let mut pod = from_template(set.spec.as_ref().map(|s| &s.template), &set.metadata);
     pod.metadata.owner_references = Some(vec![Workload::reference(set)]);
     pod.metadata.labels.get_or_insert_default().insert(history::REVISION_LABEL.to_owned(), hash.to_owned());
@@ -121,5 +121,5 @@ fn pod(set: &DaemonSet, node: &str, hash: &str) -> Wanted {
             *required = Some(NodeSelector { node_selector_terms: vec![term] });
         }
     }
-    Wanted { place: Some(node.to_owned()), pod }
+    NewPod { place: Some(node.to_owned()), pod }
 }

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::{
     Controller, KIND,
-    decide::{Plan, Update, is_the_wanted_set},
+    decide::{Plan, Update, has_wanted_template},
     revision::REVISION,
 };
 use crate::{
     owner::{adopting, controller_reference, releasing},
-    pace::status_patch,
+    status_debounce::status_patch,
 };
 
 const MANAGER: &str = "ironclad-deployment-controller";
@@ -47,7 +47,7 @@ impl Controller {
         match self.writer.create(api, Some(&self.sets), set).await {
             Ok(_) => Ok(()),
             Err(Failure::AlreadyExists(_)) => match api.get_opt(&set.name_any()).await? {
-                Some(found) if is_the_wanted_set(deployment, &found) => {
+                Some(found) if has_wanted_template(deployment, &found) => {
                     self.sets.written(None, found);
                     Ok(())
                 }

@@ -63,7 +63,7 @@ pub(crate) struct Plan {
     /// The revision annotation of the Deployment, if it changes: it is written with the status.
     pub(crate) revision: Option<String>,
     /// Nothing is in progress: the status is final.
-    pub(crate) settled: bool,
+    pub(crate) idle: bool,
     /// When time alone changes something.
     pub(crate) look_again: Option<Timestamp>,
 }
@@ -119,14 +119,13 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         look_again: status::deadline(deployment, &status).into_iter().chain(next_available(&seen.sets)).min(),
         status,
         revision: None,
-        settled: false,
+        idle: false,
     };
     if deployment.metadata.deletion_timestamp.is_none() && plan.adopt.is_empty() && plan.release.is_empty() {
         step(&mut plan, deployment, &sets, &strategy);
     }
     let still = plan.create.is_none() && plan.update.is_empty() && plan.delete.is_empty() && plan.adopt.is_empty();
-    plan.settled =
-        still && seen.sets.iter().all(|s| s.counts.available == s.wanted() && s.counts.replicas == s.wanted());
+    plan.idle = still && seen.sets.iter().all(|s| s.counts.available == s.wanted() && s.counts.replicas == s.wanted());
     plan
 }
 
@@ -227,7 +226,7 @@ fn clean_up(plan: &mut Plan, deployment: &Deployment, sets: &Sets<'_>) {
 
 /// Compares an existing ReplicaSet of the new name: `true` if it has the wanted template, `false` if another template
 /// has the same hash.
-pub(crate) fn is_the_wanted_set(deployment: &Deployment, found: &ReplicaSet) -> bool {
+pub(crate) fn has_wanted_template(deployment: &Deployment, found: &ReplicaSet) -> bool {
     let ours =
         crate::owner::controller_of(&found.metadata).is_some_and(|r| Some(&r.uid) == deployment.metadata.uid.as_ref());
     ours && revision::new_set_among(deployment, [found].into_iter()).is_some()
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn history_beyond_its_limit_goes_lowest_revision_first() {
+    fn old_revisions_beyond_the_limit_are_deleted_first() {
         let d = deployment(1).image("new").spec(|s| s.revision_history_limit = Some(1));
         let sets = vec![set("a", 0, 0, 0), set("b", 1, 0, 0), set("c", 2, 0, 0), set("new", 3, 1, 1)];
         let names: Vec<_> = plan(d.clone(), sets).delete.iter().map(|s| s.metadata.uid.clone().unwrap()).collect();
@@ -343,9 +342,9 @@ mod tests {
     }
 
     #[test]
-    fn settled_means_that_nothing_is_on_its_way() {
-        assert!(plan(deployment(3).image("new"), vec![set("new", 1, 3, 3)]).settled);
-        assert!(!plan(deployment(3).image("new"), vec![set("new", 1, 3, 2)]).settled);
-        assert!(!plan(deployment(3).image("new"), vec![]).settled);
+    fn a_deployment_is_idle_when_nothing_is_in_progress() {
+        assert!(plan(deployment(3).image("new"), vec![set("new", 1, 3, 3)]).idle);
+        assert!(!plan(deployment(3).image("new"), vec![set("new", 1, 3, 2)]).idle);
+        assert!(!plan(deployment(3).image("new"), vec![]).idle);
     }
 }

@@ -23,8 +23,8 @@ use self::decide::decide;
 use crate::{
     Cluster,
     owner::{controller_of, selector},
-    pace::{Pace, Turn},
     pods::labels,
+    status_debounce::{StatusDebounce, WriteStatus},
     workload::next,
 };
 
@@ -38,7 +38,7 @@ struct Controller {
     sets: Informer<ReplicaSet>,
     pods: Informer<Pod>,
     writer: Writer,
-    pace: Pace,
+    debounce: StatusDebounce,
 }
 
 /// Runs the controller as tasks of the cluster's seam.
@@ -50,7 +50,7 @@ pub(crate) fn start(cluster: &Cluster) {
         sets: caches.replica_sets(),
         pods: caches.pods(),
         writer: Writer::new("deployment-controller"),
-        pace: Pace::default(),
+        debounce: StatusDebounce::default(),
     });
     let queue: Queue<Key> = Queue::new(cluster.seam.clock.clone(), cluster.seam.rng.stream("queue/deployment"));
     let to = queue.clone();
@@ -111,20 +111,20 @@ impl Controller {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let now = self.cluster.seam.clock.wall_seconds();
         let Some(seen) = self.observe(key, now) else {
-            self.pace.done(key);
+            self.debounce.done(key);
             return Ok(Next::Forget);
         };
         let plan = decide(&seen, now);
         let changes = seen.deployment.status.as_ref() != Some(&plan.status) || plan.revision.is_some();
-        let turn = self.pace.turn(key, changes, plan.settled, self.cluster.seam.clock.mono());
-        if turn == Turn::Write {
+        let write = self.debounce.check(key, changes, plan.idle, self.cluster.seam.clock.mono());
+        if write == WriteStatus::Write {
             self.write_status(&seen.deployment, &plan).await?;
-            self.pace.done(key);
+            self.debounce.done(key);
         }
         self.apply(&seen.deployment, &plan).await?;
-        let wait = match turn {
-            Turn::Wait(wait) => Some(wait),
-            Turn::Keep | Turn::Write => None,
+        let wait = match write {
+            WriteStatus::Wait(wait) => Some(wait),
+            WriteStatus::Keep | WriteStatus::Write => None,
         };
         Ok(next(wait, plan.look_again, now))
     }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_cut() {
+    fn a_name_that_is_too_long_is_truncated() {
         assert_eq!(set_name(&"x".repeat(253), "abc").len(), NAME_BYTES_MAX);
     }
 }

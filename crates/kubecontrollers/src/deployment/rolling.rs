@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn old_ones_shrink() {
+    fn old_sets_are_scaled_down() {
         for (name, strategy, new, old, want) in [
             (
                 "a new pod that is not available yet protects the old ones",

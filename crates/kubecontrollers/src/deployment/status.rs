@@ -171,7 +171,7 @@ fn has_timed_out(conditions: &Conditions, seconds_max: i32, now: Timestamp) -> b
     }
 }
 
-/// The new set's trouble is the Deployment's, else that of the first old one that has any.
+/// Returns the error of the new ReplicaSet, else that of the first old one that has one.
 fn failure(conditions: &mut Conditions, sets: &Sets<'_>) {
     let of = |set: &Set| {
         let list = set.set.status.as_ref()?.conditions.as_ref()?;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_starts_with_a_set_that_never_gets_a_pod() {
+    fn the_progress_deadline_starts_with_the_new_set() {
         let mut bare = set("new", 1, 1, 0);
         bare.counts.replicas = 0;
         let plan = decide(&world(deployment(1).image("new"), vec![bare]), now());

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_under_way_counts_until_its_pod_goes_or_two_minutes() {
+    fn a_pending_eviction_counts_until_its_pod_is_deleted_or_two_minutes() {
         let at_eviction = |now: i64| {
             let mut seen = seen(json!({"minAvailable": 1}), 3, ready(3));
             let mut budget = (*seen.budget).clone();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_keeps_its_time_while_it_stays() {
+    fn an_unchanged_condition_keeps_its_transition_time() {
         let mut seen = seen(json!({"minAvailable": 1}), 2, ready(2));
         let first = decide(&seen, at(10)).status;
         let condition = |s: &PodDisruptionBudgetStatus| s.conditions.clone().unwrap()[0].clone();

@@ -23,15 +23,15 @@ use self::decide::{Seen, decide};
 use crate::{
     Cluster,
     owner::controller_of,
-    pace::status_patch,
     pods::{is_finished, is_terminating, labels, ready_since},
+    status_debounce::status_patch,
     workload::next,
 };
 
 /// Concurrent reconciles.
 const WORKERS: usize = 2;
 /// Debounce: pods change in batches.
-const MOMENT: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
 struct Controller {
     cluster: Cluster,
@@ -66,7 +66,7 @@ pub(crate) fn start(cluster: &Cluster) {
     let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.pods.on_change(move |change| {
         let Some(of) = of.upgrade() else { return };
-        of.of_pod(change).into_iter().for_each(|key| to.add_after(key, MOMENT));
+        of.of_pod(change).into_iter().for_each(|key| to.add_after(key, DEBOUNCE));
     });
     let tasks = cluster.seam.tasks.clone();
     tasks.clone().spawn("disruption-start", async move {

@@ -299,12 +299,12 @@ mod tests {
         let first = &of(slice)[0];
         assert_eq!((first.zone.as_deref(), first.node_name.as_deref()), (Some("z1"), Some("n1")));
         assert_eq!(first.conditions.as_ref().unwrap().ready, Some(true));
-        let settled = decide(&seen(service(|_| {}), vec![at("p1", "10.0.0.1"), at("p2", "10.0.0.2")], plan.create));
-        assert_eq!(settled, Plan::default(), "deciding again finds nothing to do");
+        let again = decide(&seen(service(|_| {}), vec![at("p1", "10.0.0.1"), at("p2", "10.0.0.2")], plan.create));
+        assert_eq!(again, Plan::default(), "deciding again finds nothing to do");
     }
 
     #[test]
-    fn who_is_an_endpoint() {
+    fn pods_that_are_endpoints() {
         let waiting = || pod("waiting").label("app", "a").arc();
         let unready = || {
             let mut maker = pod("unready").label("app", "a").node("n1");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_hold_a_hundred_and_endpoints_stay_where_they_are() {
+    fn slices_have_a_hundred_endpoints_which_stay_in_their_slice() {
         let pods = |n: std::ops::Range<usize>| {
             n.map(|i| at(&format!("p{i:03}"), &format!("10.0.{}.{}", i / 250, i % 250))).collect::<Vec<_>>()
         };
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_name_a_port_differently_have_slices_of_their_own() {
+    fn pods_with_different_port_numbers_are_in_separate_slices() {
         let by_name = || service(|s| s["spec"]["ports"][0]["targetPort"] = json!("web"));
         let with_port = |name: &str, port: i32| {
             let mut p = (*at(name, &format!("10.0.0.{port}"))).clone();

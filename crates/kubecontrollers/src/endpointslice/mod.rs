@@ -18,7 +18,7 @@ use crate::{Cluster, owner::BY_CONTROLLER, pods::labels};
 /// Concurrent reconciles.
 const WORKERS: usize = 4;
 /// Debounce: pods change in batches.
-const MOMENT: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 /// Letters that are drawn for the name of a slice.
@@ -55,7 +55,7 @@ pub(crate) fn start(cluster: &Cluster) {
     controller.slices.on_change(move |change| {
         for slice in change.old.iter().chain(&change.new) {
             if let Some(name) = labels(&slice.metadata).get(SERVICE_NAME) {
-                to.add_after(Key::new(slice.metadata.namespace.as_deref().unwrap_or(""), name), MOMENT);
+                to.add_after(Key::new(slice.metadata.namespace.as_deref().unwrap_or(""), name), DEBOUNCE);
             }
         }
     });
@@ -63,7 +63,7 @@ pub(crate) fn start(cluster: &Cluster) {
     let (to, of) = (queue.clone(), Arc::downgrade(&controller));
     controller.pods.on_change(move |change| {
         let Some(of) = of.upgrade() else { return };
-        of.of_pod(change).into_iter().for_each(|key| to.add_after(key, MOMENT));
+        of.of_pod(change).into_iter().for_each(|key| to.add_after(key, DEBOUNCE));
     });
     let tasks = cluster.seam.tasks.clone();
     tasks.clone().spawn("endpointslice-start", async move {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Collector,
-    decide::{Cascade, Step, asked, decide},
+    decide::{Cascade, Step, decide, referenced_uid},
     graph::{Node, Uid},
 };
 use crate::kinds::Kind;
@@ -35,7 +35,7 @@ impl Collector {
         };
         match step {
             Step::Leave => Ok(Next::Forget),
-            Step::Ask(owners) => self.ask(&node, owners).await,
+            Step::FindAbsent(owners) => self.find_absent(&node, owners).await,
             Step::Delete(cascade) => self.delete(&node, cascade).await,
             Step::Unblock => {
                 let owners =
@@ -52,7 +52,7 @@ impl Collector {
     }
 
     /// Asks the server whether these owners exist, and remembers the absent ones.
-    async fn ask(&self, node: &Node, owners: Vec<OwnerReference>) -> Result<Next, Failure> {
+    async fn find_absent(&self, node: &Node, owners: Vec<OwnerReference>) -> Result<Next, Failure> {
         let (mut answered, mut waits) = (false, false);
         for owner in owners {
             // The kind may be served again later: the refresh of kinds triggers another reconcile.
@@ -62,7 +62,7 @@ impl Collector {
                 Some(found) if found.metadata.uid.as_deref() == Some(&*owner.uid) => waits = true,
                 _ => {
                     answered = true;
-                    self.graph.lock().remember_gone(asked(&owner, &node.namespace));
+                    self.graph.lock().remember_absent(referenced_uid(&owner, &node.namespace));
                 }
             }
         }

@@ -20,7 +20,7 @@ pub(crate) enum Step {
     /// None, until something changes.
     Leave,
     /// These owners are unknown to the cache: the server must say whether they exist.
-    Ask(Vec<OwnerReference>),
+    FindAbsent(Vec<OwnerReference>),
     /// All owners are absent.
     Delete(Cascade),
     /// All its owners wait for it, and its dependents wait for it: first remove `blockOwnerDeletion`.
@@ -34,11 +34,11 @@ pub(crate) enum Step {
 }
 
 /// State of an owner.
-enum Standing {
+enum OwnerState {
     Lives,
     /// It is being deleted and waits for its dependents.
     Waits,
-    Gone,
+    Absent,
     Unknown,
 }
 
@@ -61,15 +61,15 @@ pub(crate) fn decide(graph: &Graph, uid: &str) -> Step {
 fn by_owners(graph: &Graph, node: &Node) -> Step {
     let (mut lives, mut lost, mut waits, mut unknown) = (false, Vec::new(), Vec::new(), Vec::new());
     for owner in &node.owners {
-        match standing(graph, node, owner) {
-            Standing::Lives => lives = true,
-            Standing::Gone => lost.push(Uid::from(owner.uid.as_str())),
-            Standing::Waits => waits.push(Uid::from(owner.uid.as_str())),
-            Standing::Unknown => unknown.push(owner.clone()),
+        match owner_state(graph, node, owner) {
+            OwnerState::Lives => lives = true,
+            OwnerState::Absent => lost.push(Uid::from(owner.uid.as_str())),
+            OwnerState::Waits => waits.push(Uid::from(owner.uid.as_str())),
+            OwnerState::Unknown => unknown.push(owner.clone()),
         }
     }
     if !unknown.is_empty() {
-        return Step::Ask(unknown);
+        return Step::FindAbsent(unknown);
     }
     if lives {
         lost.extend(waits);
@@ -89,26 +89,32 @@ fn by_owners(graph: &Graph, node: &Node) -> Step {
     Step::Delete(Cascade::Foreground)
 }
 
-fn standing(graph: &Graph, node: &Node, owner: &OwnerReference) -> Standing {
+fn owner_state(graph: &Graph, node: &Node, owner: &OwnerReference) -> OwnerState {
     match graph.get(&owner.uid) {
         // A cluster-scoped object cannot have an owner in a namespace: the reference is invalid, so do nothing.
-        Some(found) if found.kind.namespaced && !node.kind.namespaced => Standing::Lives,
+        Some(found) if found.kind.namespaced && !node.kind.namespaced => OwnerState::Lives,
         // An owner must be in the namespace of its dependent.
-        Some(found) if found.kind.namespaced && found.namespace != node.namespace => Standing::Gone,
+        Some(found) if found.kind.namespaced && found.namespace != node.namespace => OwnerState::Absent,
         // Name or kind of the reference is wrong: only the server knows whether such an object exists.
         Some(found) if *found.name != *owner.name || found.kind.resource.kind != owner.kind => {
-            if graph.is_gone(&asked(owner, &node.namespace)) { Standing::Gone } else { Standing::Unknown }
+            if graph.is_absent(&referenced_uid(owner, &node.namespace)) {
+                OwnerState::Absent
+            } else {
+                OwnerState::Unknown
+            }
         }
-        Some(found) if found.phase == Phase::Foreground => Standing::Waits,
-        Some(_) => Standing::Lives,
-        None if graph.is_gone(&owner.uid) || graph.is_gone(&asked(owner, &node.namespace)) => Standing::Gone,
-        None => Standing::Unknown,
+        Some(found) if found.phase == Phase::Foreground => OwnerState::Waits,
+        Some(_) => OwnerState::Lives,
+        None if graph.is_absent(&owner.uid) || graph.is_absent(&referenced_uid(owner, &node.namespace)) => {
+            OwnerState::Absent
+        }
+        None => OwnerState::Unknown,
     }
 }
 
 /// The name under which a negative answer about a reference is remembered: of another namespace, kind or name the same
 /// uid may still be found.
-pub(crate) fn asked(owner: &OwnerReference, namespace: &str) -> Uid {
+pub(crate) fn referenced_uid(owner: &OwnerReference, namespace: &str) -> Uid {
     format!("{}/{}/{namespace}/{}/{}", owner.api_version, owner.kind, owner.name, owner.uid).into()
 }
 
@@ -239,25 +245,25 @@ mod tests {
         ] {
             let mut graph = world(&objects);
             for uid in gone {
-                graph.remember_gone(uid.into());
+                graph.remember_absent(uid.into());
             }
             assert_eq!(decide(&graph, of), want, "{name}");
         }
     }
 
     #[test]
-    fn an_owner_that_nobody_knows_is_asked_for_first() {
+    fn an_unknown_owner_is_looked_up_first() {
         let mut graph = world(&["a <o"]);
-        let Step::Ask(owners) = decide(&graph, "a") else { panic!("asks") };
+        let Step::FindAbsent(owners) = decide(&graph, "a") else { panic!("asks") };
         assert_eq!(owners[0].uid, "o");
-        graph.remember_gone(asked(&owners[0], "d"));
+        graph.remember_absent(referenced_uid(&owners[0], "d"));
         assert_eq!(decide(&graph, "a"), Step::Delete(Cascade::Background));
         put(&mut graph, "o");
         assert_eq!(decide(&graph, "a"), Step::Leave, "it exists after all: the cache was late");
     }
 
     #[test]
-    fn who_is_looked_at() {
+    fn objects_that_are_reconciled_after_a_change() {
         let mut graph = Graph::default();
         assert_eq!(put(&mut graph, "o"), uids(&[]), "nothing to do for a plain object");
         assert_eq!(put(&mut graph, "a <o*"), uids(&["a"]), "a new dependent");
@@ -268,6 +274,6 @@ mod tests {
         put(&mut graph, "b <o");
         assert_eq!(graph.deleted("o"), uids(&["b"]), "its dependents");
         assert_eq!(put(&mut graph, "b"), uids(&["b"]), "a reference went");
-        assert!(graph.is_gone("o"));
+        assert!(graph.is_absent("o"));
     }
 }

@@ -11,7 +11,7 @@ use kube::api::ObjectMeta;
 use crate::kinds::Kind;
 
 /// Number of uids of absent objects to remember: a later dependent needs no request to the server.
-const GONE_MAX: usize = 10_000;
+const ABSENT_MAX: usize = 10_000;
 /// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of orphaning deletion.
@@ -111,16 +111,16 @@ impl Graph {
     }
 
     /// Returns `true` if the object with this uid is known to be absent.
-    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+    pub(crate) fn is_absent(&self, uid: &str) -> bool {
         self.gone.contains(uid)
     }
 
     /// Remembers that no object has this uid any more.
-    pub(crate) fn remember_gone(&mut self, uid: Uid) {
+    pub(crate) fn remember_absent(&mut self, uid: Uid) {
         if self.gone.insert(uid.clone()) {
             self.gone_order.push_back(uid);
         }
-        if self.gone_order.len() > GONE_MAX
+        if self.gone_order.len() > ABSENT_MAX
             && let Some(oldest) = self.gone_order.pop_front()
         {
             self.gone.remove(&oldest);
@@ -161,7 +161,7 @@ impl Graph {
     /// Removes an object. Returns the objects to reconcile because of it.
     pub(crate) fn deleted(&mut self, uid: &str) -> Vec<Uid> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
-        self.remember_gone(node.uid.clone());
+        self.remember_absent(node.uid.clone());
         for owner in &node.owners {
             self.strike(&owner.uid, uid);
         }

@@ -54,7 +54,7 @@ pub(crate) struct Plan {
     /// Reason of the change.
     pub(crate) because: String,
     /// Update the metrics in the status; after a failure the previous ones remain.
-    pub(crate) tells_metrics: bool,
+    pub(crate) updates_metrics: bool,
 }
 
 /// Computes the desired replicas; `metrics` are the metrics in order, by name, with their proposals.
@@ -74,7 +74,7 @@ pub(crate) fn decide(
         active: None,
         limited: None,
         because: String::new(),
-        tells_metrics: false,
+        updates_metrics: false,
     };
     if current == 0 && min != 0 {
         let why = "scaling is disabled since the replica count of the target is zero".to_owned();
@@ -96,7 +96,7 @@ pub(crate) fn decide(
     };
     let valid = format!("the HPA was able to successfully calculate a replica count from {name}");
     plan.active = Some((true, "ValidMetricFound", valid));
-    plan.tells_metrics = true;
+    plan.updates_metrics = true;
     plan.proposed = Some(proposal);
     plan.because =
         if proposal > current { format!("{name} above target") } else { "All metrics below target".to_owned() };
@@ -179,24 +179,27 @@ fn by_rules(
     };
     let lowest = History::within(&history.proposed, window(up, 0), now).fold(proposal, i32::min);
     let highest = History::within(&history.proposed, window(down, DOWN_WINDOW), now).fold(proposal, i32::max);
-    let settled = current.max(lowest).min(highest);
-    let stabilized =
-        (settled != proposal).then_some(if proposal >= current { "ScaleUpStabilized" } else { "ScaleDownStabilized" });
-    let upper = bound(max, limit(up, Way::Up, current, history, now).max(current));
-    let rate = limit(down, Way::Down, current, history, now).min(current);
+    let recommended = current.max(lowest).min(highest);
+    let stabilized = (recommended != proposal).then_some(if proposal >= current {
+        "ScaleUpStabilized"
+    } else {
+        "ScaleDownStabilized"
+    });
+    let upper = bound(max, limit(up, Direction::Up, current, history, now).max(current));
+    let rate = limit(down, Direction::Down, current, history, now).min(current);
     let lower = if rate > min { (rate, "ScaleDownLimit") } else { (min, "TooFewReplicas") };
-    let (desired, limited) = clamp(settled, lower, upper);
+    let (desired, limited) = clamp(recommended, lower, upper);
     (stabilized, desired, limited)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
 
 /// Returns the size that the scaling policies allow now.
-fn limit(rules: Option<&HPAScalingRules>, way: Way, current: i32, history: &History, now: Timestamp) -> i32 {
+fn limit(rules: Option<&HPAScalingRules>, way: Direction, current: i32, history: &History, now: Timestamp) -> i32 {
     let select = rules.and_then(|r| r.select_policy.as_deref()).unwrap_or("Max");
     if select == "Disabled" {
         return current;
@@ -206,7 +209,7 @@ fn limit(rules: Option<&HPAScalingRules>, way: Way, current: i32, history: &Hist
         policies.iter().map(|p| (p.type_.clone(), i64::from(p.value), i64::from(p.period_seconds))).collect();
     if given.is_empty() {
         given.push(("Percent".to_owned(), 100, 15));
-        if way == Way::Up {
+        if way == Direction::Up {
             given.push(("Pods".to_owned(), 4, 15));
         }
     }
@@ -214,14 +217,14 @@ fn limit(rules: Option<&HPAScalingRules>, way: Way, current: i32, history: &Hist
         let changed: i64 = History::within(&history.scaled, period, now).map(i64::from).sum();
         let start = (i64::from(current) - changed).max(0);
         let limit = match (type_.as_str(), way) {
-            ("Pods", Way::Up) => start + value,
-            ("Pods", Way::Down) => start - value,
-            (_, Way::Up) => (start * (100 + value) + 99) / 100,
-            (_, Way::Down) => start * (100 - value).max(0) / 100,
+            ("Pods", Direction::Up) => start + value,
+            ("Pods", Direction::Down) => start - value,
+            (_, Direction::Up) => (start * (100 + value) + 99) / 100,
+            (_, Direction::Down) => start * (100 - value).max(0) / 100,
         };
         i32::try_from(limit.max(0)).unwrap_or(i32::MAX)
     });
-    let farthest = (way == Way::Up) == (select == "Max");
+    let farthest = (way == Direction::Up) == (select == "Max");
     let limit = if farthest { limits.max() } else { limits.min() };
     limit.unwrap_or(current)
 }
@@ -253,9 +256,9 @@ pub(crate) fn conditions(
     now: Timestamp,
 ) -> Vec<HorizontalPodAutoscalerCondition> {
     let mut all = Vec::new();
-    for (type_, told) in wanted {
+    for (type_, condition) in wanted {
         let old = before.iter().find(|c| c.type_ == type_);
-        let Some((holds, reason, message)) = told else {
+        let Some((holds, reason, message)) = condition else {
             all.extend(old.cloned());
             continue;
         };

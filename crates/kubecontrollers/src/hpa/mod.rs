@@ -40,9 +40,9 @@ use self::{
 use crate::{
     Cluster,
     owner::selector,
-    pace::status_patch,
     pods::labels,
     quantity::{CPU, parse},
+    status_debounce::status_patch,
 };
 
 /// Concurrent reconciles.
@@ -131,7 +131,7 @@ impl Controller {
                 [("AbleToScale", able), ("ScalingActive", None), ("ScalingLimited", None)],
                 now,
             ));
-            self.tell(&hpa, status).await?;
+            self.write_status(&hpa, status).await?;
             return Ok(Next::After(EVERY));
         };
         let metrics = self.metrics(&hpa, &target, now).await;
@@ -152,7 +152,7 @@ impl Controller {
             self.event(&hpa, &format!("New size: {}; reason: {}", plan.desired, plan.because));
         }
         self.histories.lock().insert(key.clone(), history);
-        self.tell(&hpa, status(&hpa, &target, &plan, &metrics, scaled_at, now)).await?;
+        self.write_status(&hpa, status(&hpa, &target, &plan, &metrics, scaled_at, now)).await?;
         Ok(Next::After(EVERY))
     }
 
@@ -235,7 +235,11 @@ impl Controller {
         Ok(())
     }
 
-    async fn tell(&self, hpa: &HorizontalPodAutoscaler, status: HorizontalPodAutoscalerStatus) -> Result<(), Failure> {
+    async fn write_status(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+    ) -> Result<(), Failure> {
         if hpa.status.as_ref() == Some(&status) {
             return Ok(());
         }
@@ -297,7 +301,7 @@ fn status(
         ("ScalingLimited", plan.limited.clone()),
     ];
     let specs = hpa.spec.metrics.as_deref().unwrap_or_default();
-    let told = plan.tells_metrics.then(|| {
+    let told = plan.updates_metrics.then(|| {
         specs.iter().zip(metrics).map(|(spec, (_, asked))| metric_status(spec, asked.as_ref().ok())).collect::<Vec<_>>()
     });
     HorizontalPodAutoscalerStatus {

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing() {
+    fn metrics_without_a_proposal() {
         let unrequested = |mut p: (Arc<Pod>, Option<(String, Sample)>)| {
             let mut pod = (*p.0).clone();
             pod.spec.as_mut().unwrap().containers[0].resources = None;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_of_a_pod_that_starts_does_not_count() {
+    fn cpu_of_a_starting_pod_is_ignored() {
         let starting = |started: i64, ready_since: i64| {
             let (pod, sample) = one("a", 100, Some(500), false);
             let mut pod = (*pod).clone();

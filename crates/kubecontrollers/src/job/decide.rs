@@ -39,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) status: JobStatus,
     /// Its `ttlSecondsAfterFinished` is over: delete the Job.
     pub(crate) expire: bool,
-    pub(crate) settled: bool,
+    pub(crate) idle: bool,
     pub(crate) look_again: Option<Timestamp>,
 }
 
@@ -118,7 +118,7 @@ fn ended_at(pod: &Pod) -> Option<Timestamp> {
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let job = &*seen.job;
     let spec = job.spec.clone().unwrap_or_default();
-    let mut plan = Plan { status: job.status.clone().unwrap_or_default(), settled: true, ..Plan::default() };
+    let mut plan = Plan { status: job.status.clone().unwrap_or_default(), idle: true, ..Plan::default() };
     if let Some(at) = finished_at(job) {
         if let Some(ttl) = spec.ttl_seconds_after_finished {
             let until = after(at, i64::from(ttl));
@@ -177,7 +177,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             plan.look_again = Some(plan.look_again.map_or(until, |at| at.min(until)));
         }
     }
-    plan.settled = still || (plan.create.is_empty() && plan.delete.is_empty() && counts.ready == counts.active.len());
+    plan.idle = still || (plan.create.is_empty() && plan.delete.is_empty() && counts.ready == counts.active.len());
     let some = |n: i32| (n > 0).then_some(n);
     plan.status.active = some(number(counts.active.len()));
     plan.status.ready = Some(number(counts.ready));
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_job_goes_after_its_time() {
+    fn a_finished_job_is_deleted_after_its_ttl() {
         let mut j = job(|s| s.ttl_seconds_after_finished = Some(30));
         j.status = Some(plan(job(|_| {}), vec![done("a"), done("b"), done("c")], 100).status);
         assert!(is_finished(&j) && is_successful(&j));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn resuming_starts_the_clock_anew() {
+    fn resuming_restarts_the_deadline() {
         let mut j = job(|s| s.suspend = Some(true));
         j.status = Some(plan(j.clone(), vec![], 10).status);
         assert_eq!(j.status.as_ref().unwrap().start_time, None);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_once_stays_counted() {
+    fn finished_pods_stay_counted() {
         let mut j = job(|_| {});
         j.status = Some(JobStatus { succeeded: Some(2), ..JobStatus::default() });
         assert_eq!(plan(j, vec![], 0).create, [0], "two finished pods were deleted by somebody");

@@ -20,7 +20,7 @@ pub(crate) use self::decide::{is_finished, is_successful};
 use crate::{
     Cluster,
     owner::selector,
-    pod_control::Wanted,
+    pod_control::NewPod,
     pods::{from_template, name_base},
     workload::{Kind, Workload, next},
 };
@@ -55,8 +55,8 @@ async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure
     let seen = Seen { job, pods: claims.mine.clone() };
     let plan = decide(&seen, now);
     let job = &*seen.job;
-    let wait = jobs.tell(key, job, &plan.status, plan.settled).await?;
-    jobs.settle_claims(job, &claims).await?;
+    let wait = jobs.write_status(key, job, &plan.status, plan.idle).await?;
+    jobs.apply_claims(job, &claims).await?;
     if !plan.delete.is_empty() {
         jobs.control.delete(&job.metadata, &plan.delete).await?;
     }
@@ -70,7 +70,7 @@ async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure
     Ok(next(wait, plan.look_again, now))
 }
 
-fn pod(job: &Job, place: i32) -> Wanted {
+fn pod(job: &Job, place: i32) -> NewPod {
     let mut pod = from_template(job.spec.as_ref().map(|s| &s.template), &job.metadata);
     pod.metadata.owner_references = Some(vec![Workload::reference(job)]);
     if is_indexed(job) {
@@ -96,5 +96,5 @@ fn pod(job: &Job, place: i32) -> Wanted {
             container.env.get_or_insert_default().push(variable.clone());
         }
     }
-    Wanted { place: is_indexed(job).then(|| place.to_string()), pod }
+    NewPod { place: is_indexed(job).then(|| place.to_string()), pod }
 }

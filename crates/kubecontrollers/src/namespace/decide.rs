@@ -13,7 +13,7 @@ pub(crate) const FINALIZER: &str = "kubernetes";
 
 /// Remaining contents that one pass over the namespace's kinds found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Remaining {
     /// Objects by `plural.group`.
     pub(crate) objects: BTreeMap<String, usize>,
     /// Objects by the finalizers that hold them.
@@ -22,7 +22,7 @@ pub(crate) struct Left {
     pub(crate) failure: Option<String>,
 }
 
-impl Left {
+impl Remaining {
     /// Returns `true` if nothing remains.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failure.is_none()
@@ -44,7 +44,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the conditions about the remaining contents, if they change.
-pub(crate) fn conditions(namespace: &Namespace, left: &Left, now: Timestamp) -> Option<Vec<NamespaceCondition>> {
+pub(crate) fn conditions(namespace: &Namespace, left: &Remaining, now: Timestamp) -> Option<Vec<NamespaceCondition>> {
     let before = namespace.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let joined = |counts: &BTreeMap<String, usize>, middle: &str| {
         let each = counts.iter().map(|(what, n)| format!("{what} {middle} {n} resource instances"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_turn() {
+    fn actions_by_phase() {
         for (name, finalizers, deleted, want) in [
             ("an active namespace is left alone", vec!["kubernetes"], false, false),
             ("one that goes is emptied", vec!["kubernetes"], true, true),
@@ -129,19 +129,19 @@ mod tests {
         for (name, left, type_, want) in [
             (
                 "objects remain",
-                Left { objects: counts(&[("configmaps.", 1), ("pods.", 2)]), ..Left::default() },
+                Remaining { objects: counts(&[("configmaps.", 1), ("pods.", 2)]), ..Remaining::default() },
                 "NamespaceContentRemaining",
                 "Some resources are remaining: configmaps. has 1 resource instances, pods. has 2 resource instances",
             ),
             (
                 "finalizers hold them",
-                Left { finalizers: counts(&[("a.io/x", 1)]), ..Left::default() },
+                Remaining { finalizers: counts(&[("a.io/x", 1)]), ..Remaining::default() },
                 "NamespaceFinalizersRemaining",
                 "Some content in the namespace has finalizers remaining: a.io/x in 1 resource instances",
             ),
             (
                 "something can't be deleted",
-                Left { failure: Some("no".into()), ..Left::default() },
+                Remaining { failure: Some("no".into()), ..Remaining::default() },
                 "NamespaceDeletionContentFailure",
                 "Failed to delete all resource types: no",
             ),

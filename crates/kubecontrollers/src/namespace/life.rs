@@ -15,7 +15,7 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::decide::{Left, conditions, is_ours, without_ours};
+use super::decide::{Remaining, conditions, is_ours, without_ours};
 use crate::{
     Cluster,
     kinds::{Kind, Kinds, discover},
@@ -95,7 +95,7 @@ impl Worker {
         let pass = Pass { kinds, count: before.count.saturating_add(1) };
         self.remaining.lock().insert(name.clone(), pass);
         if only.is_some() && !left.is_empty() {
-            self.tell(&namespace, &left).await?;
+            self.write_status(&namespace, &left).await?;
         }
         Ok(Next::After(WAIT_BASE.saturating_mul(1 << before.count.min(10)).min(WAIT_MAX)))
     }
@@ -106,8 +106,8 @@ impl Worker {
         namespace: &str,
         kinds: &Kinds,
         only: Option<&BTreeSet<(String, String)>>,
-    ) -> Result<(Left, BTreeSet<(String, String)>), Failure> {
-        let (mut left, mut of) = (Left::default(), BTreeSet::new());
+    ) -> Result<(Remaining, BTreeSet<(String, String)>), Failure> {
+        let (mut left, mut of) = (Remaining::default(), BTreeSet::new());
         let wanted = |key: &(String, String), kind: &Kind| {
             kind.namespaced && kind.has("delete") && kind.has("list") && only.is_none_or(|only| only.contains(key))
         };
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    async fn tell(&self, namespace: &Namespace, left: &Left) -> Result<(), Failure> {
+    async fn write_status(&self, namespace: &Namespace, left: &Remaining) -> Result<(), Failure> {
         let Some(conditions) = conditions(namespace, left, self.cluster.seam.clock.wall_seconds()) else {
             return Ok(());
         };

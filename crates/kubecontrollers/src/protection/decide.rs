@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_goes_loses_its_finalizer() {
+    fn only_deleted_objects_lose_their_finalizer() {
         let mut m = meta("c");
         m.finalizers = Some(vec!["x.io/y".into(), OF_CLAIMS.into()]);
         assert_eq!(without(&m, OF_CLAIMS), None);

@@ -13,7 +13,7 @@ use k8s_openapi::{
 
 use crate::{
     owner::Claims,
-    pod_control::Trouble,
+    pod_control::PodError,
     pods::{self, Availability, is_active, labels},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     /// Active pods of this ReplicaSet and its siblings (of one Deployment) by node.
     pub(crate) on_node: BTreeMap<String, usize>,
     /// Error of the last reconcile's pod requests.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) last_error: Option<PodError>,
 }
 
 /// Actions of a reconcile.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: ReplicaSetStatus,
     /// Nothing is in progress: the status is final.
-    pub(crate) settled: bool,
+    pub(crate) idle: bool,
     /// When a pod becomes available by time alone.
     pub(crate) look_again: Option<Timestamp>,
 }
@@ -96,8 +96,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let mut plan = Plan {
         create: 0,
         delete: Vec::new(),
-        status: status(set, &counts, seen.trouble.as_ref(), now),
-        settled: false,
+        status: status(set, &counts, seen.last_error.as_ref(), now),
+        idle: false,
         look_again: counts.next,
     };
     if set.metadata.deletion_timestamp.is_none() {
@@ -110,7 +110,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     }
     let still =
         plan.create == 0 && plan.delete.is_empty() && seen.pods.adopt.is_empty() && seen.pods.release.is_empty();
-    plan.settled = still && (counts.ready == counts.replicas || seen.trouble.is_some()) && counts.next.is_none();
+    plan.idle = still && (counts.ready == counts.replicas || seen.last_error.is_some()) && counts.next.is_none();
     plan
 }
 
@@ -170,22 +170,22 @@ fn power_of_two(now: Timestamp, since: Timestamp) -> u32 {
     u64::BITS - seconds.leading_zeros()
 }
 
-fn status(set: &ReplicaSet, counts: &Counts, trouble: Option<&Trouble>, now: Timestamp) -> ReplicaSetStatus {
+fn status(set: &ReplicaSet, counts: &Counts, last_error: Option<&PodError>, now: Timestamp) -> ReplicaSetStatus {
     let some = |n: i32| (n > 0).then_some(n);
     let before = set.status.as_ref();
     let mut conditions = before.and_then(|s| s.conditions.clone()).unwrap_or_default();
     let failure = conditions.iter().position(|c| c.type_ == "ReplicaFailure");
-    match (trouble, failure) {
+    match (last_error, failure) {
         (None, Some(at)) => {
             conditions.remove(at);
         }
-        (Some(trouble), at) if at.is_none_or(|at| conditions[at].reason.as_deref() != Some(trouble.reason)) => {
+        (Some(last_error), at) if at.is_none_or(|at| conditions[at].reason.as_deref() != Some(last_error.reason)) => {
             conditions.retain(|c| c.type_ != "ReplicaFailure");
             conditions.push(ReplicaSetCondition {
                 type_: "ReplicaFailure".into(),
                 status: "True".into(),
-                reason: Some(trouble.reason.into()),
-                message: Some(trouble.message.clone()),
+                reason: Some(last_error.reason.into()),
+                message: Some(last_error.message.clone()),
                 last_transition_time: Some(Time(now)),
             });
         }
@@ -231,7 +231,7 @@ mod tests {
             set: Arc::new(set(replicas)),
             pods: Claims { mine, adopt: vec![], release: vec![] },
             on_node,
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_first() {
+    fn deletion_order() {
         let n = |name: &str| pod(name).node("n1");
         for (name, first, second) in [
             ("without a node before with one", pod("z"), n("a").ready(0)),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_nodes_the_fuller_gives_first() {
+    fn pods_on_the_fuller_node_are_deleted_first() {
         let seen =
             seen(2, vec![pod("a").node("n1").ready(0), pod("b").node("n2").ready(0), pod("c").node("n2").ready(0)]);
         assert_eq!(names(&decide(&seen, at(10)).delete), ["b"]);
@@ -310,20 +310,20 @@ mod tests {
         assert_eq!(plan.status.available_replicas, Some(1));
         assert_eq!(plan.status.observed_generation, Some(1));
         assert_eq!(plan.look_again, Some(at(105)));
-        assert!(!plan.settled);
+        assert!(!plan.idle);
     }
 
     #[test]
-    fn trouble_is_a_condition_while_it_lasts() {
+    fn an_error_is_a_condition_until_it_is_resolved() {
         let mut seen = seen(1, vec![]);
-        seen.trouble = Some(Trouble { reason: "FailedCreate", message: "forbidden".into() });
+        seen.last_error = Some(PodError { reason: "FailedCreate", message: "forbidden".into() });
         let status = decide(&seen, at(5)).status;
         assert_eq!(status.conditions.as_ref().unwrap()[0].message.as_deref(), Some("forbidden"));
         let mut s = set(1);
         s.status = Some(status.clone());
         seen.set = Arc::new(s);
-        assert_eq!(decide(&seen, at(9)).status, status, "the same trouble keeps its time");
-        seen.trouble = None;
+        assert_eq!(decide(&seen, at(9)).status, status, "the same error keeps its time");
+        seen.last_error = None;
         assert_eq!(decide(&seen, at(9)).status.conditions, None);
     }
 
@@ -334,6 +334,6 @@ mod tests {
         let plan = decide(&seen, at(10));
         seen.pods.mine.retain(|p| !plan.delete.iter().any(|d| d.metadata.name == p.metadata.name));
         let again = decide(&seen, at(10));
-        assert!(again.settled && again.delete.is_empty() && again.create == 0);
+        assert!(again.idle && again.delete.is_empty() && again.create == 0);
     }
 }

@@ -14,7 +14,7 @@ use self::{decide::decide, observe::observe};
 use crate::{
     Cluster,
     owner::selector,
-    pod_control::Wanted,
+    pod_control::NewPod,
     pods::from_template,
     workload::{Kind, Workload, next},
 };
@@ -43,8 +43,8 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     let Some(seen) = observe(sets, key) else { return Ok(Next::Forget) };
     let plan = decide(&seen, now);
     let set = &*seen.set;
-    let wait = sets.tell(key, set, &plan.status, plan.settled).await?;
-    sets.settle_claims(set, &seen.pods).await?;
+    let wait = sets.write_status(key, set, &plan.status, plan.idle).await?;
+    sets.apply_claims(set, &seen.pods).await?;
     if plan.create > 0 {
         sets.control.create(&set.metadata, (0..plan.create).map(|_| pod(set)).collect()).await?;
     }
@@ -54,9 +54,9 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     Ok(next(wait, plan.look_again, now))
 }
 
-fn pod(set: &ReplicaSet) -> Wanted {
+fn pod(set: &ReplicaSet) -> NewPod {
     let template = set.spec.as_ref().and_then(|s| s.template.as_ref());
     let mut pod = from_template(template, &set.metadata);
     pod.metadata.owner_references = Some(vec![Workload::reference(set)]);
-    Wanted { place: None, pod }
+    NewPod { place: None, pod }
 }

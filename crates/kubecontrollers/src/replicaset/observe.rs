@@ -14,11 +14,11 @@ use crate::{
 
 pub(super) fn observe(sets: &Workload<ReplicaSet>, key: &Key) -> Option<Seen> {
     let (set, pods) = sets.find(key)?;
-    let trouble = sets.control.trouble(set.metadata.uid.as_deref().unwrap_or(""));
+    let last_error = sets.control.last_error(set.metadata.uid.as_deref().unwrap_or(""));
     let active = pods.mine.iter().filter(|p| is_active(p)).count();
     let surplus = active > usize::try_from(wanted(&set)).unwrap_or(0);
     let on_node = if surplus { on_node(&sets.objects, sets.control.pods(), &set, &pods.mine) } else { BTreeMap::new() };
-    Some(Seen { set, pods, on_node, trouble })
+    Some(Seen { set, pods, on_node, last_error })
 }
 
 fn on_node(

@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     pub(crate) create: Vec<(i32, String)>,
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: StatefulSetStatus,
-    pub(crate) settled: bool,
+    pub(crate) idle: bool,
     pub(crate) look_again: Option<Timestamp>,
 }
 
@@ -65,7 +65,7 @@ impl Rules {
         }
     }
 
-    fn wants(&self, ordinal: i32) -> bool {
+    fn includes(&self, ordinal: i32) -> bool {
         ordinal >= self.first && ordinal - self.first < self.replicas
     }
 
@@ -89,7 +89,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         create: Vec::new(),
         delete: Vec::new(),
         status: status(seen, &rules, &by_ordinal, now),
-        settled: false,
+        idle: false,
         look_again: None,
     };
     for pod in by_ordinal.values() {
@@ -101,7 +101,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         let _ = step(&mut plan, seen, &rules, &by_ordinal, now);
     }
     let whole = |n: Option<i32>| n.unwrap_or(0) == rules.replicas;
-    plan.settled = plan.create.is_empty()
+    plan.idle = plan.create.is_empty()
         && plan.delete.is_empty()
         && plan.status.replicas == rules.replicas
         && whole(plan.status.ready_replicas)
@@ -127,7 +127,7 @@ fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<P
             return None;
         }
     }
-    for (_, pod) in pods.iter().rev().filter(|(ordinal, _)| !rules.wants(**ordinal)) {
+    for (_, pod) in pods.iter().rev().filter(|(ordinal, _)| !rules.includes(**ordinal)) {
         if !is_terminating(pod) {
             plan.delete.push((*pod).clone());
         }
@@ -139,7 +139,7 @@ fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<P
         return None;
     }
     // From the highest ordinal down; each must be healthy before the next is updated.
-    for (_, pod) in pods.range(rules.updates_from()..).rev().filter(|(ordinal, _)| rules.wants(**ordinal)) {
+    for (_, pod) in pods.range(rules.updates_from()..).rev().filter(|(ordinal, _)| rules.includes(**ordinal)) {
         if revision(pod) != seen.update && !is_terminating(pod) {
             plan.delete.push((*pod).clone());
             return None;
@@ -293,6 +293,6 @@ mod tests {
         let done = plan(set(2, |_| {}), vec![p("s-0", "new").ready(0), p("s-1", "new").ready(0)]);
         assert_eq!(done.status.current_revision.as_deref(), Some("new"), "all have it");
         assert_eq!(done.status.current_replicas, Some(2));
-        assert!(done.settled);
+        assert!(done.idle);
     }
 }

@@ -15,7 +15,7 @@ use self::decide::{Seen, decide};
 use crate::{
     Cluster, history,
     owner::{BY_CONTROLLER, selector},
-    pod_control::Wanted,
+    pod_control::NewPod,
     pods::{from_template, labels},
     workload::{Kind, Workload, next},
 };
@@ -70,11 +70,11 @@ async fn reconcile(
         update: past.update.clone(),
     };
     let plan = decide(&seen, now);
-    let wait = sets.tell(key, &set, &plan.status, plan.settled).await?;
+    let wait = sets.write_status(key, &set, &plan.status, plan.idle).await?;
     if meta.deletion_timestamp.is_some() {
         return Ok(Next::Forget);
     }
-    sets.settle_claims(&set, &claims).await?;
+    sets.apply_claims(&set, &claims).await?;
     let (client, writer) = (&sets.cluster.client, sets.control.writer());
     history::apply(client, writer, revisions, meta, Workload::reference(&*set), &spec.template, &past).await?;
     if !plan.delete.is_empty() {
@@ -134,7 +134,7 @@ async fn make_claims(
     Ok(())
 }
 
-fn pod(set: &StatefulSet, spec: &StatefulSetSpec, template: &PodTemplateSpec, ordinal: i32, revision: &str) -> Wanted {
+fn pod(set: &StatefulSet, spec: &StatefulSetSpec, template: &PodTemplateSpec, ordinal: i32, revision: &str) -> NewPod {
     let mut pod = from_template(Some(template), &set.metadata);
     let name = pod_name(set, ordinal);
     pod.metadata.name = Some(name.clone());
@@ -157,5 +157,5 @@ fn pod(set: &StatefulSet, spec: &StatefulSetSpec, template: &PodTemplateSpec, or
             ..Volume::default()
         });
     }
-    Wanted { place: Some(ordinal.to_string()), pod }
+    NewPod { place: Some(ordinal.to_string()), pod }
 }

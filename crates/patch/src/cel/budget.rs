@@ -308,10 +308,10 @@ fn wrapped(name: &str, inner: &mut IdedExpr) {
 }
 
 /// Names and fields: expressions that can be evaluated twice without doing work twice.
-fn is_place(expression: &IdedExpr) -> bool {
+fn is_pure(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Ident(_) => true,
-        Expr::Select(select) => !select.test && is_place(&select.operand),
+        Expr::Select(select) => !select.test && is_pure(&select.operand),
         _ => false,
     }
 }
@@ -368,8 +368,8 @@ fn instrument_call(tree: &mut IdedExpr, libraries: &[&str]) -> u64 {
     }
     match it.func_name.as_str() {
         op::ADD => {
-            let places: Vec<IdedExpr> = it.args.iter().filter(|arg| is_place(arg)).cloned().collect();
-            it.args.iter_mut().filter(|arg| !is_place(arg) && !matches!(arg.expr, Expr::List(_))).for_each(|arg| {
+            let places: Vec<IdedExpr> = it.args.iter().filter(|arg| is_pure(arg)).cloned().collect();
+            it.args.iter_mut().filter(|arg| !is_pure(arg) && !matches!(arg.expr, Expr::List(_))).for_each(|arg| {
                 // A value that is not at a place was just made, and is at most as large as its paid operands.
                 if matches!(arg.expr, Expr::Call(_) | Expr::Comprehension(_)) {
                     wrapped(WEIGH, arg);

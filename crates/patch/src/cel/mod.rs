@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_ends() {
+    fn expensive_evaluations_are_cancelled() {
         let object = json!({
             "l": (0..2_000).collect::<Vec<i32>>(), "s": "a".repeat(1 << 20), "few": [1, 2, 3],
             "names": (0..1_000).map(|i| format!("name-{i}")).collect::<Vec<_>>(),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_for_all_who_share_it() {
+    fn a_budget_is_shared_by_evaluations() {
         let object = json!({"l": (0..1_000).collect::<Vec<i32>>()});
         let variables = [("self", Binding::Plain(&object))];
         let expression = Expression::compile("self.l.all(x, x >= 0)", &anything()).unwrap();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression() {
+    fn invalid_expressions_are_rejected() {
         for (text, want) in [
             ("foo > 1", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo > 1\n | ^"),
             (
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused_and_do_not_end_the_process() {
+    fn deeply_nested_expressions_are_rejected() {
         let at = nesting::DEPTH_MAX;
         for (text, fits) in [
             ("x".repeat(LENGTH_MAX + 1), false),

@@ -63,7 +63,7 @@ mod tests {
     use crate::builtin;
 
     #[test]
-    fn what_is_added() {
+    fn completed_fields() {
         for (group, name, mut object, want) in [
             ("", "ConfigMap", json!({}), json!({"metadata": {}})),
             ("rbac.authorization.k8s.io", "Role", json!({}), json!({"metadata": {}, "rules": null})),

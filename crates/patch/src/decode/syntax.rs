@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_parser_accepts_is_fine(bytes in proptest::collection::vec(prop_oneof![
+        fn accepted_text_has_no_syntax_error(bytes in proptest::collection::vec(prop_oneof![
             Just(b'{'), Just(b'}'), Just(b'['), Just(b']'), Just(b','), Just(b':'), Just(b'"'), Just(b'1'), Just(b'.'), Just(b'a'), any::<u8>(),
         ], 0..30)) {
             let accepted = serde_json::from_slice::<serde_json::Value>(&bytes).is_ok();

@@ -253,7 +253,7 @@ impl Seed<'_, '_> {
                 } else {
                     // Go reports the number when its kind is right and its value is not.
                     let text =
-                        format!("json: cannot unmarshal number {number} into Go {} of type int{bits}", self.place());
+                        format!("json: cannot unmarshal number {number} into Go {} of type int{bits}", self.go_field());
                     self.cx.refuse(text);
                 }
             }
@@ -270,7 +270,7 @@ impl Seed<'_, '_> {
         None
     }
 
-    fn place(&self) -> String {
+    fn go_field(&self) -> String {
         format!("struct field {}.{}", self.cx.owner, self.cx.fields.join("."))
     }
 

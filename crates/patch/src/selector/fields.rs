@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_matches() {
+    fn matching() {
         let field = |name: &str| Cow::Borrowed(if name == "metadata.name" { "a,b" } else { "" });
         for (text, want) in [
             ("", true),

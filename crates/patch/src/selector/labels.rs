@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches() {
+    fn matching() {
         for (selector, labels, want) in [
             ("", &[][..], true),
             ("a", &[("a", "1")], true),

@@ -9,17 +9,17 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Lookup<'t> {
     pub(super) table: &'t Table,
-    pub(super) place: Place<'t>,
+    pub(super) place: SchemaPosition<'t>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Place<'t> {
+pub(super) enum SchemaPosition<'t> {
     Schema(SchemaId),
     Type(&'t Type),
 }
 
 /// Merge strategy of a member.
-pub(super) struct Found<'t> {
+pub(super) struct MergeRule<'t> {
     pub(super) below: Lookup<'t>,
     pub(super) strategy: Strategy,
     pub(super) merge_key: &'t str,
@@ -27,21 +27,21 @@ pub(super) struct Found<'t> {
 
 impl<'t> Lookup<'t> {
     /// The schema of member `name`, which is an object on both sides.
-    pub(super) fn object(&self, name: &str) -> Result<Found<'t>, PatchError> {
+    pub(super) fn object(&self, name: &str) -> Result<MergeRule<'t>, PatchError> {
         let field = self.field(self.fields()?, name)?;
-        let below = Lookup { table: self.table, place: Place::Type(&field.element.ty) };
-        Ok(Found { below, strategy: field.strategy, merge_key: field.merge_key.as_deref().unwrap_or_default() })
+        let below = Lookup { table: self.table, place: SchemaPosition::Type(&field.element.ty) };
+        Ok(MergeRule { below, strategy: field.strategy, merge_key: field.merge_key.as_deref().unwrap_or_default() })
     }
 
     /// The schema of the items of member `name`, which is a list on both sides.
-    pub(super) fn list(&self, name: &str) -> Result<Found<'t>, PatchError> {
+    pub(super) fn list(&self, name: &str) -> Result<MergeRule<'t>, PatchError> {
         let found = self.object(name)?;
         match found.below.place {
-            Place::Type(Type::List { item, .. }) => {
-                Ok(Found { below: Lookup { table: self.table, place: Place::Type(&item.ty) }, ..found })
+            SchemaPosition::Type(Type::List { item, .. }) => {
+                Ok(MergeRule { below: Lookup { table: self.table, place: SchemaPosition::Type(&item.ty) }, ..found })
             }
-            Place::Type(Type::Bytes | Type::Any) => Ok(found),
-            Place::Type(_) | Place::Schema(_) => {
+            SchemaPosition::Type(Type::Bytes | Type::Any) => Ok(found),
+            SchemaPosition::Type(_) | SchemaPosition::Schema(_) => {
                 Err(PatchError::Raw("expected slice or array type, but got: struct".to_owned()))
             }
         }
@@ -50,16 +50,16 @@ impl<'t> Lookup<'t> {
     /// The schema that has fields here.
     fn fields(&self) -> Result<SchemaId, PatchError> {
         let kind = match self.place {
-            Place::Schema(id) => return Ok(id),
-            Place::Type(Type::Schema { id, .. }) => return Ok(*id),
-            Place::Type(Type::Map { .. }) => "map",
-            Place::Type(Type::List { .. } | Type::Bytes) => "slice",
-            Place::Type(Type::Boolean) => "bool",
-            Place::Type(Type::Integer { bits: 32 }) => "int32",
-            Place::Type(Type::Integer { .. }) => "int64",
-            Place::Type(Type::Number) => "float64",
-            Place::Type(Type::String) => "string",
-            Place::Type(Type::Any) => "interface",
+            SchemaPosition::Schema(id) => return Ok(id),
+            SchemaPosition::Type(Type::Schema { id, .. }) => return Ok(*id),
+            SchemaPosition::Type(Type::Map { .. }) => "map",
+            SchemaPosition::Type(Type::List { .. } | Type::Bytes) => "slice",
+            SchemaPosition::Type(Type::Boolean) => "bool",
+            SchemaPosition::Type(Type::Integer { bits: 32 }) => "int32",
+            SchemaPosition::Type(Type::Integer { .. }) => "int64",
+            SchemaPosition::Type(Type::Number) => "float64",
+            SchemaPosition::Type(Type::String) => "string",
+            SchemaPosition::Type(Type::Any) => "interface",
         };
         Err(PatchError::Raw(format!("merging an object in json but data type is not struct, instead is: {kind}")))
     }

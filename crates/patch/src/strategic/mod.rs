@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde_json::{Map, Value};
 
 use self::{
-    lookup::{Found, Lookup, Place},
+    lookup::{Lookup, MergeRule, SchemaPosition},
     order::{Positions, check_order, normalize, partition},
 };
 use crate::{
@@ -45,7 +45,7 @@ pub fn apply(doc: &mut Value, patch: Value, table: &Table, schema: SchemaId) -> 
         Value::Object(members) => members,
         _ => Members::new(),
     };
-    *doc = Value::Object(merge_map(original, patch, &Lookup { table, place: Place::Schema(schema) })?);
+    *doc = Value::Object(merge_map(original, patch, &Lookup { table, place: SchemaPosition::Schema(schema) })?);
     Ok(())
 }
 
@@ -204,7 +204,12 @@ fn merge_ordered_lists(original: &mut Members, patch: &mut Members, schema: &Loo
     Ok(())
 }
 
-fn merge_lists(old: Vec<Value>, new: Vec<Value>, found: &Found<'_>, deletes: bool) -> Result<Vec<Value>, PatchError> {
+fn merge_lists(
+    old: Vec<Value>,
+    new: Vec<Value>,
+    found: &MergeRule<'_>,
+    deletes: bool,
+) -> Result<Vec<Value>, PatchError> {
     if !found.strategy.merge && !deletes {
         return Ok(new);
     }

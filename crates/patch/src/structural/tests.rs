@@ -128,7 +128,7 @@ fn junctors_name_no_field() {
 }
 
 #[test]
-fn what_did_not_change_may_stay_wrong() {
+fn unchanged_values_may_stay_invalid() {
     let schema = sample();
     let old = json!({"spec": {"size": 0, "lst": [{"k": "a", "v": -1}], "set": ["x", "x"]}});
     for (new, want) in [
@@ -149,7 +149,7 @@ fn what_did_not_change_may_stay_wrong() {
 }
 
 #[test]
-fn unknown_fields_go() {
+fn unknown_fields_are_pruned() {
     let mut object = json!({
         "apiVersion": "t.io/v1", "kind": "Foo", "metadata": {"name": "a", "zzz": 1}, "status": {},
         "spec": {
@@ -275,7 +275,7 @@ fn messages_of_schemas() {
 }
 
 #[test]
-fn structural_schemas_keep_what_they_say() {
+fn structural_schemas_prune_and_validate() {
     let int_or_string = json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]});
     let in_all_of =
         json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]});

@@ -111,15 +111,15 @@ fn type_error(node: &Node, value: &Value, path: &str) -> Option<FieldError> {
         Value::Array(_) => (JsonType::Array, ""),
         _ => (JsonType::Object, ""),
     };
-    let wants = |ty: JsonType| match ty {
+    let expects = |ty: JsonType| match ty {
         JsonType::Integer | JsonType::String if node.int_or_string => true,
         ty => !node.int_or_string && node.ty == Some(ty),
     };
     let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
-    let fits = wants(given)
-        || given == JsonType::Number && whole && wants(JsonType::Integer)
-        || given == JsonType::Integer && wants(JsonType::Number);
-    let numeric = wants(JsonType::Integer) || wants(JsonType::Number);
+    let fits = expects(given)
+        || given == JsonType::Number && whole && expects(JsonType::Integer)
+        || given == JsonType::Integer && expects(JsonType::Number);
+    let numeric = expects(JsonType::Integer) || expects(JsonType::Number);
     let textual = matches!(given, JsonType::String | JsonType::Array);
     match &node.checks.format {
         Some(format) if !textual && !fits && given_format != format.name() => {

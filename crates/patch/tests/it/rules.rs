@@ -18,7 +18,7 @@ fn texts<E: ToString>(errors: &[E]) -> Vec<String> {
 }
 
 #[test]
-fn rules_that_a_definition_may_not_have() {
+fn invalid_rules_of_a_definition_are_rejected() {
     const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
     let (s, i) = (json!({"type": "string"}), json!({"type": "integer"}));
     let strings = |max: Option<u64>| match max {
@@ -129,7 +129,7 @@ fn history(name: &str, spec: &Value, steps: &[(Value, &[&str])]) {
 }
 
 #[test]
-fn what_rules_say_of_objects() {
+fn rules_validate_objects() {
     let i = json!({"type": "integer"});
     let scalar = json!({"type": "object", "properties": {
         "imm": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "imm is immutable"}]},
@@ -274,7 +274,7 @@ fn what_rules_say_of_objects() {
 }
 
 #[test]
-fn what_stood_wrong_before_may_stay() {
+fn rules_accept_unchanged_invalid_values() {
     let free = schema(&json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}));
     let strict = schema(&json!({"type": "object", "properties": {"b": {"type": "integer"}, "a": {
         "type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}}}));
@@ -286,7 +286,7 @@ fn what_stood_wrong_before_may_stay() {
 }
 
 #[test]
-fn names_of_objects_can_be_read_where_an_object_begins() {
+fn rules_can_read_names_at_the_root_of_objects() {
     let metadata = json!({"type": "object"});
     for (rule, below, want) in [
         ("self.metadata.name.size() <= 4", "root", true),

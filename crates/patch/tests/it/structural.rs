@@ -65,7 +65,7 @@ fn schema(object: &Value, answer: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn custom_resources_fare_as_on_a_real_server() {
+fn custom_resources_are_treated_as_on_a_real_server() {
     let cases: Vec<Value> = serde_json::from_str(GOLDENS).expect("a list of cases");
     let (mut wrong, mut steps) = (Vec::new(), 0);
     for case in &cases {

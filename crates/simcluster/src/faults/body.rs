@@ -1,4 +1,4 @@
-//! The body of an answer on its way: late when the way is slow, silent or cut when it is broken.
+//! The body of an answer on its network: late when the network is slow, silent or cut when it is broken.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
 use ironclad_apiserver::ResponseBody;
 use tokio::time::Instant;
 
-use super::{FaultError, Link, Way};
+use super::{FaultError, Link, Network};
 
 /// Most frames in flight; beyond it the sender waits.
 const ON_THE_WAY_MAX: usize = 1_024;
@@ -42,22 +42,22 @@ impl Passage {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, FaultError>> {
         loop {
             let clock = self.link.0.clock.clone();
-            let way = self.link.way();
+            let network = self.link.network();
             // Deliver what has arrived, unless the network is broken.
-            if way.is_open()
+            if network.is_open()
                 && self.link.breaks() == self.breaks
                 && self.on_the_way.front().is_some_and(|(due, _)| *due <= clock.mono())
             {
                 return self.on_the_way.pop_front().map(|(_, frame)| Ok(frame));
             }
-            if self.ended && self.on_the_way.is_empty() && way.is_open() && self.link.breaks() == self.breaks {
+            if self.ended && self.on_the_way.is_empty() && network.is_open() && self.link.breaks() == self.breaks {
                 return None;
             }
-            let latency = match way {
-                Way::Open { latency } => latency,
-                Way::Refused | Way::Silent => Duration::ZERO,
+            let latency = match network {
+                Network::Open { latency } => latency,
+                Network::Refused | Network::Silent => Duration::ZERO,
             };
-            let due = self.on_the_way.front().map(|(due, _)| *due).filter(|_| way.is_open());
+            let due = self.on_the_way.front().map(|(due, _)| *due).filter(|_| network.is_open());
             let reads = !self.ended && self.on_the_way.len() < ON_THE_WAY_MAX;
             tokio::select! {
                 biased;

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 
 pub use self::service::{FaultError, Faulted};
 
-/// The state of the way to a member.
+/// The state of the network to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Network {
     /// Requests succeed, and each response is delayed by this.
     Open { latency: Duration },
     /// Connections are refused immediately.
@@ -22,13 +22,13 @@ pub(crate) enum Way {
     Silent,
 }
 
-impl Way {
+impl Network {
     fn is_open(self) -> bool {
         matches!(self, Self::Open { .. })
     }
 }
 
-/// The way to one member. Cheap to clone; all clones are the same way.
+/// The network to one member. Cheap to clone; all clones are the same network.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<Shared>);
 
@@ -40,31 +40,31 @@ struct Shared {
 
 #[derive(Clone, Copy)]
 struct State {
-    way: Way,
+    network: Network,
     /// Number of breaks: an exchange that began before a break fails.
     breaks: u64,
 }
 
 impl Link {
     pub(crate) fn new(clock: Clock) -> Self {
-        let state = State { way: Way::Open { latency: Duration::ZERO }, breaks: 0 };
+        let state = State { network: Network::Open { latency: Duration::ZERO }, breaks: 0 };
         Self(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), clock }))
     }
 
-    pub(crate) fn set(&self, way: Way) {
+    pub(crate) fn set(&self, network: Network) {
         {
             let mut state = self.0.state.lock();
-            if state.way == way {
+            if state.network == network {
                 return;
             }
-            state.breaks += u64::from(state.way.is_open() && !way.is_open());
-            state.way = way;
+            state.breaks += u64::from(state.network.is_open() && !network.is_open());
+            state.network = network;
         }
         self.0.changed.notify_waiters();
     }
 
-    pub(crate) fn way(&self) -> Way {
-        self.0.state.lock().way
+    pub(crate) fn network(&self) -> Network {
+        self.0.state.lock().network
     }
 
     fn breaks(&self) -> u64 {
@@ -79,10 +79,10 @@ impl Link {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let state = *self.0.state.lock();
-            match state.way {
-                Way::Refused => return FaultError::Refused,
-                Way::Open { .. } if state.breaks != breaks => return FaultError::Reset,
-                Way::Open { .. } | Way::Silent => {}
+            match state.network {
+                Network::Refused => return FaultError::Refused,
+                Network::Open { .. } if state.breaks != breaks => return FaultError::Reset,
+                Network::Open { .. } | Network::Silent => {}
             }
             changed.await;
         }

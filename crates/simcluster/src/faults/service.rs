@@ -13,7 +13,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use ironclad_apiserver::{InProcess, Unreachable};
 use tower::Service;
 
-use super::{Link, Way, body};
+use super::{Link, Network, body};
 
 /// Reason why a request to a member got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,8 +21,8 @@ pub enum FaultError {
     /// The member is down.
     #[error("connection refused: the member is down")]
     Refused,
-    /// The way to the member broke while the request was under way: it may have been carried out.
-    #[error("connection reset by peer: the way to the member was cut")]
+    /// The network to the member broke while the request was under network: it may have been carried out.
+    #[error("connection reset by peer: the network to the member was cut")]
     Reset,
 }
 
@@ -62,11 +62,11 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let link = self.link.clone();
         let breaks = link.breaks();
-        let answer = match link.way() {
-            Way::Open { .. } => Some(self.server.call(request)),
-            Way::Refused => return Box::pin(async { Err(FaultError::Refused) }),
+        let answer = match link.network() {
+            Network::Open { .. } => Some(self.server.call(request)),
+            Network::Refused => return Box::pin(async { Err(FaultError::Refused) }),
             // The request does not reach the member; when the network recovers, the caller gets a reset.
-            Way::Silent => None,
+            Network::Silent => None,
         };
         Box::pin(async move {
             let Some(answer) = answer else {
@@ -74,12 +74,12 @@ where
             };
             let through = async {
                 let answer = answer.await?;
-                if let Way::Open { latency } = link.way()
+                if let Network::Open { latency } = link.network()
                     && latency > Duration::ZERO
                 {
                     link.0.clock.sleep(latency).await;
                 }
-                if !link.way().is_open() {
+                if !link.network().is_open() {
                     // The member responded, and the response is lost.
                     std::future::pending::<()>().await;
                 }

@@ -29,7 +29,7 @@ pub(crate) struct Addresses {
     taken: BTreeMap<u32, BTreeSet<u32>>,
     of: BTreeMap<String, (u32, u32)>,
     /// Pods that were given an address as they were made, oldest first.
-    promised: VecDeque<(Instant, String)>,
+    assumed: VecDeque<(Instant, String)>,
     /// Those of them that no cache shows yet.
     unseen: BTreeSet<String>,
 }
@@ -49,14 +49,14 @@ impl Addresses {
     }
 
     /// The address of a pod that is being made. It is free again if the pod does not come within this time.
-    pub(crate) fn promise(&mut self, uid: &str, node: u32, now: Instant, kept: Duration) -> Option<String> {
-        while let Some((_, uid)) = self.promised.pop_front_if(|(since, _)| now.duration_since(*since) >= kept) {
+    pub(crate) fn assume(&mut self, uid: &str, node: u32, now: Instant, kept: Duration) -> Option<String> {
+        while let Some((_, uid)) = self.assumed.pop_front_if(|(since, _)| now.duration_since(*since) >= kept) {
             if self.unseen.remove(&uid) {
                 self.free(&uid);
             }
         }
         let address = self.take(uid, node)?;
-        self.promised.push_back((now, uid.to_owned()));
+        self.assumed.push_back((now, uid.to_owned()));
         self.unseen.insert(uid.to_owned());
         Some(address)
     }
@@ -120,15 +120,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_never_comes_gives_its_address_back() {
+    async fn addresses_of_pods_that_are_never_created_are_freed() {
         let (mut addresses, began, kept) = (Addresses::default(), Clock::system().mono(), Duration::from_secs(30));
-        assert_eq!(addresses.promise("a", 0, began, kept).as_deref(), Some("10.64.0.2"));
-        assert_eq!(addresses.promise("b", 0, began, kept).as_deref(), Some("10.64.0.3"));
+        assert_eq!(addresses.assume("a", 0, began, kept).as_deref(), Some("10.64.0.2"));
+        assert_eq!(addresses.assume("b", 0, began, kept).as_deref(), Some("10.64.0.3"));
         addresses.seen("b", 0, "10.64.0.3");
-        assert_eq!(addresses.promise("c", 0, began + kept / 2, kept).as_deref(), Some("10.64.0.4"));
+        assert_eq!(addresses.assume("c", 0, began + kept / 2, kept).as_deref(), Some("10.64.0.4"));
         let later = began + kept;
-        assert_eq!(addresses.promise("d", 0, later, kept).as_deref(), Some("10.64.0.2"), "a never came");
-        assert_eq!(addresses.promise("e", 0, later, kept).as_deref(), Some("10.64.0.5"), "b did, c has time");
+        assert_eq!(addresses.assume("d", 0, later, kept).as_deref(), Some("10.64.0.2"), "a never came");
+        assert_eq!(addresses.assume("e", 0, later, kept).as_deref(), Some("10.64.0.5"), "b did, c has time");
     }
 
     #[test]

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_starts_at_once() {
+    fn pods_that_start_immediately() {
         let slow = Times { startup_delay: Duration::from_secs(1), ..Times::default() };
         let at_once = Times { startup_delay: Duration::ZERO, ..slow };
         for (name, pod, times, want) in [

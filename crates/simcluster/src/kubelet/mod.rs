@@ -22,9 +22,9 @@ pub use self::decide::duration;
 use self::{
     address::Addresses,
     decide::{Step, decide, starts_at_once},
-    status::{Place, ended, running},
+    status::{PodLocation, ended, running},
 };
-use crate::{nodes::number, options::Times, placing::KEPT};
+use crate::{nodes::number, options::Times, placing::ASSUME_EXPIRY};
 
 /// Concurrent requests.
 const WORKERS: usize = 16;
@@ -90,7 +90,8 @@ impl Kubelet {
         self.nodes.get("", node_of(pod))?;
         let ready = starts_at_once(pod, &self.times.lock())?;
         let clock = &self.cluster.seam.clock;
-        let take = |addresses: &mut Addresses, uid: &str, node| addresses.promise(uid, node, clock.mono(), KEPT);
+        let take =
+            |addresses: &mut Addresses, uid: &str, node| addresses.assume(uid, node, clock.mono(), ASSUME_EXPIRY);
         let place = self.place(pod, take)?;
         Some(running(pod, place, ready, self.seconds(clock.wall())))
     }
@@ -133,7 +134,7 @@ impl Kubelet {
         Timestamp::from_second(now.as_second()).unwrap_or(now)
     }
 
-    fn place(&self, pod: &Pod, take: impl FnOnce(&mut Addresses, &str, u32) -> Option<String>) -> Option<Place> {
+    fn place(&self, pod: &Pod, take: impl FnOnce(&mut Addresses, &str, u32) -> Option<String>) -> Option<PodLocation> {
         // A node that a user made by hand gets addresses past those that a member can have itself.
         let node = number(&self.member, node_of(pod)).unwrap_or(8_191);
         let host_ip = host_ip(node);
@@ -143,7 +144,7 @@ impl Kubelet {
         } else {
             take(&mut self.addresses.lock(), pod.metadata.uid.as_deref().unwrap_or(""), node)?
         };
-        Some(Place { host_ip, pod_ip })
+        Some(PodLocation { host_ip, pod_ip })
     }
 
     async fn write(&self, pod: &Pod, status: &PodStatus) -> Result<Next, Failure> {

@@ -11,13 +11,13 @@ use k8s_openapi::{
 };
 
 /// Location of the pod.
-pub(crate) struct Place {
+pub(crate) struct PodLocation {
     pub(crate) host_ip: String,
     pub(crate) pod_ip: String,
 }
 
 /// The status of a pod whose containers run since it started (now, if it did not yet).
-pub(crate) fn running(pod: &Pod, place: Place, ready: bool, now: Timestamp) -> PodStatus {
+pub(crate) fn running(pod: &Pod, place: PodLocation, ready: bool, now: Timestamp) -> PodStatus {
     let started = pod.status.as_ref().and_then(|s| s.start_time.clone()).unwrap_or(Time(now));
     let names = containers(pod).map(|c| c.name.as_str()).collect::<Vec<_>>().join(" ");
     let not_ready = || Some(("ContainersNotReady", format!("containers with unready status: [{names}]")));
@@ -154,8 +154,8 @@ mod tests {
         }
     }
 
-    fn place() -> Place {
-        Place { host_ip: "1.1.1.1".into(), pod_ip: "2.2.2.2".into() }
+    fn place() -> PodLocation {
+        PodLocation { host_ip: "1.1.1.1".into(), pod_ip: "2.2.2.2".into() }
     }
 
     fn is(status: &PodStatus, type_: &str) -> (String, i64) {

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_goes_is_named() {
+    fn removed_resources_become_null() {
         let shape = Shape::default();
         let now = wanted("m", &shape, 1, Timestamp::UNIX_EPOCH);
         let mut more = now.clone();

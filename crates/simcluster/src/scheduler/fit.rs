@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use ironclad_kubecontrollers::quantity::Amounts;
 
 /// A node with its occupied resources.
-pub(crate) struct Seat<'a> {
+pub(crate) struct NodeLoad<'a> {
     pub(crate) node: &'a Node,
     pub(crate) allocatable: &'a Amounts,
     pub(crate) taken: &'a Amounts,
@@ -85,7 +85,7 @@ struct Preference<'a> {
 }
 
 /// Finds the best of the nodes that the pod fits on.
-pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item = Seat<'a>>) -> Placement {
+pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item = NodeLoad<'a>>) -> Placement {
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut refusal = Refusal::default();
@@ -114,7 +114,7 @@ pub(crate) fn place<'a>(pod: &Pod, demand: &Amounts, seats: impl Iterator<Item =
 }
 
 /// The first that speaks against the node, in the order of kube-scheduler's plugins.
-fn objection(spec: &PodSpec, demand: &Amounts, seat: &Seat<'_>) -> Option<Objection> {
+fn objection(spec: &PodSpec, demand: &Amounts, seat: &NodeLoad<'_>) -> Option<Objection> {
     let node = seat.node.spec.as_ref();
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let unschedulable = unschedulable_taint();
@@ -141,7 +141,7 @@ fn objection(spec: &PodSpec, demand: &Amounts, seat: &Seat<'_>) -> Option<Object
     (!against.reasons.is_empty()).then_some(against)
 }
 
-fn preference<'a>(spec: &PodSpec, demand: &Amounts, seat: &Seat<'a>) -> Preference<'a> {
+fn preference<'a>(spec: &PodSpec, demand: &Amounts, seat: &NodeLoad<'a>) -> Preference<'a> {
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let taints = seat.node.spec.as_ref().and_then(|n| n.taints.as_deref()).unwrap_or_default();
     let soft = taints.iter().filter(|t| t.effect == "PreferNoSchedule");
@@ -163,7 +163,7 @@ fn preference<'a>(spec: &PodSpec, demand: &Amounts, seat: &Seat<'a>) -> Preferen
 }
 
 /// The mean share of cpu and memory that would stay free, in thousandths.
-fn free(demand: &Amounts, seat: &Seat<'_>) -> i64 {
+fn free(demand: &Amounts, seat: &NodeLoad<'_>) -> i64 {
     let share = |resource: &str| {
         let get = |of: &Amounts| i128::from(of.get(resource).copied().unwrap_or(0));
         let whole = get(seat.allocatable);
@@ -208,7 +208,7 @@ mod tests {
 
     impl World {
         fn place(&self, pod: &Pod, demand: &Amounts) -> String {
-            let seats = self.0.iter().map(|(node, allocatable, taken, siblings)| Seat {
+            let seats = self.0.iter().map(|(node, allocatable, taken, siblings)| NodeLoad {
                 node,
                 allocatable,
                 taken,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_read_as_kube_schedulers() {
+    fn messages_equal_those_of_kube_scheduler() {
         let plain = || pod(|_| {});
         let mut full = nodes(3);
         for (_, _, taken, _) in &mut full.0 {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_recorded_from_kube_scheduler() {
+    fn a_message_recorded_from_kube_scheduler() {
         // v1.36.3, three nodes: one full, one tainted, one cordoned.
         let mut world = nodes(3);
         world.0[0].2 = amounts(900, 0, 10);

@@ -1,9 +1,9 @@
 //! Pod scheduler of a simulated member: binds each pod to the best node that fits, or reports why there is none.
 
+mod assume;
 mod demand;
 mod fit;
 mod ledger;
-mod promise;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,10 +27,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use self::{
+    assume::AssumedPlacements,
     demand::demand,
-    fit::{Placement, Seat, place},
+    fit::{NodeLoad, Placement, place},
     ledger::{Booking, Ledger, Load},
-    promise::Promises,
 };
 use ironclad_kubecontrollers::quantity::{Amounts, amounts};
 
@@ -54,7 +54,7 @@ struct State {
     offers: BTreeMap<String, (Arc<Node>, Amounts)>,
     /// Unschedulable pods: they are tried again when resources become free.
     waiting: BTreeSet<Key>,
-    promises: Promises,
+    assumed: AssumedPlacements,
     /// All nodes and pods have been seen once.
     knows_all: bool,
 }
@@ -66,7 +66,7 @@ impl State {
         let idle = Load::default();
         let seats = self.offers.values().map(|(node, allocatable)| {
             let load = self.ledger.load(node.metadata.name.as_deref().unwrap_or("")).unwrap_or(&idle);
-            Seat { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
+            NodeLoad { node, allocatable, taken: &load.taken, siblings: load.siblings(&controller) }
         });
         let placement = place(pod, &demand, seats);
         if let Placement::On(node) = &placement {
@@ -134,16 +134,16 @@ impl Scheduler {
         let Some(pod) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let (uid, key) = (pod.metadata.uid.as_deref().unwrap_or(""), Key::of(&**pod));
         let mut state = self.state.lock();
-        let mut room = false;
+        let mut freed = false;
         if let Some(old) = &change.old
             && (change.new.is_none() || old.metadata.uid != pod.metadata.uid)
         {
-            room |= state.ledger.free(old.metadata.uid.as_deref().unwrap_or(""));
+            freed |= state.ledger.free(old.metadata.uid.as_deref().unwrap_or(""));
         }
         if change.new.is_none() {
             state.waiting.remove(&key);
         } else if is_finished(pod) {
-            room |= state.ledger.free(uid);
+            freed |= state.ledger.free(uid);
         } else if !node_of(pod).is_empty() {
             state.waiting.remove(&key);
             let booking = Booking {
@@ -161,7 +161,7 @@ impl Scheduler {
                 queue.add(key);
             }
         }
-        if room {
+        if freed {
             state.waiting.iter().for_each(|key| queue.add_replay(key.clone()));
         }
     }
@@ -200,7 +200,7 @@ impl Scheduler {
     fn again(&self) -> Next {
         let state = self.state.lock();
         let now = self.cluster.seam.clock.mono();
-        let until = state.promises.kept_until(&state.ledger);
+        let until = state.assumed.next_expiry(&state.ledger);
         until.map_or(Next::Forget, |until| Next::After(until.saturating_duration_since(now)))
     }
 
@@ -208,7 +208,7 @@ impl Scheduler {
     fn choose(&self, key: &Key, pod: &Pod) -> Option<Placement> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        state.promises.forget(self.cluster.seam.clock.mono(), &mut state.ledger);
+        state.assumed.forget(self.cluster.seam.clock.mono(), &mut state.ledger);
         let uid = pod.metadata.uid.as_deref().unwrap_or("");
         if state.ledger.is_assumed(uid) {
             return None;
@@ -251,10 +251,10 @@ impl Scheduler {
     async fn refuse(&self, pod: &Pod, message: &str) -> Result<Next, Failure> {
         let mut conditions = pod.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
         let old = conditions.iter().position(|c| c.type_ == "PodScheduled").map(|at| conditions.remove(at));
-        let told = |c: &PodCondition| {
+        let has_condition = |c: &PodCondition| {
             c.status == "False" && c.reason.as_deref() == Some("Unschedulable") && c.message.as_deref() == Some(message)
         };
-        if old.as_ref().is_some_and(told) {
+        if old.as_ref().is_some_and(has_condition) {
             return Ok(Next::Forget);
         }
         let since = old.filter(|c| c.status == "False").and_then(|c| c.last_transition_time);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_says_what_would_run() {
+    fn a_log_describes_the_container() {
         let pod = pod(&["a"]);
         let lines = lines(&pod, &pod.spec.as_ref().unwrap().containers[0]);
         let texts: Vec<_> = lines.iter().map(|(_, line)| line.as_str()).collect();

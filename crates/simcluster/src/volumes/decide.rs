@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_goes_with_its_claim() {
+    fn a_volume_is_deleted_with_its_claim() {
         let Step::Provision(volume) = decide(&claim("", "Pending"), None) else { panic!("makes a volume") };
         assert!(!is_left_over(&volume, Some("u")));
         assert!(is_left_over(&volume, None) && is_left_over(&volume, Some("another of that name")));

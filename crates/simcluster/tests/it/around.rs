@@ -29,7 +29,7 @@ async fn ips(w: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_knows_where_its_pods_are() {
+async fn slices_of_a_service_follow_its_pods() {
     let w = World::new(1, options()).await;
     let services: Api<Service> = Api::namespaced(w.client.clone(), "default");
     let service = serde_json::from_value(json!({
@@ -90,7 +90,7 @@ async fn a_budget_allows_evictions_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_is_made_of_others_as_they_come_and_go() {
+async fn an_aggregated_role_follows_its_parts() {
     let w = World::new(1, options()).await;
     let roles: Api<ClusterRole> = Api::all(w.client.clone());
     let make = async |name: &str, extra: serde_json::Value| {
@@ -119,7 +119,7 @@ async fn a_role_is_made_of_others_as_they_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_roles_are_whole_and_secrets_get_their_tokens() {
+async fn default_roles_are_aggregated_and_secrets_get_tokens() {
     let w = World::new(1, options()).await;
     w.quiet().await;
     let roles: Api<ClusterRole> = Api::all(w.client.clone());

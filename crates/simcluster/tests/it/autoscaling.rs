@@ -38,12 +38,12 @@ async fn an_autoscaler_follows_the_load() {
     }));
     autoscalers.create(&PostParams::default(), &hpa.unwrap()).await.unwrap();
     let replicas = async || w.deployments().get("web").await.unwrap().spec.unwrap().replicas.unwrap();
-    let told = async |type_: &str| {
+    let conditions = async |type_: &str| {
         let status = autoscalers.get("web").await.unwrap().status.unwrap_or_default();
         let condition = status.conditions.unwrap_or_default().into_iter().find(|c| c.type_ == type_);
         condition.and_then(|c| c.reason).unwrap_or_default()
     };
-    w.until("it is told of", || async { told("ScalingActive").await == "ValidMetricFound" }).await;
+    w.until("its conditions are set", || async { conditions("ScalingActive").await == "ValidMetricFound" }).await;
     w.seam.clock.sleep(Duration::from_secs(120)).await;
     assert_eq!(replicas().await, 2, "as much as it should be");
     let (writes, _) = w.requests();
@@ -56,7 +56,10 @@ async fn an_autoscaler_follows_the_load() {
     w.complete("web").await;
     w.until("and to the most that there may be", || async { replicas().await == 6 }).await;
     w.complete("web").await;
-    w.until("it says why it does not go on", || async { told("ScalingLimited").await == "TooManyReplicas" }).await;
+    w.until("its condition says why it is limited", || async {
+        conditions("ScalingLimited").await == "TooManyReplicas"
+    })
+    .await;
 
     load(&w, "10m");
     let began = w.seam.clock.mono();

@@ -22,7 +22,7 @@ async fn left(w: &World) -> (usize, usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn background_and_foreground_take_all_and_orphan_leaves_what_was_owned() {
+async fn background_and_foreground_delete_dependents_and_orphan_keeps_them() {
     for (params, want) in [
         (DeleteParams::background(), (0, 0, 0)),
         (DeleteParams::foreground(), (0, 0, 0)),
@@ -40,7 +40,7 @@ async fn background_and_foreground_take_all_and_orphan_leaves_what_was_owned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphaned_set_is_adopted_by_its_deployment_of_old() {
+async fn an_orphaned_set_is_adopted_by_a_new_deployment() {
     let w = World::new(1, options()).await;
     w.deploy(web(2, "i:1")).await;
     w.complete("web").await;
@@ -56,7 +56,7 @@ async fn an_orphaned_set_is_adopted_by_its_deployment_of_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_of_custom_resources_go_with_them_as_their_kinds_come_and_go() {
+async fn dependents_of_custom_resources_are_collected_for_new_kinds() {
     let w = World::new(1, options()).await;
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": "things.x.io"},
@@ -99,7 +99,7 @@ async fn dependents_of_custom_resources_go_with_them_as_their_kinds_come_and_go(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_has_its_account_and_goes_with_all_it_holds() {
+async fn a_namespace_has_its_account_and_is_deleted_with_its_contents() {
     let w = World::new(1, options()).await;
     let namespaces: Api<Namespace> = Api::all(w.client.clone());
     let namespace = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();

@@ -33,7 +33,7 @@ async fn reaches(client: &Client) -> Result<(), String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_down_refuses_and_nothing_in_it_moves() {
+async fn a_member_that_is_down_refuses_connections_and_stops() {
     let w = World::new(1, options()).await;
     let client = plane(&w);
     assert_eq!(reaches(&client).await, Ok(()));
@@ -50,7 +50,7 @@ async fn a_member_that_is_down_refuses_and_nothing_in_it_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_is_silent_until_it_heals_and_the_member_goes_on() {
+async fn a_partition_is_silent_while_the_member_keeps_running() {
     let w = World::new(1, options()).await;
     let client = plane(&w);
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
@@ -69,7 +69,7 @@ async fn a_partition_is_silent_until_it_heals_and_the_member_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_lost_in_a_partition_may_have_been_a_write() {
+async fn a_response_lost_in_a_partition_may_have_been_a_write() {
     let w = World::new(1, options()).await;
     let client = plane(&w);
     w.member.set_faults(Faults { slow: Some(Duration::from_secs(5)), ..Faults::default() });
@@ -88,7 +88,7 @@ async fn an_answer_lost_in_a_partition_may_have_been_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_member_answers_later_and_streams_do_not_pile_up() {
+async fn a_slow_member_delays_responses_and_bounds_streams() {
     let w = World::new(1, options()).await;
     let client = plane(&w);
     w.member.set_faults(Faults { slow: Some(Duration::from_millis(700)), ..Faults::default() });
@@ -113,7 +113,7 @@ async fn a_slow_member_answers_later_and_streams_do_not_pile_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flapping_member_is_there_by_turns() {
+async fn a_flapping_member_alternates() {
     let w = World::new(1, options()).await;
     let client = plane(&w);
     let flap = Flap { up: Duration::from_secs(10), down: Duration::from_secs(5) };

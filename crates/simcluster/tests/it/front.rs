@@ -28,7 +28,7 @@ async fn client(folder: &std::path::Path, pki: &Pki, port: u16) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_reach_a_member_over_tls_and_lose_it_while_it_is_down() {
+async fn users_reach_a_member_over_tls_unless_it_is_down() {
     let folder = tempfile::tempdir().unwrap();
     let seam = Seam::system("m");
     let pki = Pki::load_or_create(folder.path(), &seam, "m").unwrap();
@@ -55,7 +55,7 @@ async fn users_reach_a_member_over_tls_and_lose_it_while_it_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_opened_again_goes_on_where_it_was() {
+async fn a_reopened_member_continues_with_its_state() {
     let w = World::new(1, options()).await;
     w.deploy(web(2, "i:1")).await;
     w.complete("web").await;

@@ -35,7 +35,7 @@ async fn history(seed: u64) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_seed_is_one_history() {
+async fn one_seed_gives_one_history() {
     let (first, second, other) = (history(7).await, history(7).await, history(8).await);
     assert!(first.len() > 50, "{} events", first.len());
     for (a, b) in first.iter().zip(&second) {

@@ -104,7 +104,7 @@ async fn run(lost: usize) -> (usize, usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_lost_answer_makes_one_too_many() {
+async fn a_lost_response_creates_no_extra_pod() {
     let (ever, now, writes) = run(0).await;
     assert_eq!((ever, now), (1 + 3 + 3, 1 + 4), "one set; three pods, then one of them, then three more");
     for lost in 1..=writes {

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::world::{World, options, web};
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_becomes_running_pods_and_says_so_in_few_writes() {
+async fn a_deployment_runs_pods_with_few_writes() {
     for (delay, most) in [(0, 9), (2, 11)] {
         let w = World::new(1, options_with_delay(delay)).await;
         w.quiet().await;
@@ -40,7 +40,7 @@ fn options_with_delay(seconds: u64) -> ironclad_simcluster::MemberOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_member_writes_and_lists_nothing_in_an_hour() {
+async fn an_idle_member_writes_and_lists_nothing_in_an_hour() {
     let w = World::new(1, options()).await;
     w.deploy(web(3, "i:1")).await;
     w.complete("web").await;
@@ -51,7 +51,7 @@ async fn a_settled_member_writes_and_lists_nothing_in_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rolling_update_keeps_its_promises_at_every_moment() {
+async fn a_rolling_update_always_respects_surge_and_unavailable() {
     let w = World::new(1, options()).await;
     let mut d = web(4, "i:1");
     d["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}});
@@ -118,7 +118,7 @@ async fn scaling_up_and_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_never_is_ready_makes_the_rollout_time_out_and_stops_it() {
+async fn an_unready_pod_stops_the_rollout_at_its_deadline() {
     let w = World::new(1, options()).await;
     let mut d = web(2, "i:1");
     d["spec"]["progressDeadlineSeconds"] = json!(60);

@@ -22,7 +22,7 @@ fn unschedulable(pod: &Pod) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_says_why_and_starts_when_room_comes() {
+async fn an_unschedulable_pod_reports_why_and_starts_when_resources_are_free() {
     let w = World::new(1, options()).await;
     let mut d = web(1, "i:1");
     d["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("9");
@@ -41,7 +41,7 @@ async fn a_pod_that_fits_nowhere_says_why_and_starts_when_room_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_never_overbooked_and_freed_room_is_used() {
+async fn nodes_are_never_overcommitted_and_freed_resources_are_used() {
     let mut o = options();
     o.shape.nodes = 2;
     o.shape.capacity.insert("cpu".into(), Quantity("1".into()));
@@ -78,7 +78,7 @@ async fn a_member_that_shrinks_loses_nodes_and_its_pods_move() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_has_its_node_at_once_and_starts_with_one_write() {
+async fn a_new_pod_has_its_node_immediately_and_starts_with_one_write() {
     let w = World::new(1, options()).await;
     w.quiet().await;
     let before = w.requests();
@@ -94,7 +94,7 @@ async fn a_pod_that_fits_has_its_node_at_once_and_starts_with_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_start_takes_no_time_runs_as_it_is_made() {
+async fn a_pod_without_startup_time_runs_when_created() {
     let w = World::new(8, MemberOptions { startup_delay: Duration::ZERO, ..options() }).await;
     let made = w.pods().create(&PostParams::default(), &pod("first", "c", "100m")).await.unwrap();
     let status = made.status.clone().unwrap();
@@ -115,7 +115,7 @@ async fn a_pod_whose_start_takes_no_time_runs_as_it_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_place_of_a_pod_that_was_refused_comes_free() {
+async fn the_assumed_node_of_a_rejected_pod_is_freed() {
     let mut o = options();
     o.shape.nodes = 1;
     o.shape.capacity.insert("cpu".into(), Quantity("1".into()));

@@ -13,7 +13,7 @@ async fn get(w: &World, path: &str) -> Result<Value, kube::Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_api_says_what_pods_were_told_to_use() {
+async fn the_metrics_api_reports_the_configured_usage() {
     let w = World::new(1, options()).await;
     w.deploy(web(2, "i:1")).await;
     w.complete("web").await;
@@ -50,7 +50,7 @@ async fn the_metrics_api_says_what_pods_were_told_to_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_says_what_it_would_run() {
+async fn the_log_of_a_pod_describes_its_container() {
     let w = World::new(1, options()).await;
     w.deploy(web(1, "registry.example/web:2")).await;
     w.complete("web").await;

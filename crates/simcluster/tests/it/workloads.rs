@@ -91,7 +91,7 @@ async fn a_stateful_set_grows_updates_and_shrinks_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_set_has_a_pod_on_each_node_as_they_come_and_go() {
+async fn a_daemon_set_follows_added_and_deleted_nodes() {
     let w = World::new(1, options()).await;
     let sets: Api<DaemonSet> = Api::namespaced(w.client.clone(), "default");
     let set = serde_json::from_value(json!({
@@ -130,19 +130,20 @@ async fn job(w: &World, spec: Value) -> Api<Job> {
     jobs
 }
 
-fn told(job: &Job) -> Vec<String> {
+fn conditions(job: &Job) -> Vec<String> {
     let conditions = job.status.iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.filter(|c| c.status == "True").map(|c| c.type_.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_runs_its_pods_to_the_end_and_goes_after_its_time() {
+async fn a_job_completes_and_is_deleted_after_its_ttl() {
     let w = World::new(1, options()).await;
     let mut template = template("i:1");
     template["spec"]["restartPolicy"] = json!("Never");
     let spec = json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed", "ttlSecondsAfterFinished": 100, "template": template});
     let jobs = job(&w, spec).await;
-    w.until("it is complete", || async { told(&jobs.get("j").await.unwrap()).contains(&"Complete".to_owned()) }).await;
+    w.until("it is complete", || async { conditions(&jobs.get("j").await.unwrap()).contains(&"Complete".to_owned()) })
+        .await;
     let status = jobs.get("j").await.unwrap().status.unwrap();
     assert_eq!((status.succeeded, status.active, status.completed_indexes.as_deref()), (Some(4), None, Some("0-3")));
     w.until("it is gone", || async { jobs.get_opt("j").await.unwrap().is_none() }).await;
@@ -150,14 +151,14 @@ async fn a_job_runs_its_pods_to_the_end_and_goes_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_pods_fail_gives_up() {
+async fn a_job_fails_after_its_backoff_limit() {
     let w = World::new(1, options()).await;
     let mut template = template("i:1");
     template["spec"]["restartPolicy"] = json!("Never");
     template["metadata"]["annotations"] = json!({"sim.ironclad.io/exit-code": "3", "sim.ironclad.io/run-time": "1s"});
     let jobs = job(&w, json!({"backoffLimit": 2, "template": template})).await;
     let start = w.seam.clock.mono();
-    w.until("it failed", || async { told(&jobs.get("j").await.unwrap()).contains(&"Failed".to_owned()) }).await;
+    w.until("it failed", || async { conditions(&jobs.get("j").await.unwrap()).contains(&"Failed".to_owned()) }).await;
     assert!(w.seam.clock.mono() - start >= Duration::from_secs(30), "10 and 20 seconds of backoff");
     let status = jobs.get("j").await.unwrap().status.unwrap();
     assert_eq!((status.failed, status.succeeded), (Some(3), None));
@@ -166,7 +167,7 @@ async fn a_job_whose_pods_fail_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_job_runs_at_its_times_and_keeps_its_history_short() {
+async fn a_cron_job_follows_its_schedule_and_history_limits() {
     let w = World::new(1, options()).await;
     let crons: Api<CronJob> = Api::namespaced(w.client.clone(), "default");
     let mut template = template("i:1");

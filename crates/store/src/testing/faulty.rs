@@ -8,12 +8,12 @@ use crate::{Backend, BackendError, BackendStats, Loaded, Record, Revision};
 pub struct FaultyBackend<B> {
     inner: B,
     calls_left: u64,
-    moment: Moment,
+    moment: FailurePoint,
 }
 
 /// When a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum FailurePoint {
     /// Before anything was done.
     Before,
     /// After everything was done: only the answer is lost.
@@ -22,7 +22,7 @@ pub enum Moment {
 
 impl<B> FaultyBackend<B> {
     /// Creates a backend that fails at the commit or compaction after this many good ones, and at all later ones.
-    pub fn new(inner: B, good_calls: u64, moment: Moment) -> Self {
+    pub fn new(inner: B, good_calls: u64, moment: FailurePoint) -> Self {
         Self { inner, calls_left: good_calls, moment }
     }
 
@@ -31,7 +31,7 @@ impl<B> FaultyBackend<B> {
             self.calls_left = left;
             return f(&mut self.inner);
         }
-        if self.moment == Moment::After {
+        if self.moment == FailurePoint::After {
             f(&mut self.inner)?;
         }
         Err(BackendError::Io { path: "(faulty)".into(), source: io::Error::from_raw_os_error(5) })

@@ -7,7 +7,7 @@ use ironclad_store::{
     BackendError, Engine, Op, Query, RedbBackend, RestoreError, Snapshot, Store, Summary, inspect, restore,
 };
 
-use crate::support::{delete, inline, put, rev, threaded, told, txn, words};
+use crate::support::{chain, delete, inline, put, rev, threaded, txn, words};
 
 /// Writes a backup to a file.
 fn write(snapshot: Snapshot, path: &Path) {
@@ -24,7 +24,7 @@ fn open(path: &Path) -> Engine {
 }
 
 #[test]
-fn what_is_restored_goes_on_where_the_backup_was() {
+fn a_restored_store_continues_at_the_backups_revision() {
     let dir = tempfile::tempdir().unwrap();
     let (data, backup, other) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("a/b"));
     fs::create_dir_all(data.join("pki/members")).unwrap();
@@ -75,7 +75,7 @@ fn what_is_restored_goes_on_where_the_backup_was() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_can_read_what_is_restored() {
+fn restored_files_are_private_to_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let (data, backup, other) = (dir.path().join("data"), dir.path().join("backup"), dir.path().join("other"));
@@ -90,7 +90,7 @@ fn only_the_owner_can_read_what_is_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_under_load_is_a_state_that_there_was() {
+async fn a_backup_under_load_is_a_consistent_state() {
     const WRITERS: usize = 8;
     const BACKUPS: usize = 20;
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ async fn a_backup_under_load_is_a_state_that_there_was() {
 }
 
 #[test]
-fn a_directory_with_something_in_it_is_left_alone() {
+fn restore_into_a_nonempty_directory_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let backup = dir.path().join("backup");
     write(open(&dir.path().join("data")).snapshot(), &backup);
@@ -151,7 +151,7 @@ fn a_directory_with_something_in_it_is_left_alone() {
 }
 
 #[test]
-fn a_backup_that_is_none_touches_nothing() {
+fn an_invalid_backup_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (backup, other) = (dir.path().join("backup"), dir.path().join("other"));
     let engine = open(&dir.path().join("data"));
@@ -171,16 +171,16 @@ fn a_backup_that_is_none_touches_nothing() {
         ("empty", Vec::new(), "is not a backup"),
     ] {
         fs::write(&backup, bytes).unwrap();
-        let error = told(&restore(&backup, &other).unwrap_err());
+        let error = chain(&restore(&backup, &other).unwrap_err());
         assert!(error.contains(says) && error.contains(&backup.display().to_string()), "{name}: {error}");
         assert!(!other.exists(), "{name}: the directory was made");
     }
-    let error = told(&restore(&dir.path().join("missing"), &other).unwrap_err());
+    let error = chain(&restore(&dir.path().join("missing"), &other).unwrap_err());
     assert!(error.contains("can't be read"), "{error}");
 }
 
 #[test]
-fn a_restore_that_was_cut_short_is_noticed_and_can_be_done_again() {
+fn an_interrupted_restore_is_detected_and_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let (backup, other) = (dir.path().join("backup"), dir.path().join("other"));
     let engine = open(&dir.path().join("data"));
@@ -197,7 +197,7 @@ fn a_restore_that_was_cut_short_is_noticed_and_can_be_done_again() {
 }
 
 #[test]
-fn a_directory_without_a_store_has_no_backup() {
+fn backup_of_a_directory_without_a_store_fails() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let error = Snapshot::of_directory(&missing).unwrap_err();

@@ -8,7 +8,7 @@ use ironclad_store::{
     testing::{Disk, DiskFault, Loss},
 };
 
-use crate::support::{now, rev, told, txn};
+use crate::support::{chain, now, rev, txn};
 
 fn open(disk: &Disk, mode: Commit) -> Result<Engine, OpenError> {
     let backend = RedbBackend::on(disk.storage(), "(disk)")?;
@@ -78,7 +78,7 @@ fn work(disk: &Disk, from: u64, to: u64) -> u64 {
 
 /// Checks that the acknowledged writes exist, and at most one more, completely.
 fn check(disk: &Disk, acknowledged: u64, name: &str) -> u64 {
-    let engine = open(disk, Commit::Inline).unwrap_or_else(|e| panic!("{name}: {}", told(&e)));
+    let engine = open(disk, Commit::Inline).unwrap_or_else(|e| panic!("{name}: {}", chain(&e)));
     let store = plane(&engine);
     let count = store.revision().get() - 1;
     assert!(count == acknowledged || count == acknowledged + 1, "{name}: {acknowledged} acknowledged, {count} there");
@@ -95,7 +95,7 @@ fn check(disk: &Disk, acknowledged: u64, name: &str) -> u64 {
 const WRITES: u64 = 12;
 
 #[test]
-fn every_call_meets_every_fault() {
+fn acknowledged_writes_survive_every_fault_at_every_call() {
     let undisturbed = prepared();
     let first = undisturbed.calls();
     assert_eq!(work(&undisturbed, 1, WRITES), WRITES);
@@ -205,7 +205,7 @@ async fn a_power_cut_under_concurrent_writers_loses_nothing_acknowledged_and_tea
 }
 
 #[test]
-fn a_full_disk_says_so_and_how_to_go_on() {
+fn a_full_disk_is_reported_with_a_remedy() {
     let disk = Disk::new();
     let engine = open(&disk, Commit::Inline).unwrap();
     let store = engine.store("plane");
@@ -213,7 +213,7 @@ fn a_full_disk_says_so_and_how_to_go_on() {
     disk.fail_at(disk.calls(), DiskFault::NoSpace);
     let error = now(store.put("/a", "x")).unwrap_err();
     assert_eq!(
-        told(&error),
+        chain(&error),
         "the store no longer takes writes since its backend failed; reads go on; remove the cause and start the \
          process again: no space is left for data directory (disk): free some on its file system, then start the \
          process again: no storage space"
@@ -235,7 +235,7 @@ fn an_empty_disk_needs_few_syncs() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_refused_or_harmless_and_never_served() {
+fn a_truncated_file_is_rejected_or_harmless() {
     let disk = prepared();
     assert_eq!(work(&disk, 1, WRITES), WRITES);
     let size = disk.size();
@@ -249,7 +249,7 @@ fn a_file_that_was_cut_is_refused_or_harmless_and_never_served() {
             Ok(engine) if bytes == 0 => assert!(plane(&engine).is_empty()),
             Ok(engine) => assert_eq!(read(&plane(&engine)), state(WRITES), "cut at {bytes}"),
             Err(error) => {
-                let text = told(&error);
+                let text = chain(&error);
                 assert!(text.contains("(disk)") && !text.contains("check its disk"), "cut at {bytes}: {text}");
                 refused += 1;
             }
@@ -259,7 +259,7 @@ fn a_file_that_was_cut_is_refused_or_harmless_and_never_served() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_harmless_and_never_served() {
+fn a_flipped_bit_is_rejected_or_harmless() {
     let disk = prepared();
     assert_eq!(work(&disk, 1, WRITES), WRITES);
     let (mut refused, mut harmless) = (0, 0);
@@ -272,7 +272,7 @@ fn a_flipped_bit_is_refused_or_harmless_and_never_served() {
                 harmless += 1;
             }
             Err(error) => {
-                assert!(told(&error).contains("(disk)"), "byte {byte}: {}", told(&error));
+                assert!(chain(&error).contains("(disk)"), "byte {byte}: {}", chain(&error));
                 refused += 1;
             }
         }

@@ -4,14 +4,14 @@ use std::{fs, path::Path};
 
 use ironclad_store::{BackendError, Query, RedbBackend};
 
-use crate::support::{inline, put, rev, told, words};
+use crate::support::{chain, inline, put, rev, words};
 
 fn error_of(path: &Path) -> BackendError {
     RedbBackend::open(path).err().expect("it does not open")
 }
 
 #[test]
-fn what_was_written_is_there_after_a_restart_with_its_past() {
+fn writes_and_history_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("deep/data");
     for round in 1..4u64 {
@@ -46,12 +46,12 @@ fn only_the_owner_can_read_it() {
 }
 
 #[test]
-fn a_directory_in_use() {
+fn a_directory_in_use_is_rejected_with_its_holder() {
     let dir = tempfile::tempdir().unwrap();
     let first = RedbBackend::open(dir.path()).unwrap();
     let (path, pid) = (dir.path().display(), std::process::id());
     assert_eq!(
-        told(&error_of(dir.path())),
+        chain(&error_of(dir.path())),
         format!(
             "data directory {path} is in use by another process (pid {pid}): \
              stop that process, or choose another directory"
@@ -60,7 +60,7 @@ fn a_directory_in_use() {
     // As another process would leave it.
     fs::write(dir.path().join("store.lock"), "4242").unwrap();
     assert_eq!(
-        told(&error_of(dir.path())),
+        chain(&error_of(dir.path())),
         format!(
             "data directory {path} is in use by another process (pid 4242): \
              stop that process, or choose another directory"
@@ -71,7 +71,7 @@ fn a_directory_in_use() {
 }
 
 #[test]
-fn an_engine_that_is_closed_gives_its_directory_free() {
+fn closing_the_engine_unlocks_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let engine = inline(RedbBackend::open(dir.path()).unwrap());
     let store = engine.store("plane");
@@ -87,7 +87,7 @@ fn a_directory_that_cannot_be_written() {
     let file = dir.path().join("file");
     fs::write(&file, "not a directory").unwrap();
     for path in [file.clone(), file.join("below")] {
-        let error = told(&error_of(&path));
+        let error = chain(&error_of(&path));
         let start = format!(
             "data directory {} is not writable: change its owner or mode, or choose another directory: ",
             path.display()
@@ -117,7 +117,7 @@ fn a_directory_without_write_permission() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn a_newer_format_is_rejected_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     put(&inline(RedbBackend::open(dir.path()).unwrap()).store("plane"), "/a", "1");
     let set_format = |bytes: [u8; 4]| {
@@ -129,7 +129,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     };
     set_format([2, 0, 7, 0]);
     assert_eq!(
-        told(&error_of(dir.path())),
+        chain(&error_of(dir.path())),
         format!(
             "data directory {} has format 2.7, and this version reads up to 1.0: \
              start the newer version that wrote it, or choose another directory",
@@ -142,19 +142,19 @@ fn a_newer_format_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_that_is_none_of_ours_is_refused_and_left_alone() {
+fn a_foreign_file_is_rejected_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let garbage = vec![7u8; 10_000];
     fs::write(dir.path().join("store.redb"), &garbage).unwrap();
     let error = error_of(dir.path());
-    assert!(matches!(error, BackendError::Corrupt { .. }), "{}", told(&error));
+    assert!(matches!(error, BackendError::Corrupt { .. }), "{}", chain(&error));
     let start = format!("data directory {} is damaged (", dir.path().display());
-    assert!(told(&error).starts_with(&start), "{}", told(&error));
+    assert!(chain(&error).starts_with(&start), "{}", chain(&error));
     assert_eq!(fs::read(dir.path().join("store.redb")).unwrap(), garbage);
 }
 
 #[test]
-fn a_first_start_that_was_cut_short_starts_anew() {
+fn an_interrupted_first_start_starts_anew() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("store.redb.new"), vec![0u8; 5_000]).unwrap();
     put(&inline(RedbBackend::open(dir.path()).unwrap()).store("plane"), "/a", "1");
@@ -162,7 +162,7 @@ fn a_first_start_that_was_cut_short_starts_anew() {
 }
 
 #[tokio::test]
-async fn a_load_of_puts_is_grouped_and_all_there_afterwards() {
+async fn concurrent_puts_are_grouped_and_durable() {
     let seam = ironclad_seam::Seam::system("bench");
     let dir = tempfile::tempdir().unwrap();
     let engine = crate::support::threaded(RedbBackend::open(dir.path()).unwrap());

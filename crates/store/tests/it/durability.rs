@@ -10,11 +10,11 @@ use std::{
 use ironclad_store::{
     Backend, BackendError, BackendStats, Compare, Loaded, MemoryBackend, Op, Query, Record, Revision, StoreError,
     TxnResult, limits,
-    testing::{FaultyBackend, Moment},
+    testing::{FailurePoint, FaultyBackend},
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::support::{inline, now, poll, put, rev, threaded, told, txn, words};
+use crate::support::{chain, inline, now, poll, put, rev, threaded, txn, words};
 
 /// A backend whose commits wait at a gate.
 struct Gated<B> {
@@ -79,7 +79,7 @@ fn once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn pending_writes_count_in_conditions_and_nowhere_else() {
+async fn pending_writes_are_visible_to_conditions_only() {
     let (backend, gate) = gated(MemoryBackend::default());
     let engine = threaded(backend);
     let store = engine.store("plane");
@@ -109,7 +109,7 @@ async fn pending_writes_count_in_conditions_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn what_queues_up_during_a_commit_is_one_group() {
+async fn writes_queued_during_a_commit_form_one_group() {
     let (backend, gate) = gated(MemoryBackend::default());
     let engine = threaded(backend);
     let (plane, member) = (engine.store("plane"), engine.store("member1"));
@@ -132,7 +132,7 @@ async fn what_queues_up_during_a_commit_is_one_group() {
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_does_not_cut_its_write() {
+async fn dropping_the_caller_does_not_cancel_its_write() {
     let (backend, gate) = gated(MemoryBackend::default());
     let engine = threaded(backend);
     let store = engine.store("plane");
@@ -150,7 +150,7 @@ async fn a_caller_that_leaves_does_not_cut_its_write() {
 }
 
 #[test]
-fn a_caller_that_leaves_inline_never_began_or_is_done() {
+fn dropping_an_inline_caller_writes_all_or_nothing() {
     let engine = inline(MemoryBackend::default());
     let store = engine.store("plane");
     drop(store.txn(vec![], vec![Op::put("/a", "1")]));
@@ -208,7 +208,7 @@ async fn closing_finishes_what_was_accepted() {
 
 #[tokio::test]
 async fn a_failed_backend_stops_writes_and_publishes_nothing_of_the_group() {
-    let (backend, gate) = gated(FaultyBackend::new(MemoryBackend::default(), 0, Moment::After));
+    let (backend, gate) = gated(FaultyBackend::new(MemoryBackend::default(), 0, FailurePoint::After));
     let engine = threaded(backend);
     let store = engine.store("plane");
     let mut watch = store.watch("", rev(1)).unwrap();
@@ -220,7 +220,7 @@ async fn a_failed_backend_stops_writes_and_publishes_nothing_of_the_group() {
     gate.open();
     for error in [first.await.unwrap_err(), queued.await.unwrap_err(), store.put("/b", "1").await.unwrap_err()] {
         assert_eq!(
-            told(&error),
+            chain(&error),
             "the store no longer takes writes since its backend failed; reads go on; remove the cause and start the \
              process again: reading or writing data directory (faulty): check its disk, then start the process again: \
              Input/output error (os error 5)"
@@ -232,8 +232,8 @@ async fn a_failed_backend_stops_writes_and_publishes_nothing_of_the_group() {
 }
 
 #[test]
-fn a_write_whose_answer_was_lost_is_there_as_a_whole_after_the_restart() {
-    for (moment, want) in [(Moment::Before, "/a=1"), (Moment::After, "/a=2 /b=2")] {
+fn a_write_with_a_lost_answer_is_complete_after_the_restart() {
+    for (moment, want) in [(FailurePoint::Before, "/a=1"), (FailurePoint::After, "/a=2 /b=2")] {
         let kept = MemoryBackend::default();
         put(&inline(kept.clone()).store("plane"), "/a", "1");
         let engine = inline(FaultyBackend::new(kept.clone(), 0, moment));
@@ -266,12 +266,12 @@ impl Backend for Panicking {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_backend_is_a_failure_like_any_other() {
+async fn a_panic_of_the_backend_is_treated_as_a_failure() {
     let engine = threaded(Panicking(MemoryBackend::default()));
     let store = engine.store("plane");
     for _ in 0..2 {
         let error = store.put("/a", "1").await.unwrap_err();
-        assert!(told(&error).ends_with("on purpose"), "{}", told(&error));
+        assert!(chain(&error).ends_with("on purpose"), "{}", chain(&error));
     }
     assert_eq!(store.len(), 0);
 }

@@ -48,7 +48,7 @@ fn reads_of_the_past_and_pages_of_them() {
 }
 
 #[test]
-fn below_the_floor_and_in_the_future() {
+fn reads_below_the_floor_or_in_the_future_fail() {
     let store = memory();
     for i in 0..5 {
         put(&store, "/a", &i.to_string());
@@ -72,7 +72,7 @@ fn below_the_floor_and_in_the_future() {
 }
 
 #[test]
-fn history_ends_at_its_bytes() {
+fn history_is_limited_by_bytes() {
     let engine = inline(MemoryBackend::default());
     let event = 100 + "/a".len() + limits::EVENT_OVERHEAD_BYTES;
     let store = engine.store_with("plane", Options { history_bytes: 3 * event, ..Options::default() });
@@ -90,7 +90,7 @@ fn history_ends_at_its_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn history_ends_after_five_minutes() {
+async fn history_is_limited_by_age() {
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap());
     let engine = Engine::open(Box::new(MemoryBackend::default()), Commit::Inline, clock.clone()).unwrap();
     let store = engine.store("plane");
@@ -110,7 +110,7 @@ async fn history_ends_after_five_minutes() {
 }
 
 #[test]
-fn the_backend_forgets_what_the_window_forgot() {
+fn the_backend_is_compacted_with_the_window() {
     let (memory, disk) = (MemoryBackend::default(), Disk::new());
     let redb = || Box::new(RedbBackend::on(disk.storage(), "(disk)").unwrap());
     let backends: [&dyn Fn() -> Box<dyn Backend>; 2] = [&|| Box::new(memory.clone()), &|| redb()];

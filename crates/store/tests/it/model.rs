@@ -4,7 +4,7 @@
 use ironclad_store::{
     Backend, BackendError, Compare, Engine, MemoryBackend, Op, OpenError, Options, Query, RedbBackend, RevisionError,
     Store, StoreError, Watch,
-    testing::{Disk, DiskFault, FaultyBackend, Loss, Moment},
+    testing::{Disk, DiskFault, FailurePoint, FaultyBackend, Loss},
 };
 use proptest::prelude::*;
 
@@ -107,9 +107,9 @@ struct Memory {
 impl Medium for Memory {
     fn backend(&mut self) -> Result<Box<dyn Backend>, BackendError> {
         let (calls, moment) = match self.armed {
-            None => (u64::MAX, Moment::Before),
-            Some((calls, Fault::PowerCut(Loss::Nothing) | Fault::Io)) => (calls, Moment::After),
-            Some((calls, _)) => (calls, Moment::Before),
+            None => (u64::MAX, FailurePoint::Before),
+            Some((calls, Fault::PowerCut(Loss::Nothing) | Fault::Io)) => (calls, FailurePoint::After),
+            Some((calls, _)) => (calls, FailurePoint::Before),
         };
         Ok(Box::new(FaultyBackend::new(self.kept.clone(), calls, moment)))
     }

@@ -75,7 +75,7 @@ pub(crate) fn words(store: &Store, query: &Query<'_>) -> String {
 }
 
 /// An error with all its causes, as a person sees it.
-pub(crate) fn told(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -42,7 +42,7 @@ fn create_and_modified_revisions_and_versions() {
 }
 
 #[test]
-fn what_changes_nothing_takes_no_revision() {
+fn transactions_without_changes_take_no_revision() {
     let store = memory();
     put(&store, "/a", "1");
     let mut watch = store.watch("", rev(2)).unwrap();
@@ -53,7 +53,7 @@ fn what_changes_nothing_takes_no_revision() {
 }
 
 #[test]
-fn servers_share_nothing() {
+fn servers_are_independent() {
     let engine = inline(MemoryBackend::default());
     let (plane, member) = (engine.store("plane"), engine.store("member1"));
     put(&plane, "/a", "1");
@@ -124,7 +124,7 @@ fn bounds_in_pairs() {
 }
 
 #[test]
-fn values_and_keys_are_kept_once() {
+fn values_and_keys_are_stored_once() {
     let store = memory();
     put(&store, "/a", "first");
     let key = store.range(&Query::prefix("")).unwrap().entries[0].0.clone();
@@ -211,7 +211,7 @@ async fn expired_entries_are_reaped_as_ordinary_deletions() {
 }
 
 #[test]
-fn a_closed_engine_refuses_writes_and_still_reads() {
+fn a_closed_engine_rejects_writes_and_still_reads() {
     let engine = inline(MemoryBackend::default());
     let store = engine.store("plane");
     put(&store, "/a", "1");

@@ -13,7 +13,7 @@ use ironclad_store::{Lagged, MemoryBackend, Op, Options, RevisionError, Store};
 use crate::support::{delete, drain, inline, memory, now, poll, put, rev, threaded, txn};
 
 #[test]
-fn a_transaction_comes_whole_with_what_was_before() {
+fn batches_are_whole_transactions_with_previous_states() {
     let store = memory();
     put(&store, "/p/a", "1");
     let mut watch = store.watch("/p/", rev(2)).unwrap();
@@ -32,7 +32,7 @@ fn a_transaction_comes_whole_with_what_was_before() {
 }
 
 #[test]
-fn a_watch_from_the_past_and_one_below_the_floor() {
+fn watches_start_in_the_past_but_not_below_the_floor() {
     let store = memory();
     for i in 0..6 {
         put(&store, if i % 2 == 0 { "/p/a" } else { "/q/a" }, "x");
@@ -136,7 +136,7 @@ impl Wake for Counter {
 }
 
 #[test]
-fn only_those_who_watch_it_are_woken() {
+fn only_watchers_of_the_prefix_are_woken() {
     let store = memory();
     let counter = Arc::new(Counter::default());
     let waker = Waker::from(counter.clone());
@@ -152,7 +152,7 @@ fn only_those_who_watch_it_are_woken() {
 }
 
 #[test]
-fn dropped_watches_leave_nothing_behind_and_closing_ends_the_rest() {
+fn dropped_watches_are_removed_and_closing_ends_the_others() {
     let engine = inline(MemoryBackend::default());
     let store = engine.store("plane");
     let watches: Vec<_> = (0..10).map(|i| store.watch(&format!("/{}/", i % 3), rev(1)).unwrap()).collect();

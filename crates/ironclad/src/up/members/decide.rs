@@ -28,14 +28,14 @@ pub(super) enum Step {
     /// Have it keep these finalizers, ours among them, before anything is made for it.
     Hold(Vec<String>),
     /// A member runs like this.
-    Run(Box<Wanted>),
+    Run(Box<MemberConfig>),
     /// Remove its member from the fleet, then keep these finalizers.
-    Depart(Vec<String>),
+    LeaveFleet(Vec<String>),
 }
 
 /// Configuration of a running member.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct MemberConfig {
     pub(super) shape: Shape,
     pub(super) faults: Faults,
     pub(super) usage: Vec<UsageRule>,
@@ -47,11 +47,11 @@ pub(super) struct Wanted {
 /// Decides about a SimulatedCluster.
 pub(super) fn decide(simulated: &SimulatedCluster) -> Step {
     let finalizers = simulated.metadata.finalizers.clone().unwrap_or_default();
-    let held = finalizers.iter().any(|f| f == FINALIZER);
+    let has_finalizer = finalizers.iter().any(|f| f == FINALIZER);
     let name = simulated.metadata.name.as_deref().unwrap_or_default();
-    match (simulated.metadata.deletion_timestamp.is_some(), held) {
+    match (simulated.metadata.deletion_timestamp.is_some(), has_finalizer) {
         (true, false) => Step::Leave,
-        (true, true) => Step::Depart(finalizers.into_iter().filter(|f| f != FINALIZER).collect()),
+        (true, true) => Step::LeaveFleet(finalizers.into_iter().filter(|f| f != FINALIZER).collect()),
         (false, _) if name == PLANE => {
             Step::Refuse(format!("{PLANE} is the name of the control plane's context; choose another"))
         }
@@ -60,7 +60,7 @@ pub(super) fn decide(simulated: &SimulatedCluster) -> Step {
     }
 }
 
-fn wanted(simulated: &SimulatedCluster) -> Wanted {
+fn wanted(simulated: &SimulatedCluster) -> MemberConfig {
     let spec = &simulated.spec;
     let mut complaints = Vec::new();
     let mut read = |field: &str, text: &str| {
@@ -95,7 +95,7 @@ fn wanted(simulated: &SimulatedCluster) -> Wanted {
         cpu: rule.cpu.clone(),
         memory: rule.memory.clone(),
     });
-    Wanted {
+    MemberConfig {
         shape: Shape {
             nodes: nodes.min(NODES_MAX),
             capacity: spec.capacity.clone(),
@@ -128,7 +128,7 @@ mod tests {
         let ours = || vec![FINALIZER.to_owned()];
         let deleted = "2026-01-01T00:00:00Z";
         for (name, metadata, want) in [
-            ("a new one is held first", json!({}), Step::Hold(ours())),
+            ("a new one gets the finalizer first", json!({}), Step::Hold(ours())),
             (
                 "beside what holds it already",
                 json!({"finalizers": ["a/b"]}),
@@ -137,7 +137,7 @@ mod tests {
             (
                 "one that is deleted departs, and keeps what others hold",
                 json!({"finalizers": ["a/b", FINALIZER], "deletionTimestamp": deleted}),
-                Step::Depart(vec!["a/b".into()]),
+                Step::LeaveFleet(vec!["a/b".into()]),
             ),
             ("once departed nothing is left to do", json!({"deletionTimestamp": deleted}), Step::Leave),
             (
@@ -151,21 +151,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted() {
-        let held = || json!({"finalizers": [FINALIZER]});
+    fn configuration_of_members() {
+        let has_finalizer = || json!({"finalizers": [FINALIZER]});
         let run = |metadata, faults| match decide(&simulated(metadata, faults)) {
             Step::Run(wanted) => *wanted,
             other => panic!("{other:?}"),
         };
-        let plain = run(held(), json!({}));
+        let plain = run(has_finalizer(), json!({}));
         assert_eq!((plain.shape.nodes, &plain.faults, plain.times), (2, &Faults::default(), Times::default()));
         assert!(plain.complaints.is_empty());
 
-        let broken = run(held(), json!({"slow": {"latency": "250ms"}, "flap": {"up": "2m", "down": "30s"}}));
+        let broken = run(has_finalizer(), json!({"slow": {"latency": "250ms"}, "flap": {"up": "2m", "down": "30s"}}));
         assert_eq!(broken.faults.slow, Some(Duration::from_millis(250)));
         assert_eq!(broken.faults.flap, Some(Flap { up: Duration::from_secs(120), down: Duration::from_secs(30) }));
 
-        let odd = run(held(), json!({"slow": {"latency": "a while"}, "down": true}));
+        let odd = run(has_finalizer(), json!({"slow": {"latency": "a while"}, "down": true}));
         assert_eq!(odd.faults, Faults { down: true, ..Faults::default() }, "what can be read holds");
         assert_eq!(
             odd.complaints,

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fleet_is_filled_up() {
+    fn missing_members_are_created() {
         let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         for (name, present, wanted, want) in [
             ("none yet", &[][..], 2, &["member1", "member2"][..]),

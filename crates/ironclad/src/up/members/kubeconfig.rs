@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_current_context_stays_while_it_exists() {
+    fn the_current_context_is_kept_while_it_exists() {
         let text = |current: &str| format!("kind: Config\ncurrent-context: {current}\n");
         for (name, before, want) in [
             ("the first time it is the control plane's", String::new(), "ironclad"),

@@ -36,14 +36,14 @@ pub(crate) use self::{
     one::SimulatedMember,
 };
 use self::{
-    decide::{Step, Wanted, decide},
-    one::Place,
+    decide::{MemberConfig, Step, decide},
+    one::Environment,
 };
 
 /// Concurrent reconciles.
 const WORKERS: usize = 4;
 /// Polling interval of a Cluster that leaves the fleet.
-const DEPARTS_EVERY: Duration = Duration::from_millis(250);
+const LEAVE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const API_VERSION: &str = "sim.ironclad.io/v1alpha1";
 /// Labels of a SimulatedCluster that become fields of its Cluster.
 const REGION: &str = "topology.kubernetes.io/region";
@@ -55,7 +55,7 @@ pub(crate) struct SimulatedMembers(Arc<Shared>);
 
 struct Shared {
     admin: Client,
-    place: Place,
+    environment: Environment,
     kubeconfig: KubeconfigFile,
     objects: Informer<SimulatedCluster>,
     writer: Writer,
@@ -86,7 +86,7 @@ impl SimulatedMembers {
         let own = seam.child("simulated-members");
         let this = Self(Arc::new(Shared {
             admin: admin.clone(),
-            place: Place { engine: engine.clone(), seam: seam.clone(), data_dir, address },
+            environment: Environment { engine: engine.clone(), seam: seam.clone(), data_dir, address },
             kubeconfig,
             objects: Informer::new(&[]),
             writer: Writer::new("simulated-members"),
@@ -164,14 +164,14 @@ impl Shared {
             Step::Hold(finalizers) => {
                 self.hold(&simulated, finalizers).await?;
                 // Our own write comes back as a change, but nobody listens at the start.
-                if let Some(held) = self.objects.get("", name)
-                    && let Step::Run(wanted) = decide(&held)
+                if let Some(stored) = self.objects.get("", name)
+                    && let Step::Run(wanted) = decide(&stored)
                 {
-                    self.run(&held, &wanted).await?;
+                    self.run(&stored, &wanted).await?;
                 }
             }
             Step::Run(wanted) => self.run(&simulated, &wanted).await?,
-            Step::Depart(finalizers) => return self.depart(&simulated, finalizers).await,
+            Step::LeaveFleet(finalizers) => return self.leave_fleet(&simulated, finalizers).await,
         }
         Ok(Next::Forget)
     }
@@ -186,7 +186,7 @@ impl Shared {
         }
     }
 
-    async fn run(&self, simulated: &SimulatedCluster, wanted: &Wanted) -> anyhow::Result<()> {
+    async fn run(&self, simulated: &SimulatedCluster, wanted: &MemberConfig) -> anyhow::Result<()> {
         let name = simulated.name_any();
         for complaint in &wanted.complaints {
             self.warn(simulated, "InvalidSpec", complaint);
@@ -214,7 +214,11 @@ impl Shared {
         Ok(())
     }
 
-    async fn bring_up(&self, simulated: &SimulatedCluster, wanted: &Wanted) -> anyhow::Result<Arc<SimulatedMember>> {
+    async fn bring_up(
+        &self,
+        simulated: &SimulatedCluster,
+        wanted: &MemberConfig,
+    ) -> anyhow::Result<Arc<SimulatedMember>> {
         let name = simulated.name_any();
         let life = {
             let mut running = self.running.lock();
@@ -222,7 +226,7 @@ impl Shared {
             *life += 1;
             *life - 1
         };
-        let member = Arc::new(self.place.start(simulated, wanted, life).await?);
+        let member = Arc::new(self.environment.start(simulated, wanted, life).await?);
         self.running.lock().members.insert(name, member.clone());
         self.write_kubeconfig()?;
         tracing::debug!(member = %member.name, endpoint = %member.endpoint, "simulated member serves");
@@ -230,14 +234,14 @@ impl Shared {
     }
 
     /// Removes its Cluster from the fleet, then stops the member.
-    async fn depart(&self, simulated: &SimulatedCluster, finalizers: Vec<String>) -> anyhow::Result<Next> {
+    async fn leave_fleet(&self, simulated: &SimulatedCluster, finalizers: Vec<String>) -> anyhow::Result<Next> {
         let name = simulated.name_any();
         let endpoint = simulated.status.as_ref().map(|s| s.endpoint.as_str()).unwrap_or_default();
         let clusters: Api<Cluster> = Api::all(self.admin.clone());
         let joined = clusters.get_opt(&name).await?.filter(|c| c.spec.api_endpoint == endpoint);
         if let Some(cluster) = joined {
             // Objects can be removed only from a member that responds.
-            let healthy = Wanted { shape: self.shape_of(simulated), ..Wanted::default() };
+            let healthy = MemberConfig { shape: self.shape_of(simulated), ..MemberConfig::default() };
             match self.get(&name) {
                 Some(member) => member.follow(&healthy),
                 None => drop(self.bring_up(simulated, &healthy).await?),
@@ -245,7 +249,7 @@ impl Shared {
             if cluster.metadata.deletion_timestamp.is_none() {
                 self.writer.delete(&clusters, None, &cluster, PropagationPolicy::Background).await?;
             }
-            return Ok(Next::After(DEPARTS_EVERY));
+            return Ok(Next::After(LEAVE_POLL_INTERVAL));
         }
         self.end(&name).await?;
         self.hold(simulated, finalizers).await?;
@@ -265,7 +269,7 @@ impl Shared {
     async fn end(&self, name: &str) -> anyhow::Result<()> {
         let member = self.running.lock().members.remove(name);
         self.write_kubeconfig()?;
-        self.place.wipe(name, member.as_deref()).await
+        self.environment.wipe(name, member.as_deref()).await
     }
 
     fn write_kubeconfig(&self) -> anyhow::Result<()> {

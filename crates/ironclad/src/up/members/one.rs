@@ -11,13 +11,13 @@ use ironclad_store::{Engine, Op, Options as StoreOptions, Query, Store};
 use kube::ResourceExt as _;
 use tokio::net::TcpListener;
 
-use super::decide::Wanted;
+use super::decide::MemberConfig;
 
 /// Keys of a deleted member that one transaction deletes.
 const WIPED_AT_ONCE: usize = 256;
 
 /// Shared environment of members.
-pub(super) struct Place {
+pub(super) struct Environment {
     pub(super) engine: Engine,
     pub(super) seam: Seam,
     pub(super) data_dir: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct SimulatedMember {
     store: Store,
 }
 
-impl Place {
+impl Environment {
     fn pki_dir(&self, name: &str) -> PathBuf {
         self.data_dir.join("pki").join("members").join(name)
     }
@@ -50,7 +50,7 @@ impl Place {
     pub(super) async fn start(
         &self,
         simulated: &SimulatedCluster,
-        wanted: &Wanted,
+        wanted: &MemberConfig,
         life: u64,
     ) -> anyhow::Result<SimulatedMember> {
         let name = simulated.name_any();
@@ -106,7 +106,7 @@ impl Place {
 
 impl SimulatedMember {
     /// Runs like this from now on.
-    pub(super) fn follow(&self, wanted: &Wanted) {
+    pub(super) fn follow(&self, wanted: &MemberConfig) {
         self.member.reshape(wanted.shape.clone());
         self.member.set_usage(wanted.usage.clone());
         self.member.set_times(wanted.times);

@@ -122,7 +122,7 @@ fn described(name: &str, nodes: i32) -> SimulatedCluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_comes_follows_and_goes_with_its_object() {
+async fn a_member_follows_its_object_from_creation_to_deletion() {
     let w = World::new(1).await;
     assert_eq!(w.members.list().iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["member1"]);
     w.until("its nodes", async || w.nodes("member1").await == 2).await;
@@ -165,7 +165,7 @@ async fn another_member_of_the_same_name_is_another_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_goes_on_where_the_last_one_was() {
+async fn a_restart_continues_with_the_stored_members() {
     let mut w = World::new(2).await;
     w.until("its nodes", async || w.nodes("member1").await == 2).await;
     let endpoint = w.members.get("member1").unwrap().endpoint.clone();
@@ -180,7 +180,7 @@ async fn a_start_goes_on_where_the_last_one_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_not_be_followed_is_told_on_the_object() {
+async fn invalid_fields_are_reported_on_the_object() {
     let w = World::new(1).await;
     w.patch("member1", json!({"spec": {"faults": {"slow": {"latency": "a while"}}}})).await;
     let mut reserved = described("ironclad", 1);

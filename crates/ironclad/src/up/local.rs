@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_a_port_is_this_test() {
+    fn the_process_that_holds_a_port_is_found() {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let holder = holder_of(listener.local_addr().unwrap()).unwrap();
         assert!(holder.contains(&format!("pid {}", std::process::id())), "{holder}");

@@ -9,12 +9,12 @@ use k8s_openapi::{
 use tokio::time::Instant;
 
 use super::{Scheduler, fit::Placement, is_ours, ledger::Ledger};
-use crate::placing::KEPT;
+use crate::placing::ASSUME_EXPIRY;
 
 impl Scheduler {
     /// Assumes a node for a new pod, and returns it with the pod's conditions; `None` leaves the pod to the queue,
     /// which reports why.
-    pub(crate) fn promise(&self, pod: &Pod) -> Option<(String, PodCondition)> {
+    pub(crate) fn assume(&self, pod: &Pod) -> Option<(String, PodCondition)> {
         if !is_ours(pod) {
             return None;
         }
@@ -24,9 +24,9 @@ impl Scheduler {
             return None;
         }
         let state = &mut *state;
-        state.promises.forget(now, &mut state.ledger);
+        state.assumed.forget(now, &mut state.ledger);
         let Placement::On(node) = state.place(pod) else { return None };
-        state.promises.0.push_back((now, pod.metadata.uid.clone().unwrap_or_default()));
+        state.assumed.0.push_back((now, pod.metadata.uid.clone().unwrap_or_default()));
         let scheduled = PodCondition {
             type_: "PodScheduled".into(),
             status: "True".into(),
@@ -39,18 +39,18 @@ impl Scheduler {
 
 /// Pods that were given a node as they were made, oldest first.
 #[derive(Default)]
-pub(super) struct Promises(VecDeque<(Instant, String)>);
+pub(super) struct AssumedPlacements(VecDeque<(Instant, String)>);
 
-impl Promises {
+impl AssumedPlacements {
     /// Earliest expiry of placements whose pods no cache shows yet; `None` if there are none.
-    pub(super) fn kept_until(&self, ledger: &Ledger) -> Option<Instant> {
-        self.0.iter().find(|(_, uid)| ledger.is_assumed(uid)).map(|(since, _)| *since + KEPT)
+    pub(super) fn next_expiry(&self, ledger: &Ledger) -> Option<Instant> {
+        self.0.iter().find(|(_, uid)| ledger.is_assumed(uid)).map(|(since, _)| *since + ASSUME_EXPIRY)
     }
 
     /// Frees expired placements of pods that were never created.
     pub(super) fn forget(&mut self, now: Instant, ledger: &mut Ledger) {
         while let Some((since, uid)) = self.0.front()
-            && now.saturating_duration_since(*since) >= KEPT
+            && now.saturating_duration_since(*since) >= ASSUME_EXPIRY
         {
             if ledger.is_assumed(uid) {
                 ledger.free(uid);

@@ -9,15 +9,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// Delay of a status write while more changes are in progress.
-const MOMENT: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// Times since which objects need a status write.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<BTreeMap<Key, Instant>>);
+pub(crate) struct StatusDebounce(Mutex<BTreeMap<Key, Instant>>);
 
 /// Decision about a status write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum WriteStatus {
     /// It is right as it is.
     Keep,
     /// Write it.
@@ -26,17 +26,17 @@ pub(crate) enum Turn {
     Wait(Duration),
 }
 
-impl Pace {
-    /// Decides whether the status of an object is written now; `changes`: it differs, `settled`: nothing is in
+impl StatusDebounce {
+    /// Decides whether the status of an object is written now; `changes`: it differs, `idle`: nothing is in
     /// progress.
-    pub(crate) fn turn(&self, key: &Key, changes: bool, settled: bool, now: Instant) -> Turn {
+    pub(crate) fn check(&self, key: &Key, changes: bool, idle: bool, now: Instant) -> WriteStatus {
         let mut since = self.0.lock();
         if !changes {
             since.remove(key);
-            return Turn::Keep;
+            return WriteStatus::Keep;
         }
-        let due = *since.entry(key.clone()).or_insert(now) + MOMENT;
-        if settled || due <= now { Turn::Write } else { Turn::Wait(due - now) }
+        let due = *since.entry(key.clone()).or_insert(now) + DEBOUNCE;
+        if idle || due <= now { WriteStatus::Write } else { WriteStatus::Wait(due - now) }
     }
 
     /// Forgets the object: its status was written, or it was deleted.
@@ -72,22 +72,30 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn turns() {
-        let (pace, key) = (Pace::default(), Key::new("d", "a"));
+    async fn writes_are_debounced() {
+        let (debounce, key) = (StatusDebounce::default(), Key::new("d", "a"));
         let clock = ironclad_seam::Clock::system();
-        assert_eq!(pace.turn(&key, false, true, clock.mono()), Turn::Keep);
-        assert_eq!(pace.turn(&key, true, false, clock.mono()), Turn::Wait(MOMENT));
-        clock.sleep(MOMENT / 2).await;
-        assert_eq!(pace.turn(&key, true, false, clock.mono()), Turn::Wait(MOMENT / 2), "counted from the first wish");
-        assert_eq!(pace.turn(&key, true, true, clock.mono()), Turn::Write, "at once if nothing is on its way");
-        clock.sleep(MOMENT / 2).await;
-        assert_eq!(pace.turn(&key, true, false, clock.mono()), Turn::Write, "and at the latest then");
-        pace.done(&key);
-        assert_eq!(pace.turn(&key, true, false, clock.mono()), Turn::Wait(MOMENT));
+        assert_eq!(debounce.check(&key, false, true, clock.mono()), WriteStatus::Keep);
+        assert_eq!(debounce.check(&key, true, false, clock.mono()), WriteStatus::Wait(DEBOUNCE));
+        clock.sleep(DEBOUNCE / 2).await;
+        assert_eq!(
+            debounce.check(&key, true, false, clock.mono()),
+            WriteStatus::Wait(DEBOUNCE / 2),
+            "counted from the first wish"
+        );
+        assert_eq!(
+            debounce.check(&key, true, true, clock.mono()),
+            WriteStatus::Write,
+            "at once if nothing is on its way"
+        );
+        clock.sleep(DEBOUNCE / 2).await;
+        assert_eq!(debounce.check(&key, true, false, clock.mono()), WriteStatus::Write, "and at the latest then");
+        debounce.done(&key);
+        assert_eq!(debounce.check(&key, true, false, clock.mono()), WriteStatus::Wait(DEBOUNCE));
     }
 
     #[test]
-    fn patches_name_what_goes_and_leave_out_what_stays() {
+    fn patches_contain_only_changed_and_removed_fields() {
         let before = json!({"replicas": 3, "readyReplicas": 1, "observedGeneration": 1});
         let after = json!({"replicas": 3, "observedGeneration": 2});
         assert_eq!(status_patch(Some(&before), &after), json!({"readyReplicas": null, "observedGeneration": 2}));

@@ -95,7 +95,7 @@ impl WebhookFlags {
             (Some(service), _) => of_service(service).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
             (None, Some(url)) => of_url(url).map(|(endpoint, hosts)| (Some(endpoint), hosts))?,
             (None, None) if bind.ip().is_unspecified() => {
-                let text = "the kube-apiserver can't be told where the webhooks are\n  because they are served on all addresses\n  \
+                let text = "the webhooks have no address for the kube-apiserver\n  because they are served on all addresses\n  \
                             try: --webhook-url https://HOST:PORT, or --webhook-service NAMESPACE/NAME";
                 return Err(Misused(text.to_owned()).into());
             }
@@ -185,7 +185,7 @@ mod tests {
         }
         for (flags, want) in [
             (flags("8443", None, None), "--webhook-bind-address \"8443\" is not an address and port"),
-            (flags("0.0.0.0:8443", None, None), "the kube-apiserver can't be told where the webhooks are"),
+            (flags("0.0.0.0:8443", None, None), "the webhooks have no address for the kube-apiserver"),
             (flags("0.0.0.0:8443", Some("http://a"), None), "--webhook-url \"http://a\" is not https://HOST:PORT"),
             (flags("0.0.0.0:8443", None, Some("web")), "--webhook-service \"web\" is not NAMESPACE/NAME[:PORT]"),
         ] {

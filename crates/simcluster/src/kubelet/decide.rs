@@ -115,25 +115,10 @@ fn later(from: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| from.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// Parses a duration as Go writes it, with whole numbers: `1h30m`, `90s`, `250ms`. `None` for invalid text.
+/// Parses a duration such as `1h30m`, `90s` or `250ms`. `None` for invalid and negative ones.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
-    let (mut rest, mut total) = (text, Duration::ZERO);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        let unit = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |end| digits + end);
-        let millis = match &rest[digits..unit] {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return None,
-        };
-        total = total.checked_add(Duration::from_millis(number.checked_mul(millis)?))?;
-        rest = &rest[unit..];
-    }
-    (!text.is_empty()).then_some(total)
+    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
 }
 
 #[cfg(test)]
@@ -260,6 +245,8 @@ mod tests {
             ("5", None),
             ("s", None),
             ("1d", None),
+            ("-5s", None),
+            ("1.5s", Some(1_500)),
         ] {
             assert_eq!(duration(text), want.map(Duration::from_millis), "{text}");
         }

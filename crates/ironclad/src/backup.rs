@@ -75,7 +75,7 @@ fn of_directory(data_dir: &Path, into: &Partial) -> anyhow::Result<()> {
         }
         taken => taken.context("no backup was taken")?,
     };
-    snapshot.add_folder(data_dir, KEYS).context("the keys beside the store can't be read")?;
+    snapshot.add_folder(data_dir, KEYS).context("reading the keys beside the store")?;
     for chunk in snapshot.chunks() {
         (&into.file).write_all(&chunk).with_context(|| into.unwritable())?;
     }
@@ -116,7 +116,9 @@ struct Partial {
 
 impl Partial {
     fn beside(target: &Path) -> anyhow::Result<Self> {
-        let Some(name) = target.file_name() else { bail!("{} is no file name\n  try: fleet.backup", target.display()) };
+        let Some(name) = target.file_name() else {
+            bail!("{} is not a file name\n  try: fleet.backup", target.display())
+        };
         let mut name = name.to_owned();
         name.push(format!(".{}.partial", std::process::id()));
         let path = target.with_file_name(name);

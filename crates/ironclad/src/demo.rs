@@ -29,9 +29,9 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     members_are_ready(client, clock, kubeconfig).await?;
     let mut templates = Vec::new();
     for text in SAMPLE.split("\n---\n") {
-        let object: Value = serde_saphyr::from_str(text).context("the sample that is part of this program")?;
+        let object: Value = serde_saphyr::from_str(text).context("parsing the built-in sample")?;
         let object: DynamicObject = serde_json::from_value(object)?;
-        let types = object.types.clone().context("the sample names its kinds")?;
+        let types = object.types.clone().context("the built-in sample has an object without a kind")?;
         let gvk = GroupVersionKind::try_from(types)?;
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &ApiResource::from_gvk(&gvk));
         match api.create(&PostParams::default(), &object).await {
@@ -53,7 +53,7 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
         }
         if clock.mono() - began > DEADLINE {
             bail!(
-                "the sample does not run after {} s\n  try: kubectl --kubeconfig {kubeconfig} get resourcebindings -o yaml",
+                "the sample does not run {} s after the start\n  try: kubectl --kubeconfig {kubeconfig} get resourcebindings -o yaml",
                 DEADLINE.as_secs()
             );
         }
@@ -66,8 +66,8 @@ pub(crate) async fn show(client: &Client, clock: &Clock, kubeconfig: &str) -> an
     for row in rows {
         println!("{row}");
     }
-    println!("look: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A");
-    println!("      kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods");
+    println!("inspect: kubectl --kubeconfig {kubeconfig} get deployments,resourcebindings,works -A");
+    println!("         kubectl --kubeconfig {kubeconfig} --context member1 get deployments,pods");
     Ok(())
 }
 
@@ -88,7 +88,7 @@ async fn members_are_ready(client: &Client, clock: &Clock, kubeconfig: &str) -> 
         }
         if clock.mono() - began > DEADLINE {
             bail!(
-                "not every member is ready after {} s\n  try: kubectl --kubeconfig {kubeconfig} get clusters",
+                "not every member is ready {} s after the start\n  try: kubectl --kubeconfig {kubeconfig} get clusters",
                 DEADLINE.as_secs()
             );
         }

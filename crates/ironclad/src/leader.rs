@@ -116,7 +116,7 @@ impl Electors {
                 clock.sleep(Duration::from_secs(1)).await;
                 let holder = observed.holder();
                 if !observed.leads() && !holder.is_empty() && holder != last {
-                    eprintln!("stand by: {holder} leads");
+                    eprintln!("standing by: {holder} is the leader");
                 }
                 last = holder;
             }
@@ -186,7 +186,7 @@ async fn refuse_beside_karmada(client: &Client, seam: &Seam, options: &LeaderOpt
     if before.is_empty() {
         return Ok(());
     }
-    eprintln!("waiting {:?} to see whether a Karmada runs here", options.lease_duration);
+    eprintln!("waiting {:?} for renewals by a running Karmada", options.lease_duration);
     seam.clock.sleep(options.lease_duration).await;
     for (name, (holder, lease)) in look().await? {
         if before.get(name).is_none_or(|(_, old)| old.spec != lease.spec) {

@@ -18,7 +18,7 @@ pub(crate) fn start(seam: &Seam) {
         loop {
             #[cfg(target_os = "linux")]
             if let Err(error) = text::give_back() {
-                tracing::debug!(%error, "the pages of the program's code stay in memory");
+                tracing::debug!(%error, "releasing pages of the program's code failed");
                 return;
             }
             clock.sleep(EVERY).await;

@@ -71,7 +71,7 @@ impl Ops {
         tasks.spawn("ops", async move {
             let serve = axum::serve(listener, router).with_graceful_shutdown(async move { stopping.stopping().await });
             if let Err(error) = serve.await {
-                tracing::error!(%error, "the ops listener ended");
+                tracing::error!(%error, "ops listener failed");
             }
         });
         Ok(())

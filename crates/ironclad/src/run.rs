@@ -85,7 +85,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
             config: args.admission.config(&settings, None),
         };
         serve_webhooks(client.clone(), listener, options, &seam).await?;
-        println!("webhooks serve on {address}");
+        println!("webhooks: {address}");
     }
 
     let electors = args.leader.electors(&client, &seam).await?;
@@ -116,9 +116,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         *present.lock() = Some(context.clone());
         let server = server.clone();
         term.tasks.spawn("start", async move {
-            eprintln!("controllers start against {server}");
+            eprintln!("starting controllers for {server}");
             ironclad_controllers::start(&context).await;
-            println!("ready: controllers run against {server}");
+            println!("ready: controllers run for {server}");
         });
         Work(present.clone())
     };
@@ -191,7 +191,7 @@ async fn require_crds(client: &Client, server: &str) -> anyhow::Result<()> {
                  try: ironclad crds --install --kubeconfig FILE"
             ),
             Err(other) => {
-                return Err(anyhow::Error::new(other).context(format!("asking {server} what it serves")));
+                return Err(anyhow::Error::new(other).context(format!("discovering the kinds of {server}")));
             }
         }
     }

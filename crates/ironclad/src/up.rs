@@ -122,10 +122,10 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let (server, tls) = (plane.clone(), credentials.server_config()?);
     plane_seam.tasks.spawn("serve", async move {
         if let Err(error) = server.serve(listener, tls).await {
-            tracing::error!(%error, "the API listener ended");
+            tracing::error!(%error, "API listener failed");
         }
     });
-    println!("control plane serves {endpoint}, data in {}", data_dir.display());
+    println!("control plane: {endpoint}, data directory: {}", data_dir.display());
 
     let admin = in_process_client(plane.in_process(Identity::admin("ironclad")), Arc::new(Traffic::default()));
     install_crds(&admin).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let file = KubeconfigFile::new(kubeconfig.clone(), credentials.admin_context("ironclad", &endpoint));
     let of_backup = data_dir.clone();
     let simulated = SimulatedMembers::start(&admin, &engine, &seam, data_dir, address, file).await?;
-    say_members(&simulated);
+    print_members(&simulated);
     println!("kubeconfig: {}", kubeconfig.display());
 
     let (to_plane, to_members) = (Arc::new(Traffic::default()), Arc::new(Traffic::default()));
@@ -166,7 +166,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     stop.received().await;
     eprintln!("stopping");
-    // Controllers first, so that nothing of ours fails against a server that is going.
+    // Controllers first, so that their requests do not fail against a stopping server.
     controllers.tasks.kill();
     plane_seam.tasks.stop();
     seam.tasks.kill();
@@ -194,7 +194,7 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let holder = local::holder_of(socket).map(|who| format!(" by {who}")).unwrap_or_default();
-            bail!("{socket} is in use{holder}\n  try: another --listen ADDRESS:PORT, or end what holds it")
+            bail!("{socket} is in use{holder}\n  try: another --listen ADDRESS:PORT, or stop the process that holds it")
         }
         Err(error) => {
             Err(anyhow::Error::new(error)
@@ -254,7 +254,7 @@ async fn ensure_namespace(admin: &Client, name: &str) -> anyhow::Result<Start> {
     Ok(Start::First)
 }
 
-fn say_members(simulated: &SimulatedMembers) {
+fn print_members(simulated: &SimulatedMembers) {
     const NAMED: usize = 10;
     let members = simulated.list();
     let names: Vec<&str> = members.iter().take(NAMED).map(|m| m.name.as_str()).collect();

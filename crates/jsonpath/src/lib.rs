@@ -57,7 +57,7 @@ pub enum PathError {
     /// Something in braces can't be read.
     #[error("{0:?} can't be read")]
     Syntax(String),
-    /// It is longer than its bound.
+    /// The template exceeds its maximum length.
     #[error("the template is longer than {0} bytes")]
     TooLong(usize),
     /// Ranges or filters are nested too deeply.

@@ -1,4 +1,4 @@
-//! Which nodes a pod accepts, and which accept it: selectors, affinity, taints and tolerations.
+//! Node selectors, node affinity, taints and tolerations.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub fn unschedulable_taint() -> Taint {
     Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() }
 }
 
-/// True if the toleration covers the taint.
+/// Returns `true` if the toleration covers the taint.
 #[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |t: &Option<String>| t.clone().unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn untolerated<'a>(node: &'a Node, tolerations: &[Toleration], effects: &[&s
     hard.into_iter().find(|taint| !tolerations.iter().any(|t| tolerates(t, taint)))
 }
 
-/// True if the pod's node selector and required node affinity accept the node.
+/// Returns `true` if the pod's node selector and required node affinity accept the node.
 #[must_use]
 pub fn accepts(spec: &PodSpec, node: &Node) -> bool {
     let none = BTreeMap::new();

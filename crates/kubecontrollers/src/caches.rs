@@ -87,12 +87,12 @@ where
         Self { name, informer: Informer::new(indexes), scope, wanted: AtomicBool::new(false) }
     }
 
-    /// Only objects of this name.
+    /// Creates an informer of the object with this name.
     fn named(name: &'static str, object: &str) -> Self {
         Self::with_field(name, &format!("metadata.name={object}"))
     }
 
-    /// Only objects with this field.
+    /// Creates an informer of objects with this field.
     fn with_field(name: &'static str, field: &str) -> Self {
         let scope = WatchScope { fields: Some(field.to_owned()), labels: None };
         Self { scope, ..Self::new(name, &[]) }

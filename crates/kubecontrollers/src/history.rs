@@ -26,11 +26,11 @@ const LIMIT: i32 = 10;
 pub(crate) struct Plan {
     /// The name of the revision of the wanted template.
     pub(crate) update: String,
-    /// Its hash.
+    /// Hash of the wanted template.
     pub(crate) hash: String,
-    /// It is new, with this number.
+    /// Number of a new revision.
     pub(crate) create: Option<i64>,
-    /// It is an earlier one again: it gets this number.
+    /// Earlier revision to use again, with its new number.
     pub(crate) renumber: Option<(Arc<ControllerRevision>, i64)>,
     pub(crate) delete: Vec<Arc<ControllerRevision>>,
 }

@@ -1,4 +1,4 @@
-//! Which kinds a server has: each resource once, in its preferred version.
+//! Kinds of a server: each resource once, in its preferred version.
 
 use std::{collections::BTreeMap, sync::Arc};
 

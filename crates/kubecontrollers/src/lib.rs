@@ -44,7 +44,7 @@ pub use start::{Controller, Options, start};
 /// One cluster as its controllers see it. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
-    /// Its server.
+    /// Client of its server.
     pub client: Client,
     /// The informers that its controllers share.
     pub caches: Caches,

@@ -57,11 +57,11 @@ pub(crate) fn selector(of: Option<&LabelSelector>) -> Option<Selector> {
 /// Objects of a controller, by action.
 #[derive(Debug)]
 pub(crate) struct Claims<K> {
-    /// Its own, and matching.
+    /// Owned, and matching.
     pub(crate) mine: Vec<Arc<K>>,
     /// Without an owner, and matching: adopt.
     pub(crate) adopt: Vec<Arc<K>>,
-    /// Its own, and no longer matching: release.
+    /// Owned, and no longer matching: release.
     pub(crate) release: Vec<Arc<K>>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn claim<K: Resource>(
     claims
 }
 
-/// The merge patch that gives an object this controller besides its other owners.
+/// Returns the merge patch that adds this controller to an object's owners.
 pub(crate) fn adopting(object: &ObjectMeta, reference: &OwnerReference) -> Value {
     let mut owners = object.owner_references.clone().unwrap_or_default();
     owners.retain(|r| r.uid != reference.uid);

@@ -52,7 +52,7 @@ pub fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_)
 }
 
-/// Since when the pod is ready, if it is. A condition without a time counts from the epoch.
+/// Time since which the pod is ready. A condition without a time counts from the epoch.
 #[must_use]
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|c| c.status == "True")?;

@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 /// Rounding of a fraction of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// To one more.
+    /// Upwards.
     Up,
-    /// To one less.
+    /// Downwards.
     Down,
 }
 

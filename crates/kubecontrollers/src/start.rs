@@ -1,4 +1,4 @@
-//! Which controllers run, by the names that kube-controller-manager gives them.
+//! Controllers to run, by the names of kube-controller-manager.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub enum Controller {
     GarbageCollector,
     /// Empties namespaces that are being deleted.
     Namespace,
-    /// Keeps the ServiceAccount `default` in each namespace.
+    /// Creates the ServiceAccount `default` in each namespace.
     ServiceAccount,
     /// Fills Secrets with tokens of ServiceAccounts.
     Token,
-    /// Keeps the root certificate in each namespace.
+    /// Publishes the root certificate in each namespace.
     RootCertificate,
     /// Removes the protection finalizer of claims without pods.
     ClaimProtection,
@@ -119,7 +119,7 @@ impl fmt::Display for Controller {
 /// Options of the controllers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Which ones run.
+    /// Controllers to run.
     pub controllers: Vec<Controller>,
     /// Certificate (PEM) that [`Controller::RootCertificate`] publishes and [`Controller::Token`] adds to tokens;
     /// without it, the former does nothing.

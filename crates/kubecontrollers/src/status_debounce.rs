@@ -18,7 +18,7 @@ pub(crate) struct StatusDebounce(Mutex<BTreeMap<Key, Instant>>);
 /// Decision about a status write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteStatus {
-    /// It is right as it is.
+    /// Do not write: the status is unchanged.
     Keep,
     /// Write it.
     Write,

@@ -8,7 +8,7 @@ const SAFE_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Label with the hash of a pod's template.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
-/// True if the two templates make the same pods.
+/// Returns `true` if the two templates make the same pods.
 pub(crate) fn same_template(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     let (a, b) = (without_hash(a), without_hash(b));
     a == b || canonical(&a) == canonical(&b)

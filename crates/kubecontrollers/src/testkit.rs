@@ -1,4 +1,4 @@
-//! Makers for the tables beside the decisions.
+//! Makers of objects for table tests.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -39,7 +39,7 @@ enum SecretAction {
     Nothing,
     /// The account that it names is absent or another one.
     Remove,
-    /// It lacks the token, the namespace or the certificate.
+    /// Fill in the missing token, namespace or certificate.
     Fill,
 }
 

@@ -35,10 +35,10 @@ pub(crate) trait Kind:
 {
     /// The name of its controller.
     const CONTROLLER: &'static str;
-    /// Its status.
+    /// Type of its status.
     type Status: Serialize + PartialEq;
 
-    /// Which pods are its own.
+    /// Returns the selector of its pods.
     fn selector(&self) -> Option<Selector>;
 
     /// Returns its status.
@@ -99,8 +99,8 @@ impl<W: Kind> Workload<W> {
         });
     }
 
-    /// Something besides the objects and their pods changed.
-    pub(crate) fn look_at(&self, key: Key) {
+    /// Enqueues an object because of a change other than its own or its pods'.
+    pub(crate) fn enqueue_key(&self, key: Key) {
         self.queue.add(key);
     }
 

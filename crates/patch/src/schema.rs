@@ -91,7 +91,7 @@ pub enum Printed {
     /// Whenever it was given, also with a zero value.
     #[default]
     IfGiven,
-    /// Only with another than the zero value.
+    /// Unless it has the zero value.
     UnlessZero,
     /// Always: with its zero value if it was not given.
     Always,
@@ -141,7 +141,7 @@ pub enum Type {
     Bytes,
     /// A named schema.
     Schema {
-        /// Which one.
+        /// The schema.
         id: SchemaId,
         /// An apply owns it as a whole.
         atomic: bool,
@@ -224,7 +224,7 @@ impl Table {
         self.add(Schema::empty(name))
     }
 
-    /// Puts a schema into its reserved place.
+    /// Stores a schema under its reserved id.
     pub(crate) fn fill(&mut self, id: SchemaId, schema: Schema) {
         self.index(id, &schema);
         self.schemas[id.0 as usize] = schema;

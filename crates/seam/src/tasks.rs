@@ -125,7 +125,7 @@ impl Tasks {
         self.0.changed.notify_waiters();
     }
 
-    /// True once the group was killed.
+    /// Returns `true` once the group was killed.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.0.state.lock().dead

@@ -229,7 +229,7 @@ impl Member {
         }
     }
 
-    /// Ends what moves in the member between two polls and starts it anew, as when its processes crash. For tests.
+    /// Restarts the member's processes between two polls, as after a crash. For tests.
     pub fn restart_inside(&self) {
         let inside = self.0.state.lock().inside.take();
         if let Some(inside) = inside {
@@ -300,7 +300,7 @@ impl Inner {
         if starts {
             self.start_inside();
             if let Err(error) = self.open_front(&mut self.state.lock()) {
-                tracing::error!(%error, "the member is not served over TLS");
+                tracing::error!(%error, "serving the member over TLS failed");
             }
         }
     }
@@ -312,7 +312,7 @@ impl Inner {
         let (server, group, tls) = (self.server.clone(), tasks.clone(), front.tls.clone());
         tasks.spawn("serve", async move {
             if let Err(error) = server.serve_in(&group, listener, tls).await {
-                tracing::error!(%error, "the member is no longer served over TLS");
+                tracing::error!(%error, "TLS listener of the member failed");
             }
         });
         front.tasks = Some(tasks);

@@ -94,7 +94,7 @@ impl Default for Shape {
 /// Faults of a member (specification/api.md 11.8); none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Its server answers nothing and nothing in it moves.
+    /// Its server does not respond, and its controllers stop.
     pub down: bool,
     /// It is cut off from the control plane and keeps running.
     pub partition: bool,

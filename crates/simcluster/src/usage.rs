@@ -23,7 +23,7 @@ const IDLE: Usage = Usage { cpu_millis: 1, memory_bytes: 8 << 20 };
 /// Usage of a member's pods (specification/api.md 11.8, `spec.usage`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageRule {
-    /// The namespace of the pods; empty means all.
+    /// Namespace of the pods; empty means all.
     pub namespace: String,
     /// Their labels; without it all.
     pub selector: Option<LabelSelector>,

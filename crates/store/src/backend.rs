@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{BackendError, Entry, Key, Revision, Transaction};
 
-/// Keeps what was committed across restarts. Called by one thread at a time.
+/// Durable storage of committed transactions. Called by one thread at a time.
 pub trait Backend: Send {
     /// Everything that was committed: the newest state of each server and the transactions since its floor.
     /// Called once, first.
@@ -26,7 +26,7 @@ pub trait Backend: Send {
 pub struct Record {
     /// The server.
     pub server: Arc<str>,
-    /// Its transaction.
+    /// The transaction.
     pub transaction: Arc<Transaction>,
 }
 

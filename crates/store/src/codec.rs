@@ -236,7 +236,7 @@ mod tests {
         fn arbitrary_bytes_as_a_log_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode_entry("/a", &bytes);
             let revision = Revision::new(7).unwrap();
-            // Behind the sum, which arbitrary bytes would not pass.
+            // After the checksum, which arbitrary bytes would not pass.
             let _ = decode_events(Input(&bytes), revision, &mut |key| Some((key.into(), entry(1, 7, 0, b"x"))));
         }
     }

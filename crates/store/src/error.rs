@@ -106,7 +106,7 @@ pub enum BackendError {
         /// The data directory.
         path: String,
     },
-    /// There is nothing to back up.
+    /// The directory has no store to back up.
     #[error("data directory {path} holds no store: name the directory that `ironclad up` was started with")]
     NoStore {
         /// The data directory.

@@ -240,7 +240,7 @@ impl Shared {
     /// Refuses all writes from now on: memory must not run ahead of what the backend may or may not have.
     fn fail(&self, items: Vec<Item>, error: BackendError) {
         let of = &error as &dyn std::error::Error;
-        tracing::error!(error = of, "the store takes no more writes until the process starts again");
+        tracing::error!(error = of, "store rejects writes until the process restarts");
         let error = StoreError::ReadOnly { cause: Arc::new(error) };
         let queued = self.queue.fail(&error);
         for item in items.into_iter().chain(queued) {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{Backend, BackendError, BackendStats, Entry, Key, Loaded, LoadedServer, Record, Revision, Transaction};
 
-/// Keeps everything in memory. Clones share it: an engine opened on a clone finds what an earlier one committed, as a
+/// In-memory backend. Clones share their state: an engine opened on a clone finds what an earlier one committed, as a
 /// restarted process finds its disk. It shares bytes with the engine's memory.
 #[derive(Clone, Default)]
 pub struct MemoryBackend(Arc<Mutex<Kept>>);

@@ -25,7 +25,7 @@ pub mod limits {
 pub enum Commit {
     /// The writer itself, when its future is polled: no thread, so the same on every run. For the simulation.
     Inline,
-    /// One thread, which commits together whatever queued up while it made the previous group durable.
+    /// One thread, which commits together whatever was queued during the previous commit.
     Thread,
 }
 
@@ -57,7 +57,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those of a simulated member: a process has many of them.
+    /// Options of a simulated member: a process has many.
     #[must_use]
     pub fn member() -> Self {
         Self { history_bytes: 8 * 1024 * 1024, ..Self::default() }

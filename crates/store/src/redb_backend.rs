@@ -41,9 +41,9 @@ const FORMAT: Format = Format { major: 1, minor: 0 };
 /// Entries in `meta`: a server's number (4 bytes) and its newest revision (8 bytes).
 const SERVER_KEY: &str = "server/";
 
-/// Keeps everything in a redb file; see the module for its tables.
+/// Backend in a redb file; the module documents its tables.
 pub struct RedbBackend {
-    // Before the directory, so that the file is closed before the lock is given up.
+    // Dropped before the directory, so that the file is closed before the lock is released.
     database: Handle,
     path: String,
     file: Option<PathBuf>,
@@ -463,7 +463,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         let database = self.0.take();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(database))) {
-            tracing::error!(error = text_of(&*panic), "the store's file is damaged: restore it from a backup");
+            tracing::error!(error = text_of(&*panic), "store file is damaged: restore it from a backup");
         }
     }
 }

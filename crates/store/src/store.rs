@@ -78,7 +78,7 @@ impl Store {
         self.server.space.read().len()
     }
 
-    /// True if there is no key.
+    /// Returns `true` if there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

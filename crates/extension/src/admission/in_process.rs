@@ -57,7 +57,7 @@ impl Admission for InProcessAdmission {
             return Err(refusal(denial));
         }
         for (key, text) in &verdict.audit {
-            tracing::warn!(user = request.user, kind = request.kind, name = request.name, %key, %text, "admission was overruled");
+            tracing::warn!(user = request.user, kind = request.kind, name = request.name, %key, %text, "admission decision was overridden");
         }
         let writes = verdict.effects.into_iter().map(|effect| match effect {
             Effect::WriteStatus { resource, object } => SideWrite {

@@ -34,8 +34,8 @@ pub(crate) async fn look_up(client: &Client, needs: BTreeSet<Need>, seam: &Seam)
             Ok(Ok(found)) => {
                 lookups.found.insert(need, found);
             }
-            Ok(Err(error)) => tracing::warn!(?need, %error, "a look-up of a review failed"),
-            Err(_) => tracing::warn!(?need, "a look-up of a review took too long"),
+            Ok(Err(error)) => tracing::warn!(?need, %error, "look-up for a webhook review failed"),
+            Err(_) => tracing::warn!(?need, "look-up for a webhook review timed out"),
         }
     }
     lookups

@@ -94,7 +94,7 @@ impl Webhooks {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "accepting a connection of the webhook listener");
+                        tracing::warn!(%error, "webhook listener failed to accept a connection");
                         self.seam.clock.sleep(ACCEPT_PAUSE).await;
                         continue;
                     }
@@ -111,7 +111,7 @@ impl Webhooks {
                     let mut builder = auto::Builder::new(Streams(group));
                     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX);
                     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-                        tracing::debug!(%error, "a webhook connection ended");
+                        tracing::debug!(%error, "webhook connection failed");
                     }
                 }
                 drop(slot);

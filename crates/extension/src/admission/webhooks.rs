@@ -101,7 +101,7 @@ pub async fn serve_webhooks(
     let certificate = in_use.clone();
     seam.tasks.spawn("webhooks", async move {
         if let Err(error) = webhooks.serve(listener, certificate).await {
-            tracing::error!(%error, "the webhook listener ended");
+            tracing::error!(%error, "webhook listener failed");
         }
     });
     register(&client, &options, &certificates.bundle).await?;
@@ -117,7 +117,7 @@ pub async fn serve_webhooks(
             pause = match check(&client, &options, &in_use, &mut served, &keeper).await {
                 Ok(()) => CHECK_INTERVAL,
                 Err(error) => {
-                    tracing::warn!(%error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "webhooks are not kept right");
+                    tracing::warn!(%error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "checking webhook certificates and registrations failed");
                     CHECK_RETRY
                 }
             };
@@ -140,7 +140,7 @@ async fn check(
     if *served != certificates.serving.certificate {
         in_use.set(&certificates.serving).map_err(WebhookError::Certificate)?;
         served.clone_from(&certificates.serving.certificate);
-        tracing::info!("the webhook certificate was renewed");
+        tracing::info!("webhook certificate renewed");
     }
     Ok(())
 }

@@ -233,7 +233,7 @@ mod tests {
                 Ok(()) => assert_eq!(want, "", "{flag} is taken"),
                 Err(message) => {
                     assert!(!want.is_empty() && message.contains(want), "{flag}: {message}");
-                    assert!(message.contains("--help"), "{flag}: where to look is not said: {message}");
+                    assert!(message.contains("--help"), "{flag}: --help is not mentioned: {message}");
                 }
             }
         }

@@ -31,14 +31,17 @@ impl Backup {
 
     fn answer(&self, method: &Method) -> Response<ResponseBody> {
         if method != Method::GET {
-            return refusal(StatusCode::METHOD_NOT_ALLOWED, "a backup can only be got");
+            return refusal(StatusCode::METHOD_NOT_ALLOWED, "a backup can only be read with GET");
         }
         let Ok(turn) = self.one.clone().try_acquire_owned() else {
-            return refusal(StatusCode::TOO_MANY_REQUESTS, "another backup is under way: try again when it is done");
+            return refusal(
+                StatusCode::TOO_MANY_REQUESTS,
+                "another backup is in progress: try again when it is complete",
+            );
         };
         let mut snapshot = self.engine.snapshot();
         if let Err(error) = snapshot.add_folder(&self.data_dir, KEYS) {
-            tracing::error!(%error, "a backup was asked for, and the keys can't be read");
+            tracing::error!(%error, "reading the keys for a backup failed");
             let what = format!("reading the keys beside the store: {error}");
             return refusal(StatusCode::INTERNAL_SERVER_ERROR, &what);
         }

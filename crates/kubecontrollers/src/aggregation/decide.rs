@@ -1,4 +1,4 @@
-//! Which rules an aggregated ClusterRole has: those of all roles that it selects.
+//! Rules of an aggregated ClusterRole: those of all roles that it selects.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) fn selectors(role: &ClusterRole) -> Vec<Selector> {
     selectors.filter_map(|s| Selector::try_from(s.clone()).ok()).collect()
 }
 
-/// True if the role is made of this one, among others.
+/// Returns `true` if the role is made of this one, among others.
 pub(crate) fn takes(role: &ClusterRole, of: &ClusterRole) -> bool {
     role.metadata.name != of.metadata.name && selectors(role).iter().any(|s| s.matches(labels(&of.metadata)))
 }

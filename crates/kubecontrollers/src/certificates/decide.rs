@@ -13,11 +13,11 @@ use super::{Order, signers};
 
 /// Default and maximum validity of a certificate.
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// And at least.
+/// Minimum validity.
 const LIFE_MIN: SignedDuration = SignedDuration::from_mins(10);
 /// Time by which the start of the validity is backdated, for clocks that are behind.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// One that is good for less ends that much later, too.
+/// Shorter certificates expire later by the same time.
 const SHORT: SignedDuration = SignedDuration::from_hours(8);
 /// Retention of completed requests.
 const COMPLETED_RETENTION: SignedDuration = SignedDuration::from_hours(1);
@@ -34,11 +34,11 @@ pub(super) struct Plan {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Nothing,
-    /// It is old.
+    /// Remove the request: it is old.
     Remove,
-    /// It is approved, and fits its signer.
+    /// Sign the approved request.
     Sign(Order),
-    /// It is approved, and does not fit its signer: why.
+    /// Fail the approved request, with the reason.
     Fail(String),
 }
 
@@ -91,7 +91,7 @@ pub(super) fn failed(
     conditions
 }
 
-/// After this moment the request is removed.
+/// Time after which the request is removed.
 fn old_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     let after = |at: Option<&Time>, kept: SignedDuration| at.and_then(|at| at.0.saturating_add(kept).ok());
     let all = conditions(request);
@@ -215,10 +215,10 @@ mod tests {
     fn a_failure_is_added_to_the_conditions() {
         let request = request(json!({"conditions": [condition("Approved", 5)]}));
         let now = at(7).saturating_add(SignedDuration::from_millis(300)).unwrap();
-        let told = serde_json::to_value(failed(&request, "because", now)).unwrap();
-        assert_eq!(told[0], condition("Approved", 5));
+        let conditions = serde_json::to_value(failed(&request, "because", now)).unwrap();
+        assert_eq!(conditions[0], condition("Approved", 5));
         let want = json!({"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": "because",
             "lastUpdateTime": at(7).to_string()});
-        assert_eq!(told[1], want);
+        assert_eq!(conditions[1], want);
     }
 }

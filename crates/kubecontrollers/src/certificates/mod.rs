@@ -26,9 +26,9 @@ pub struct Order {
     pub request: Vec<u8>,
     /// Usages of the certificate, in the words of `spec.usages`.
     pub usages: Vec<String>,
-    /// When it begins to be good.
+    /// Start of the validity.
     pub not_before: Timestamp,
-    /// When it ends, at the latest.
+    /// Latest end of the validity.
     pub not_after: Timestamp,
 }
 

@@ -15,9 +15,9 @@ use super::Order;
 
 /// Certificates of clients of the API server.
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Those of kubelets.
+/// Client certificates of kubelets.
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Those that kubelets serve with.
+/// Serving certificates of kubelets.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 
 /// Verdict of a signer about a request.
@@ -25,9 +25,9 @@ const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 pub(super) enum SignerVerdict {
     /// Another signer is responsible for this name.
     NotOurs,
-    /// It signs this.
+    /// The signer accepts the request.
     Order(Order),
-    /// It doesn't, and why.
+    /// The signer rejects the request, with the reason.
     Misfit(String),
 }
 
@@ -309,8 +309,8 @@ mod tests {
             ),
         ] {
             let usages: Vec<String> = usages.iter().map(|u| (*u).to_owned()).collect();
-            let said = rule(&asked, &usages).err().unwrap_or_default();
-            assert_eq!(said, want, "{name}");
+            let refusal = rule(&asked, &usages).err().unwrap_or_default();
+            assert_eq!(refusal, want, "{name}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     pub(crate) create: Option<Timestamp>,
     pub(crate) delete: Vec<Arc<Job>>,
     pub(crate) status: CronJobStatus,
-    pub(crate) look_again: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 /// The name of the Job of a time: the same for each try.
@@ -46,7 +46,7 @@ fn completed_at(job: &Job) -> Option<Timestamp> {
     job.status.as_ref()?.completion_time.as_ref().map(|t| t.0)
 }
 
-/// One pass over the CronJob.
+/// Decides about the CronJob.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let cron = &*seen.cron;
     let spec = &cron.spec;
@@ -77,7 +77,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         return plan;
     }
     let Some(schedule) = Schedule::parse(&spec.schedule, spec.time_zone.as_deref()) else { return plan };
-    plan.look_again = schedule.next(now);
+    plan.requeue_at = schedule.next(now);
     let born = cron.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
     let from = plan.status.last_schedule_time.as_ref().map_or(born, |t| t.0);
     let Some(due) = schedule.last(now).filter(|due| *due > from) else { return plan };
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(plan.status.active.unwrap()[0].name.as_deref(), Some("a"));
         assert_eq!(plan.status.last_successful_time, Some(Time(at(5))));
         assert_eq!(plan.status.last_schedule_time, Some(Time(at(60))));
-        assert_eq!(plan.look_again, Some(at(120)));
+        assert_eq!(plan.requeue_at, Some(at(120)));
         assert_eq!(job_name("c", at(120)), "c-2");
     }
 }

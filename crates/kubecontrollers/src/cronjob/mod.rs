@@ -90,7 +90,7 @@ impl Controller {
             let version = cron.resource_version().unwrap_or_default();
             self.writer.patch_status(&api, Some(&self.crons), &cron.name_any(), &version, patch).await?;
         }
-        Ok(next(None, plan.look_again, now))
+        Ok(next(None, plan.requeue_at, now))
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: DaemonSetStatus,
     pub(crate) idle: bool,
-    pub(crate) look_again: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 /// The tolerations that every pod of a DaemonSet gets: it stays on an unhealthy node.
@@ -91,7 +91,7 @@ fn fit(spec: &PodSpec, tolerations: &[Toleration], node: &Node) -> Fit {
     if closed || untolerated(node, tolerations, &["NoSchedule"]).is_some() { Fit::Keeps } else { Fit::Runs }
 }
 
-/// One pass over the set.
+/// Decides about the set.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &*seen.set;
     let spec = set.spec.clone().unwrap_or_default();
@@ -107,7 +107,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         delete: Vec::new(),
         status: DaemonSetStatus::default(),
         idle: false,
-        look_again: None,
+        requeue_at: None,
     };
     let going = set.metadata.deletion_timestamp.is_some();
     let mut stand = Vec::new();
@@ -149,7 +149,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         status.number_ready += i32::from(availability != Availability::No);
         match availability {
             Availability::Yes => available += 1,
-            Availability::From(at) => plan.look_again = Some(plan.look_again.map_or(at, |next| next.min(at))),
+            Availability::From(at) => plan.requeue_at = Some(plan.requeue_at.map_or(at, |next| next.min(at))),
             Availability::No => {}
         }
         stand.push((pod, is_new, availability == Availability::Yes));

@@ -39,13 +39,13 @@ pub(crate) fn start(cluster: &Cluster) {
     let (nodes, revisions) = (cluster.caches.nodes(), cluster.caches.revisions());
     let of = Arc::downgrade(&sets);
     nodes.on_change(move |change| {
-        // Only what decides about pods: a node's status does not.
+        // A change of a node's status does not affect the pods.
         let same = |a: &Arc<Node>, b: &Arc<Node>| a.spec == b.spec && a.metadata.labels == b.metadata.labels;
         if change.old.as_ref().zip(change.new.as_ref()).is_some_and(|(a, b)| same(a, b)) {
             return;
         }
         if let Some(sets) = of.upgrade() {
-            sets.objects.list().iter().for_each(|set| sets.look_at(Key::of(&**set)));
+            sets.objects.list().iter().for_each(|set| sets.enqueue_key(Key::of(&**set)));
         }
     });
     let synced = (nodes.clone(), revisions.clone());
@@ -88,7 +88,7 @@ async fn reconcile(
         let wanted = plan.create.iter().map(|node| pod(&set, node, &past.hash)).collect();
         sets.control.create(meta, wanted).await?;
     }
-    Ok(next(wait, plan.look_again, now))
+    Ok(next(wait, plan.requeue_at, now))
 }
 
 /// A pod that only the scheduler's choice of this node fits.

@@ -64,8 +64,8 @@ pub(crate) struct Plan {
     pub(crate) revision: Option<String>,
     /// Nothing is in progress: the status is final.
     pub(crate) idle: bool,
-    /// When time alone changes something.
-    pub(crate) look_again: Option<Timestamp>,
+    /// Time of the next reconcile without an event.
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 impl Plan {
@@ -116,7 +116,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         create: None,
         update: Vec::new(),
         delete: Vec::new(),
-        look_again: status::deadline(deployment, &status).into_iter().chain(next_available(&seen.sets)).min(),
+        requeue_at: status::deadline(deployment, &status).into_iter().chain(next_available(&seen.sets)).min(),
         status,
         revision: None,
         idle: false,

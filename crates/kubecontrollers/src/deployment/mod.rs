@@ -126,6 +126,6 @@ impl Controller {
             WriteStatus::Wait(wait) => Some(wait),
             WriteStatus::Keep | WriteStatus::Write => None,
         };
-        Ok(next(wait, plan.look_again, now))
+        Ok(next(wait, plan.requeue_at, now))
     }
 }

@@ -1,4 +1,4 @@
-//! Which ReplicaSet is the new one, what it is called, and which revision each is.
+//! Revisions of ReplicaSets: the new one, names, and numbers.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -15,7 +15,7 @@ use crate::{
     template::{HASH_LABEL, hash, same_template},
 };
 
-/// Which revision of its Deployment a set is, and which one a Deployment is at.
+/// Annotation with the revision of a ReplicaSet or Deployment.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Revisions that a set was before it was rolled back to.
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";

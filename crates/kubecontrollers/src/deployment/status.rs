@@ -12,7 +12,7 @@ use super::{
     strategy::Strategy,
 };
 
-/// `spec.progressDeadlineSeconds` that means none.
+/// Value of `spec.progressDeadlineSeconds` without a deadline.
 const NO_DEADLINE: i32 = i32::MAX;
 
 /// The status of the Deployment with these sets.
@@ -288,7 +288,7 @@ mod tests {
         let d = || deployment(1).image("new");
         let start = decide(&world(d(), vec![set("new", 1, 1, 0)]), at(1_000));
         assert_eq!(reason(&start.status, "Progressing"), "True ReplicaSetUpdated");
-        assert_eq!(start.look_again, Some(at(1_601)));
+        assert_eq!(start.requeue_at, Some(at(1_601)));
         let stuck = |now| decide(&with_status(world(d(), vec![set("new", 1, 1, 0)]), start.status.clone()), at(now));
         assert_eq!(stuck(1_600).status, start.status, "exactly at the deadline it is still in time");
         let late = stuck(1_601);
@@ -303,7 +303,7 @@ mod tests {
         bare.counts.replicas = 0;
         let plan = decide(&world(deployment(1).image("new"), vec![bare]), now());
         assert_eq!(reason(&plan.status, "Progressing"), "True NewReplicaSetCreated");
-        assert!(plan.look_again.is_some());
+        assert!(plan.requeue_at.is_some());
     }
 
     #[test]

@@ -37,10 +37,10 @@ pub(crate) struct Seen {
 #[must_use]
 pub(crate) struct Plan {
     pub(crate) status: PodDisruptionBudgetStatus,
-    pub(crate) look_again: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// One pass over the budget.
+/// Decides about the budget.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let pods: Vec<&Arc<Pod>> = seen.pods.iter().filter(|p| !is_finished(p)).collect();
     let (expected, desired) = numbers(seen, &pods);
@@ -56,7 +56,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     });
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
-    let look_again = disrupted.values().filter_map(|t| t.0.saturating_add(DISRUPTED_FOR).ok()).min();
+    let requeue_at = disrupted.values().filter_map(|t| t.0.saturating_add(DISRUPTED_FOR).ok()).min();
     Plan {
         status: PodDisruptionBudgetStatus {
             conditions: Some(conditions(&seen.budget, &before, allowed, now)),
@@ -67,7 +67,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             expected_pods: Some(expected),
             observed_generation: seen.budget.metadata.generation,
         },
-        look_again,
+        requeue_at,
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
         let under_way = at_eviction(219);
         assert_eq!((under_way.status.current_healthy, under_way.status.disruptions_allowed), (Some(2), Some(1)));
         assert_eq!(under_way.status.disrupted_pods.unwrap().len(), 1, "a pod that is gone is forgotten");
-        assert_eq!(under_way.look_again, Some(at(220)));
+        assert_eq!(under_way.requeue_at, Some(at(220)));
         let over = at_eviction(220);
         assert_eq!((over.status.current_healthy, over.status.disrupted_pods), (Some(3), None));
     }

@@ -113,7 +113,7 @@ impl Controller {
             let version = budget.resource_version().unwrap_or_default();
             self.writer.patch_status(&api, Some(&self.budgets), &key.name, &version, patch).await?;
         }
-        Ok(next(None, plan.look_again, now))
+        Ok(next(None, plan.requeue_at, now))
     }
 
     fn observe(&self, budget: Arc<PodDisruptionBudget>) -> Seen {

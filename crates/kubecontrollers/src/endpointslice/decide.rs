@@ -23,7 +23,7 @@ use crate::{
 
 /// Endpoints in a slice.
 const PER_SLICE: usize = 100;
-/// Which Service a slice belongs to.
+/// Label with the Service of a slice.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Manager of the slices.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -74,7 +74,7 @@ pub(crate) fn shows(pod: &Pod) -> impl PartialEq + '_ {
     )
 }
 
-/// One pass over the Service.
+/// Decides about the Service.
 pub(crate) fn decide(seen: &Seen) -> Plan {
     let mut wanted: BTreeMap<PortsKey, (Vec<EndpointPort>, BTreeMap<String, Endpoint>)> = BTreeMap::new();
     if has_endpoints(&seen.service) {

@@ -23,7 +23,7 @@ const MANAGER: &str = "ironclad-garbage-collector";
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl Collector {
-    pub(super) async fn look_at(self: Arc<Self>, uid: &str) -> Result<Next, Failure> {
+    pub(super) async fn enqueue_key(self: Arc<Self>, uid: &str) -> Result<Next, Failure> {
         let (step, node) = {
             let graph = self.graph.lock();
             let Some(node) = graph.get(uid) else { return Ok(Next::Forget) };
@@ -87,7 +87,7 @@ impl Collector {
             }),
             ..DeleteParams::default()
         };
-        tracing::debug!(kind = %node.kind.group_resource(), namespace = %node.namespace, name = %node.name, ?cascade, "no owner is left");
+        tracing::debug!(kind = %node.kind.group_resource(), namespace = %node.namespace, name = %node.name, ?cascade, "deleting object without owners");
         let answer = self.api(&node.kind, &node.namespace).delete(&node.name, &params).await;
         done(answer.map(|_| ()).map_err(Failure::from))
     }
@@ -144,7 +144,7 @@ impl Collector {
         }
     }
 
-    /// The kind that a reference names, in whatever version.
+    /// Returns the kind of a reference, in any version.
     fn kind_of(&self, owner: &OwnerReference) -> Option<Arc<Kind>> {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
         let kinds = self.kinds.lock();

@@ -7,9 +7,9 @@ use super::graph::{FOREGROUND, Graph, Node, ORPHAN, Phase, Uid};
 /// Propagation policy of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cascade {
-    /// Its dependents after it.
+    /// Dependents are deleted after it.
     Background,
-    /// Its dependents before it.
+    /// Dependents are deleted before it.
     Foreground,
 }
 

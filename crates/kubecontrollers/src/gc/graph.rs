@@ -27,9 +27,9 @@ pub(crate) enum Phase {
     Alive,
     /// Waits for its dependents to be deleted.
     Foreground,
-    /// Its dependents lose it first.
+    /// Waits until its dependents no longer refer to it.
     Orphaning,
-    /// Others hold it, or time.
+    /// Waits for other finalizers or its grace period.
     Going,
 }
 

@@ -28,7 +28,7 @@ const REFRESH_SOON: Duration = Duration::from_millis(100);
 const REFRESH_LATE: Duration = Duration::from_secs(3);
 /// Work begins when all kinds are known, or after this: until then an unknown owner costs a question to the server.
 const SYNC_MAX: Duration = Duration::from_secs(10);
-/// Kinds whose objects never own anything that matters and come in masses.
+/// Kinds that own nothing of importance and are numerous.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
 struct Collector {
@@ -82,7 +82,7 @@ pub(crate) fn start(client: &Client, seam: &Seam) {
         let worker = collector.clone();
         run_workers("garbage-collector", &seam.tasks, &collector.queue, WORKERS, move |uid| {
             let collector = worker.clone();
-            async move { collector.look_at(&uid).await }
+            async move { collector.enqueue_key(&uid).await }
         });
     });
 }

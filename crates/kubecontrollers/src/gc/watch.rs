@@ -39,7 +39,7 @@ pub(super) async fn follow(collector: Arc<Collector>, kind: Arc<Kind>, seam: Sea
             Err(error) => {
                 let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
                 failures = failures.saturating_add(1);
-                tracing::debug!(kind = %kind.group_resource(), %error, ?wait, "watch broke");
+                tracing::debug!(kind = %kind.group_resource(), %error, ?wait, "watch failed");
                 // A kind that can't be watched must not hold the others up.
                 collector.synced(&kind);
                 seam.clock.sleep(wait + jitter.duration_up_to(wait / 2)).await;

@@ -37,8 +37,8 @@ impl History {
     }
 }
 
-/// A condition that holds or not, its reason and its message.
-pub(crate) type Told = (bool, &'static str, String);
+/// State of a condition: status, reason and message.
+pub(crate) type ConditionState = (bool, &'static str, String);
 
 /// Result of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +48,9 @@ pub(crate) struct Plan {
     pub(crate) desired: i32,
     /// Proposal to remember.
     pub(crate) proposed: Option<i32>,
-    pub(crate) able: Told,
-    pub(crate) active: Option<Told>,
-    pub(crate) limited: Option<Told>,
+    pub(crate) able: ConditionState,
+    pub(crate) active: Option<ConditionState>,
+    pub(crate) limited: Option<ConditionState>,
     /// Reason of the change.
     pub(crate) because: String,
     /// Update the metrics in the status; after a failure the previous ones remain.
@@ -150,7 +150,7 @@ fn combine(
     }
 }
 
-type Settled = (Option<&'static str>, i32, Told);
+type Settled = (Option<&'static str>, i32, ConditionState);
 
 /// Without `behavior`: the highest recent proposal, and at most twice the current replicas.
 fn plainly(proposal: i32, current: i32, (min, max): (i32, i32), history: &History, now: Timestamp) -> Settled {
@@ -229,7 +229,7 @@ fn limit(rules: Option<&HPAScalingRules>, way: Direction, current: i32, history:
     limit.unwrap_or(current)
 }
 
-fn clamp(value: i32, (min, below): (i32, &'static str), (max, above): (i32, &'static str)) -> (i32, Told) {
+fn clamp(value: i32, (min, below): (i32, &'static str), (max, above): (i32, &'static str)) -> (i32, ConditionState) {
     let limited = match value {
         value if value < min => (min, below),
         value if value > max => (max, above),
@@ -249,10 +249,10 @@ fn clamp(value: i32, (min, below): (i32, &'static str), (max, above): (i32, &'st
     (limited.0, (true, limited.1, why.to_owned()))
 }
 
-/// The conditions with these; one whose status stays keeps its time.
+/// Updates the conditions; one whose status is unchanged keeps its time.
 pub(crate) fn conditions(
     before: &[HorizontalPodAutoscalerCondition],
-    wanted: [(&'static str, Option<Told>); 3],
+    wanted: [(&'static str, Option<ConditionState>); 3],
     now: Timestamp,
 ) -> Vec<HorizontalPodAutoscalerCondition> {
     let mut all = Vec::new();
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn normalised() {
         let added = |seconds: i64, by: i32| History { scaled: vec![(at(NOW - seconds), by)], ..History::default() };
-        let said = |seconds: i64, proposed: i32| History {
+        let proposed_before = |seconds: i64, proposed: i32| History {
             proposed: vec![(at(NOW - seconds), proposed)],
             ..History::default()
         };
@@ -336,8 +336,8 @@ mod tests {
             ("28", json!({}), 10, 20, added(3, 5), 10, "ScaleUpLimit"),
             ("29", slowly, 80, 40, History::default(), 72, "ScaleDownLimit"),
             ("within", Value::Null, 3, 4, History::default(), 4, "DesiredWithinRange"),
-            ("the highest of five minutes", Value::Null, 5, 2, said(299, 5), 5, "DesiredWithinRange"),
-            ("and no longer", Value::Null, 5, 2, said(300, 5), 2, "DesiredWithinRange"),
+            ("the highest of five minutes", Value::Null, 5, 2, proposed_before(299, 5), 5, "DesiredWithinRange"),
+            ("and no longer", Value::Null, 5, 2, proposed_before(300, 5), 2, "DesiredWithinRange"),
             (
                 "growth is forbidden",
                 json!({"scaleUp": {"selectPolicy": "Disabled"}}),
@@ -352,7 +352,7 @@ mod tests {
                 json!({"scaleUp": {"stabilizationWindowSeconds": 60}}),
                 3,
                 9,
-                said(30, 4),
+                proposed_before(30, 4),
                 4,
                 "DesiredWithinRange",
             ),

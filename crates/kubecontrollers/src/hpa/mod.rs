@@ -301,12 +301,12 @@ fn status(
         ("ScalingLimited", plan.limited.clone()),
     ];
     let specs = hpa.spec.metrics.as_deref().unwrap_or_default();
-    let told = plan.updates_metrics.then(|| {
+    let metrics_status = plan.updates_metrics.then(|| {
         specs.iter().zip(metrics).map(|(spec, (_, asked))| metric_status(spec, asked.as_ref().ok())).collect::<Vec<_>>()
     });
     HorizontalPodAutoscalerStatus {
         conditions: Some(conditions(before.conditions.as_deref().unwrap_or_default(), wanted, now)),
-        current_metrics: told.filter(|t| !t.is_empty()).or(before.current_metrics),
+        current_metrics: metrics_status.filter(|t| !t.is_empty()).or(before.current_metrics),
         current_replicas: Some(target.replicas),
         desired_replicas: plan.desired,
         last_scale_time: scaled_at.or(before.last_scale_time),

@@ -21,9 +21,9 @@ const INITIAL_READINESS: SignedDuration = SignedDuration::from_secs(30);
 /// Usage of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// When.
+    /// Time of the measurement.
     pub(crate) at: Timestamp,
-    /// Over how long before.
+    /// Window that the measurement covers.
     pub(crate) window: SignedDuration,
     /// Amounts by container and resource: thousandths of a core for cpu, whole units for all else.
     pub(crate) containers: BTreeMap<String, BTreeMap<String, i64>>,
@@ -89,15 +89,15 @@ impl Metric<'_> {
             }
             Target::Average(wanted) => (None, Ratio(average, wanted)),
         };
-        let told = |replicas: i128| Proposal {
+        let proposal_for = |replicas: i128| Proposal {
             replicas: i32::try_from(replicas).unwrap_or(i32::MAX),
             utilization: utilization.map(|u| i32::try_from(u).unwrap_or(i32::MAX)),
             average: i64::try_from(average).unwrap_or(i64::MAX),
         };
-        let keep = told(i128::from(current));
+        let keep = proposal_for(i128::from(current));
         let fills_unready = !groups.unready.is_empty() && first.is_above();
         if groups.missing.is_empty() && !fills_unready {
-            return Ok(if first.is_tolerated() { keep } else { told(first.of(ready)) });
+            return Ok(if first.is_tolerated() { keep } else { proposal_for(first.of(ready)) });
         }
         // Missing samples favour the current size: no usage on scale-up, full usage on scale-down.
         let filled: i128 = match (&target, first.is_below()) {
@@ -130,7 +130,7 @@ impl Metric<'_> {
         }
         let new = second.of(count);
         let against = second.is_below() && new > i128::from(current) || second.is_above() && new < i128::from(current);
-        Ok(if against { keep } else { told(new) })
+        Ok(if against { keep } else { proposal_for(new) })
     }
 
     fn target(&self) -> Result<Target, String> {

@@ -1,4 +1,4 @@
-//! Which pods a Job makes or stops, and when it is over.
+//! Decision about a Job: pods to create or delete, and its completion.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -40,20 +40,20 @@ pub(crate) struct Plan {
     /// Its `ttlSecondsAfterFinished` is over: delete the Job.
     pub(crate) expire: bool,
     pub(crate) idle: bool,
-    pub(crate) look_again: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
-/// True if the Job's pods have indexes.
+/// Returns `true` if the Job's pods have indexes.
 pub(crate) fn is_indexed(job: &Job) -> bool {
     job.spec.as_ref().and_then(|s| s.completion_mode.as_deref()) == Some("Indexed")
 }
 
-/// True if the Job is over.
+/// Returns `true` if the Job is over.
 pub(crate) fn is_finished(job: &Job) -> bool {
     finished_at(job).is_some()
 }
 
-/// True if the Job is over and did what it should.
+/// Returns `true` if the Job is over and did what it should.
 pub(crate) fn is_successful(job: &Job) -> bool {
     conditions(job).iter().any(|c| c.type_ == "Complete" && c.status == "True")
 }
@@ -114,7 +114,7 @@ fn ended_at(pod: &Pod) -> Option<Timestamp> {
     ends.map(|t| t.0).max()
 }
 
-/// One pass over the Job.
+/// Decides about the Job.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let job = &*seen.job;
     let spec = job.spec.clone().unwrap_or_default();
@@ -123,7 +123,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         if let Some(ttl) = spec.ttl_seconds_after_finished {
             let until = after(at, i64::from(ttl));
             plan.expire = until <= now && job.metadata.deletion_timestamp.is_none();
-            plan.look_again = Some(until).filter(|until| *until > now);
+            plan.requeue_at = Some(until).filter(|until| *until > now);
         }
         return plan;
     }
@@ -132,8 +132,8 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     }
     let counts = count(job, &seen.pods, spec.completions);
     let suspended = spec.suspend == Some(true);
-    let mut told = Told { list: plan.status.conditions.take().unwrap_or_default(), now };
-    suspend(&mut plan.status, &mut told, suspended, now);
+    let mut conditions = Conditions { list: plan.status.conditions.take().unwrap_or_default(), now };
+    suspend(&mut plan.status, &mut conditions, suspended, now);
     let parallelism = spec.parallelism.unwrap_or(1).max(0);
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
 
@@ -141,22 +141,22 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         Some(wanted) => counts.succeeded >= wanted,
         None => counts.succeeded > 0 && counts.active.is_empty(),
     };
-    let failure = failure(&plan.status, &told, &spec, &counts, now);
+    let failure = failure(&plan.status, &conditions, &spec, &counts, now);
     let still = counts.active.is_empty() && counts.terminating == 0;
     if done || failure.is_some() {
         plan.delete = counts.active.iter().map(|p| (*p).clone()).collect();
         match failure.filter(|_| !done) {
             Some((reason, message)) => {
-                told.set("FailureTarget", reason, message);
+                conditions.set("FailureTarget", reason, message);
                 if still {
-                    told.set("Failed", reason, message);
+                    conditions.set("Failed", reason, message);
                 }
             }
             None => {
                 let message = "Reached expected number of succeeded pods";
-                told.set("SuccessCriteriaMet", "CompletionsReached", message);
+                conditions.set("SuccessCriteriaMet", "CompletionsReached", message);
                 if still {
-                    told.set("Complete", "CompletionsReached", message);
+                    conditions.set("Complete", "CompletionsReached", message);
                     plan.status.completion_time = Some(Time(now));
                 }
             }
@@ -174,7 +174,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
             && let Some(start) = &plan.status.start_time
         {
             let until = after(start.0, seconds);
-            plan.look_again = Some(plan.look_again.map_or(until, |at| at.min(until)));
+            plan.requeue_at = Some(plan.requeue_at.map_or(until, |at| at.min(until)));
         }
     }
     plan.idle = still || (plan.create.is_empty() && plan.delete.is_empty() && counts.ready == counts.active.len());
@@ -186,21 +186,21 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     if is_indexed(job) {
         plan.status.completed_indexes = indexes::text(&counts.completed);
     }
-    plan.status.conditions = (!told.list.is_empty()).then_some(told.list);
+    plan.status.conditions = (!conditions.list.is_empty()).then_some(conditions.list);
     plan
 }
 
-/// The start of a Job is when it is not suspended for the first time since.
-fn suspend(status: &mut JobStatus, told: &mut Told, suspended: bool, now: Timestamp) {
-    let was = told.list.iter().any(|c| c.type_ == "Suspended" && c.status == "True");
+/// Sets or clears the start time: a Job starts when it is first not suspended.
+fn suspend(status: &mut JobStatus, conditions: &mut Conditions, suspended: bool, now: Timestamp) {
+    let was = conditions.list.iter().any(|c| c.type_ == "Suspended" && c.status == "True");
     if suspended {
         if !was {
-            told.put("Suspended", "True", "JobSuspended", "Job suspended");
+            conditions.put("Suspended", "True", "JobSuspended", "Job suspended");
         }
         status.start_time = None;
     } else {
         if was {
-            told.put("Suspended", "False", "JobResumed", "Job resumed");
+            conditions.put("Suspended", "False", "JobResumed", "Job resumed");
         }
         status.start_time.get_or_insert(Time(now));
     }
@@ -208,14 +208,14 @@ fn suspend(status: &mut JobStatus, told: &mut Told, suspended: bool, now: Timest
 
 fn failure(
     status: &JobStatus,
-    told: &Told,
+    conditions: &Conditions,
     spec: &k8s_openapi::api::batch::v1::JobSpec,
     counts: &Counts<'_>,
     now: Timestamp,
 ) -> Option<(&'static str, &'static str)> {
     const LIMIT: (&str, &str) = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
     const DEADLINE: (&str, &str) = ("DeadlineExceeded", "Job was active longer than specified deadline");
-    if let Some(before) = told.list.iter().find(|c| c.type_ == "FailureTarget" && c.status == "True") {
+    if let Some(before) = conditions.list.iter().find(|c| c.type_ == "FailureTarget" && c.status == "True") {
         return Some(if before.reason.as_deref() == Some(DEADLINE.0) { DEADLINE } else { LIMIT });
     }
     if counts.failed > spec.backoff_limit.unwrap_or(BACKOFF_LIMIT) {
@@ -242,7 +242,7 @@ fn resize(plan: &mut Plan, job: &Job, counts: &Counts<'_>, wanted: usize, now: T
         let doubled = u32::try_from(counts.failed.clamp(1, 16) - 1).unwrap_or(0);
         let until = after(last, (BACKOFF_SECONDS << doubled).min(BACKOFF_SECONDS_MAX));
         if until > now {
-            plan.look_again = Some(until);
+            plan.requeue_at = Some(until);
             return;
         }
     }
@@ -255,12 +255,12 @@ fn resize(plan: &mut Plan, job: &Job, counts: &Counts<'_>, wanted: usize, now: T
     };
 }
 
-struct Told {
+struct Conditions {
     list: Vec<JobCondition>,
     now: Timestamp,
 }
 
-impl Told {
+impl Conditions {
     fn set(&mut self, type_: &str, reason: &str, message: &str) {
         if !self.list.iter().any(|c| c.type_ == type_ && c.status == "True") {
             self.put(type_, "True", reason, message);
@@ -320,7 +320,7 @@ mod tests {
         pod(name).phase("Succeeded")
     }
 
-    fn told(plan: &Plan) -> String {
+    fn changed_conditions(plan: &Plan) -> String {
         let conditions = plan.status.conditions.iter().flatten();
         conditions.map(|c| format!("{}:{}", c.type_, c.reason.as_deref().unwrap_or(""))).collect::<Vec<_>>().join(" ")
     }
@@ -423,7 +423,7 @@ mod tests {
         ] {
             let plan = plan(job, pods, now);
             assert_eq!((plan.create.clone(), plan.delete.len()), (create, delete), "{name}");
-            assert_eq!(told(&plan), want, "{name}");
+            assert_eq!(changed_conditions(&plan), want, "{name}");
         }
     }
 
@@ -431,8 +431,8 @@ mod tests {
     fn deadlines() {
         let mut j = job(|s| s.active_deadline_seconds = Some(60));
         j.status = Some(JobStatus { start_time: Some(Time(at(100))), ..JobStatus::default() });
-        assert_eq!(plan(j.clone(), vec![pod("a").ready(0), pod("b").ready(0)], 159).look_again, Some(at(160)));
-        assert_eq!(told(&plan(j, vec![], 160)), "FailureTarget:DeadlineExceeded Failed:DeadlineExceeded");
+        assert_eq!(plan(j.clone(), vec![pod("a").ready(0), pod("b").ready(0)], 159).requeue_at, Some(at(160)));
+        assert_eq!(changed_conditions(&plan(j, vec![], 160)), "FailureTarget:DeadlineExceeded Failed:DeadlineExceeded");
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
         j.status = Some(plan(job(|_| {}), vec![done("a"), done("b"), done("c")], 100).status);
         assert!(is_finished(&j) && is_successful(&j));
         let before = plan(j.clone(), vec![], 129);
-        assert_eq!((before.expire, before.look_again), (false, Some(at(130))));
+        assert_eq!((before.expire, before.requeue_at), (false, Some(at(130))));
         assert!(plan(j, vec![], 130).expire);
     }
 
@@ -452,7 +452,10 @@ mod tests {
         assert_eq!(j.status.as_ref().unwrap().start_time, None);
         j.spec.as_mut().unwrap().suspend = None;
         let resumed = plan(j, vec![], 20);
-        assert_eq!((told(&resumed).as_str(), resumed.status.start_time), ("Suspended:JobResumed", Some(Time(at(20)))));
+        assert_eq!(
+            (changed_conditions(&resumed).as_str(), resumed.status.start_time),
+            ("Suspended:JobResumed", Some(Time(at(20))))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Which index a pod works on.
+/// Annotation with the completion index of a pod.
 pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The index of a pod.

@@ -67,7 +67,7 @@ async fn reconcile(jobs: &Arc<Workload<Job>>, key: &Key) -> Result<Next, Failure
         let api: Api<Job> = Api::namespaced(jobs.cluster.client.clone(), &key.namespace);
         jobs.control.writer().delete(&api, Some(&jobs.objects), job, PropagationPolicy::Foreground).await?;
     }
-    Ok(next(wait, plan.look_again, now))
+    Ok(next(wait, plan.requeue_at, now))
 }
 
 fn pod(job: &Job, place: i32) -> NewPod {

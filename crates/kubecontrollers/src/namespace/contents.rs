@@ -35,7 +35,7 @@ fn queue_of_namespaces(cluster: &Cluster, name: &str) -> Queue<Arc<str>> {
     queue
 }
 
-/// Keeps a ServiceAccount `default` in each active namespace.
+/// Maintains a ServiceAccount `default` in each active namespace.
 pub(crate) fn start_service_account(cluster: &Cluster) {
     let queue = queue_of_namespaces(cluster, "serviceaccount");
     let accounts = cluster.caches.service_accounts();
@@ -74,7 +74,7 @@ pub(crate) fn start_service_account(cluster: &Cluster) {
     });
 }
 
-/// Keeps the ConfigMap with this certificate (PEM) in each active namespace.
+/// Maintains the ConfigMap with this certificate (PEM) in each active namespace.
 pub(crate) fn start_root_ca(cluster: &Cluster, certificate: &str) {
     let queue = queue_of_namespaces(cluster, "root-ca");
     let maps = cluster.caches.root_cas();

@@ -13,7 +13,7 @@ pub(crate) const FINALIZER: &str = "kubernetes";
 
 /// Remaining contents that one pass over the namespace's kinds found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Remaining {
+pub(crate) struct RemainingContents {
     /// Objects by `plural.group`.
     pub(crate) objects: BTreeMap<String, usize>,
     /// Objects by the finalizers that hold them.
@@ -22,14 +22,14 @@ pub(crate) struct Remaining {
     pub(crate) failure: Option<String>,
 }
 
-impl Remaining {
+impl RemainingContents {
     /// Returns `true` if nothing remains.
     pub(crate) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failure.is_none()
     }
 }
 
-/// True if this controller has the namespace to empty.
+/// Returns `true` if this controller has the namespace to empty.
 pub(crate) fn is_ours(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some() && finalizers(namespace).any(|f| f == FINALIZER)
 }
@@ -44,7 +44,11 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the conditions about the remaining contents, if they change.
-pub(crate) fn conditions(namespace: &Namespace, left: &Remaining, now: Timestamp) -> Option<Vec<NamespaceCondition>> {
+pub(crate) fn conditions(
+    namespace: &Namespace,
+    left: &RemainingContents,
+    now: Timestamp,
+) -> Option<Vec<NamespaceCondition>> {
     let before = namespace.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let joined = |counts: &BTreeMap<String, usize>, middle: &str| {
         let each = counts.iter().map(|(what, n)| format!("{what} {middle} {n} resource instances"));
@@ -129,19 +133,22 @@ mod tests {
         for (name, left, type_, want) in [
             (
                 "objects remain",
-                Remaining { objects: counts(&[("configmaps.", 1), ("pods.", 2)]), ..Remaining::default() },
+                RemainingContents {
+                    objects: counts(&[("configmaps.", 1), ("pods.", 2)]),
+                    ..RemainingContents::default()
+                },
                 "NamespaceContentRemaining",
                 "Some resources are remaining: configmaps. has 1 resource instances, pods. has 2 resource instances",
             ),
             (
                 "finalizers hold them",
-                Remaining { finalizers: counts(&[("a.io/x", 1)]), ..Remaining::default() },
+                RemainingContents { finalizers: counts(&[("a.io/x", 1)]), ..RemainingContents::default() },
                 "NamespaceFinalizersRemaining",
                 "Some content in the namespace has finalizers remaining: a.io/x in 1 resource instances",
             ),
             (
                 "something can't be deleted",
-                Remaining { failure: Some("no".into()), ..Remaining::default() },
+                RemainingContents { failure: Some("no".into()), ..RemainingContents::default() },
                 "NamespaceDeletionContentFailure",
                 "Failed to delete all resource types: no",
             ),
@@ -151,7 +158,7 @@ mod tests {
             let found = conditions.iter().find(|c| c.type_ == type_).unwrap();
             assert_eq!((found.status.as_str(), found.message.as_deref()), ("True", Some(want)), "{name}");
             seen.status = Some(NamespaceStatus { conditions: Some(conditions), phase: None });
-            assert_eq!(super::conditions(&seen, &left, at(9)), None, "{name}: told once");
+            assert_eq!(super::conditions(&seen, &left, at(9)), None, "{name}: reported once");
         }
     }
 }

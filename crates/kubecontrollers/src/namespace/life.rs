@@ -15,7 +15,7 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::decide::{Remaining, conditions, is_ours, without_ours};
+use super::decide::{RemainingContents, conditions, is_ours, without_ours};
 use crate::{
     Cluster,
     kinds::{Kind, Kinds, discover},
@@ -27,7 +27,7 @@ const MANAGER: &str = "ironclad-namespace-controller";
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// The first wait for what is still there, doubled after each pass ...
+/// First wait for remaining objects, doubled after each pass ...
 const WAIT_BASE: Duration = Duration::from_millis(20);
 /// ... up to this: no event reports the removal of the last finalizer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ struct Pass {
     count: u32,
 }
 
-/// The passes over each namespace that is being emptied.
+/// Passes over each namespace that is being emptied.
 type Remaining = Mutex<BTreeMap<Arc<str>, Pass>>;
 
 /// Empties namespaces that are being deleted.
@@ -86,7 +86,7 @@ impl Worker {
         };
         let kinds = discover(&self.cluster.client).await?;
         let before = self.remaining.lock().get(name).cloned().unwrap_or_default();
-        // Once the kinds that had objects are empty, one pass over all kinds proves that nothing slipped in.
+        // Once the kinds that had objects are empty, one pass over all kinds proves that nothing new was created.
         let only = Some(&before.kinds).filter(|kinds| !kinds.is_empty());
         let (left, kinds) = self.empty(name, &kinds, only).await?;
         if left.is_empty() && only.is_none() {
@@ -106,8 +106,8 @@ impl Worker {
         namespace: &str,
         kinds: &Kinds,
         only: Option<&BTreeSet<(String, String)>>,
-    ) -> Result<(Remaining, BTreeSet<(String, String)>), Failure> {
-        let (mut left, mut of) = (Remaining::default(), BTreeSet::new());
+    ) -> Result<(RemainingContents, BTreeSet<(String, String)>), Failure> {
+        let (mut left, mut of) = (RemainingContents::default(), BTreeSet::new());
         let wanted = |key: &(String, String), kind: &Kind| {
             kind.namespaced && kind.has("delete") && kind.has("list") && only.is_none_or(|only| only.contains(key))
         };
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    async fn write_status(&self, namespace: &Namespace, left: &Remaining) -> Result<(), Failure> {
+    async fn write_status(&self, namespace: &Namespace, left: &RemainingContents) -> Result<(), Failure> {
         let Some(conditions) = conditions(namespace, left, self.cluster.seam.clock.wall_seconds()) else {
             return Ok(());
         };

@@ -29,13 +29,13 @@ pub(crate) fn without(meta: &ObjectMeta, finalizer: &str) -> Option<Vec<String>>
     (rest.len() < finalizers.len()).then_some(rest)
 }
 
-/// True if one of these pods still uses the claim. A pod that has ended does not.
+/// Returns `true` if one of these pods still uses the claim. A pod that has ended does not.
 pub(crate) fn claim_is_used<'a>(claim: &PersistentVolumeClaim, mut pods: impl Iterator<Item = &'a Pod>) -> bool {
     let name = claim.metadata.name.as_deref().unwrap_or("");
     pods.any(|pod| !is_finished(pod) && claims_of(pod).iter().any(|c| c == name))
 }
 
-/// True if the claim that the volume was made for is still there.
+/// Returns `true` if the claim that the volume was made for is still there.
 pub(crate) fn volume_is_used(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> bool {
     let of = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).and_then(|r| r.uid.as_deref());
     of.is_some() && claim.is_some_and(|c| c.metadata.uid.as_deref() == of)

@@ -105,7 +105,7 @@ where
     // The response may be the last version of the object; the watch reports its deletion.
     match writer.patch(api, None, object, json!({"metadata": {"uid": uid, "finalizers": finalizers}})).await {
         Ok(_) | Err(Failure::NotFound(_)) => {
-            tracing::debug!(key = %Key::of(object), "no longer in use");
+            tracing::debug!(key = %Key::of(object), "protection finalizer removed: not in use");
             Ok(Next::Forget)
         }
         Err(failure) => Err(failure),

@@ -39,8 +39,8 @@ pub(crate) struct Plan {
     pub(crate) status: ReplicaSetStatus,
     /// Nothing is in progress: the status is final.
     pub(crate) idle: bool,
-    /// When a pod becomes available by time alone.
-    pub(crate) look_again: Option<Timestamp>,
+    /// Time at which a pod becomes available without an event.
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 /// The pods of a set, counted.
@@ -50,7 +50,7 @@ pub(crate) struct Counts {
     pub(crate) labelled: i32,
     pub(crate) ready: i32,
     pub(crate) available: i32,
-    /// When the next ready pod becomes available.
+    /// Time at which the next ready pod becomes available.
     pub(crate) next: Option<Timestamp>,
 }
 
@@ -98,11 +98,11 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         delete: Vec::new(),
         status: status(set, &counts, seen.last_error.as_ref(), now),
         idle: false,
-        look_again: counts.next,
+        requeue_at: counts.next,
     };
     if set.metadata.deletion_timestamp.is_none() {
         plan.create = want.saturating_sub(have).min(BURST);
-        // Those to adopt are counted once they are ours: until then none of them is chosen.
+        // Pods to adopt count once they are owned: do not delete them before.
         let surplus = active.len().saturating_sub(want).min(BURST);
         if surplus > 0 {
             plan.delete = victims(&active, &seen.on_node, now).into_iter().take(surplus).collect();
@@ -121,7 +121,7 @@ struct Rank<'a> {
     assigned: bool,
     /// Pending before unknown before running.
     phase: u8,
-    /// Not ready before ready.
+    /// Unready pods first.
     ready: bool,
     /// The user's own estimate.
     cost: i32,
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(plan.status.ready_replicas, Some(2));
         assert_eq!(plan.status.available_replicas, Some(1));
         assert_eq!(plan.status.observed_generation, Some(1));
-        assert_eq!(plan.look_again, Some(at(105)));
+        assert_eq!(plan.requeue_at, Some(at(105)));
         assert!(!plan.idle);
     }
 

@@ -51,7 +51,7 @@ async fn reconcile(sets: &Arc<Workload<ReplicaSet>>, key: &Key) -> Result<Next, 
     if !plan.delete.is_empty() {
         sets.control.delete(&set.metadata, &plan.delete).await?;
     }
-    Ok(next(wait, plan.look_again, now))
+    Ok(next(wait, plan.requeue_at, now))
 }
 
 fn pod(set: &ReplicaSet) -> NewPod {

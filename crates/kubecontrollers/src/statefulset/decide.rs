@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Pod>>,
     pub(crate) status: StatefulSetStatus,
     pub(crate) idle: bool,
-    pub(crate) look_again: Option<Timestamp>,
+    pub(crate) requeue_at: Option<Timestamp>,
 }
 
 /// The ordinal in the name of a pod of this set.
@@ -79,7 +79,7 @@ fn revision(pod: &Pod) -> &str {
     labels(&pod.metadata).get(REVISION_LABEL).map_or("", String::as_str)
 }
 
-/// One pass over the set.
+/// Decides about the set.
 pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     let set = &*seen.set;
     let rules = Rules::of(set);
@@ -90,11 +90,11 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
         delete: Vec::new(),
         status: status(seen, &rules, &by_ordinal, now),
         idle: false,
-        look_again: None,
+        requeue_at: None,
     };
     for pod in by_ordinal.values() {
         if let Availability::From(at) = pods::availability(pod, rules.min_ready, now) {
-            plan.look_again = Some(plan.look_again.map_or(at, |next| next.min(at)));
+            plan.requeue_at = Some(plan.requeue_at.map_or(at, |next| next.min(at)));
         }
     }
     if set.metadata.deletion_timestamp.is_none() {
@@ -109,7 +109,7 @@ pub(crate) fn decide(seen: &Seen, now: Timestamp) -> Plan {
     plan
 }
 
-/// Fills the plan; `None` means that something must happen before anything else may.
+/// Fills the plan; returns `None` if something must happen first.
 fn step(plan: &mut Plan, seen: &Seen, rules: &Rules, pods: &BTreeMap<i32, &Arc<Pod>>, now: Timestamp) -> Option<()> {
     let well = |pod: &Pod| !is_terminating(pod) && pods::availability(pod, rules.min_ready, now) == Availability::Yes;
     for ordinal in (0..rules.replicas).map(|n| rules.first.saturating_add(n)) {
@@ -231,7 +231,7 @@ mod tests {
             ("the first alone", set(3, |_| {}), vec![], vec!["0 new"], vec![]),
             ("the second waits for the first", set(3, |_| {}), vec![p("s-0", "new")], vec![], vec![]),
             ("and comes when it is ready", set(3, |_| {}), vec![r("s-0", "new")], vec!["1 new"], vec![]),
-            ("all at once if told so", set(3, parallel), vec![], vec!["0 new", "1 new", "2 new"], vec![]),
+            ("all at once with policy Parallel", set(3, parallel), vec![], vec!["0 new", "1 new", "2 new"], vec![]),
             ("ordinals may start later", set(2, from(5)), vec![], vec!["5 new"], vec![]),
             ("a hole is filled first", set(3, |_| {}), vec![r("s-0", "new"), r("s-2", "new")], vec!["1 new"], vec![]),
             (

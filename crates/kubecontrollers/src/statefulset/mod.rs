@@ -58,11 +58,11 @@ async fn reconcile(
     let Some((set, claims)) = sets.find(key) else { return Ok(Next::Forget) };
     let (meta, spec) = (&set.metadata, set.spec.clone().unwrap_or_default());
     let known = revisions.by_index(BY_CONTROLLER, meta.uid.as_deref().unwrap_or(""));
-    let told = set.status.as_ref().and_then(|s| s.current_revision.clone());
+    let reported = set.status.as_ref().and_then(|s| s.current_revision.clone());
     let in_pods = claims.mine.iter().filter_map(|p| labels(&p.metadata).get(history::REVISION_LABEL).cloned());
-    let used: BTreeSet<String> = in_pods.chain(told.clone()).collect();
+    let used: BTreeSet<String> = in_pods.chain(reported.clone()).collect();
     let past = history::decide(meta, &spec.template, &known, spec.revision_history_limit, &used);
-    let current = told.filter(|name| known.iter().any(|r| r.name_any() == *name));
+    let current = reported.filter(|name| known.iter().any(|r| r.name_any() == *name));
     let seen = Seen {
         set: set.clone(),
         pods: claims.mine.clone(),
@@ -91,7 +91,7 @@ async fn reconcile(
         }
         sets.control.create(meta, wanted).await?;
     }
-    Ok(next(wait, plan.look_again, now))
+    Ok(next(wait, plan.requeue_at, now))
 }
 
 /// The name of the claim that a template of claims makes for a pod.

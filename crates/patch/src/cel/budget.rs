@@ -47,7 +47,7 @@ impl Budget {
         Self { left: units, exceeded: false }
     }
 
-    /// True once an evaluation was cut short because of its cost: nothing more should be evaluated.
+    /// Returns `true` once an evaluation was cut short because of its cost: nothing more should be evaluated.
     #[must_use]
     pub fn is_exceeded(&self) -> bool {
         self.exceeded

@@ -182,7 +182,7 @@ impl Expression {
         self.evaluate_within(variables, &mut Budget::new(EVALUATION_UNITS_MAX))
     }
 
-    /// Its value, at the cost of this budget.
+    /// Evaluates the expression within this budget.
     ///
     /// # Errors
     /// As [`Expression::evaluate`].
@@ -194,7 +194,7 @@ impl Expression {
         })
     }
 
-    /// Its value, to be a variable of others.
+    /// Evaluates the expression to a value for variables of others.
     ///
     /// # Errors
     /// As [`Expression::evaluate`].

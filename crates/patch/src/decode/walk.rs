@@ -1,4 +1,4 @@
-//! One pass over a document with its schema beside it.
+//! Walk over a document along its schema.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use super::{DecodeError, Decoded, STRICT_ERRORS_MAX, bytes, time};
 use crate::schema::{Element, Form, Printed, SchemaId, Table, Type};
 
-/// Which of Kubernetes' two decoders the messages come from.
+/// Decoder of Kubernetes whose messages are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// `json: cannot unmarshal …`

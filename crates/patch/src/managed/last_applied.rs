@@ -31,7 +31,7 @@ impl Tracker<'_> {
         Some((of.fields(&config).difference(&differing), live))
     }
 
-    /// Keeps the annotation up to date where there is one.
+    /// Updates the annotation if it exists.
     pub(super) fn with_last_applied(&self, mut applied: Applied, config: &Value, manager: &str) -> Applied {
         if manager != KUBECTL || annotation(&applied.object).is_none() {
             return applied;

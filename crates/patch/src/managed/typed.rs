@@ -1,4 +1,4 @@
-//! Values beside their types: which lists and maps merge, which are one leaf.
+//! Values with their types: lists and maps that merge, and others that are one leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 

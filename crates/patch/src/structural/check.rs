@@ -134,14 +134,14 @@ fn metadata(node: &Node, level: Level, path: &str, errors: &mut Vec<FieldError>)
         errors.push(FieldError::invalid(format!("{field}.type"), &name_of(metadata), "must be object"));
     }
     let names_only = metadata.properties.keys().all(|name| name == "name" || name == "generateName");
-    if level == Level::Root && !(names_only && says_nothing(metadata)) {
+    if level == Level::Root && !(names_only && has_no_constraints(metadata)) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         errors.push(FieldError::forbidden(field, detail));
     }
 }
 
 /// A node that has no more than a type and properties.
-fn says_nothing(node: &Node) -> bool {
+fn has_no_constraints(node: &Node) -> bool {
     let checks = &node.checks;
     !node.nullable
         && node.additional.is_none()
@@ -173,7 +173,7 @@ fn has_no_checks(checks: &super::node::Checks) -> bool {
 /// `anyOf: [{type: integer}, {type: string}]`: the one junctor that may name types.
 fn is_int_or_string(any_of: &[Node]) -> bool {
     let [a, b] = any_of else { return false };
-    let bare = |node: &Node| node.properties.is_empty() && node.default.is_none() && says_nothing(node);
+    let bare = |node: &Node| node.properties.is_empty() && node.default.is_none() && has_no_constraints(node);
     bare(a) && bare(b) && a.ty == Some(JsonType::Integer) && b.ty == Some(JsonType::String)
 }
 

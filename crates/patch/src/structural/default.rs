@@ -23,7 +23,7 @@ pub(super) fn drop_nulls(value: &mut Value, node: Option<&Node>) {
     }
 }
 
-/// Puts defaults in, also inside defaults.
+/// Sets defaults, also inside defaults.
 pub(super) fn default(value: &mut Value, node: &Node) {
     match value {
         Value::Object(members) => {

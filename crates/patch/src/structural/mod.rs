@@ -120,7 +120,7 @@ impl Structural {
         default::drop_nulls(object, Some(&self.root));
     }
 
-    /// Puts defaults where fields are missing, or `null` and not nullable.
+    /// Sets defaults where fields are missing, or `null` and not nullable.
     pub fn default(&self, object: &mut Value) {
         default::default(object, &self.root);
     }

@@ -84,7 +84,7 @@ pub enum Additional {
 /// Value validations.
 #[derive(Debug, Clone, Default)]
 pub struct Checks {
-    /// `format`, as far as it is enforced for the type beside it.
+    /// `format`, if it is enforced for this type.
     pub format: Option<Format>,
     /// `maximum`
     pub maximum: Option<f64>,

@@ -34,7 +34,7 @@ struct Compiled {
     /// The compiled expression, or its error: then every object is rejected.
     expression: Result<Expression, String>,
     message: Option<Expression>,
-    /// It compares with what was before.
+    /// The rule uses `oldSelf`.
     transition: bool,
 }
 

@@ -30,7 +30,7 @@ impl Verdict {
     }
 }
 
-/// Errors of a value. What equals its counterpart in `old` is let pass.
+/// Errors of a value. A value that equals its counterpart in `old` is accepted.
 pub(super) fn validate(root: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     verdict(root, value, old, "").errors
 }
@@ -276,7 +276,7 @@ fn objects(node: &Node, members: &serde_json::Map<String, Value>, old: Option<&V
             }
             (None, _) => continue,
         };
-        // Changes of the version aren't visible here, so a wrong one is never let pass.
+        // The new version of the object is not known here, so an invalid one is always an error.
         let is_type = path.is_empty() && (name == "kind" || name == "apiVersion");
         let old = old.filter(|_| !is_type).and_then(|old| old.get(name));
         out.merge(verdict(member, value, old, &below(name)));

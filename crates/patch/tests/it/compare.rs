@@ -1,4 +1,4 @@
-//! Our object beside the server's.
+//! Comparison of our object with the server's.
 
 use serde_json::Value;
 

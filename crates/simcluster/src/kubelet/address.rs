@@ -30,7 +30,7 @@ pub(crate) struct Addresses {
     of: BTreeMap<String, (u32, u32)>,
     /// Pods that were given an address as they were made, oldest first.
     assumed: VecDeque<(Instant, String)>,
-    /// Those of them that no cache shows yet.
+    /// Allocated addresses of pods that no cache shows yet.
     unseen: BTreeSet<String>,
 }
 

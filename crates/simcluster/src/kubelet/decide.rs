@@ -24,9 +24,9 @@ pub(crate) enum Step {
     Leave,
     /// None before this time.
     Wait(Timestamp),
-    /// Its containers run, ready or not.
+    /// Report running containers, ready or not.
     Run { ready: bool },
-    /// Its containers ended with this code.
+    /// Report terminated containers with this exit code.
     End { exit_code: i32 },
     /// Delete the pod.
     Remove,
@@ -203,7 +203,7 @@ mod tests {
                 Step::End { exit_code: 3 },
             ),
             (
-                "any pod can be told to end",
+                "any pod can have a run time",
                 pod("Running", |p| note(p, RUN_TIME, "5s")),
                 105,
                 Step::End { exit_code: 0 },

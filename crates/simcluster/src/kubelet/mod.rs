@@ -120,7 +120,7 @@ impl Kubelet {
             Step::Wait(until) => Ok(Next::After(until.duration_since(now).unsigned_abs())),
             Step::Run { ready } => {
                 let Some(place) = self.place(&pod, Addresses::take) else {
-                    tracing::warn!(pod = %key, node = node_of(&pod), "the node has no address left for a pod");
+                    tracing::warn!(pod = %key, node = node_of(&pod), "node has no free address for the pod");
                     return Ok(Next::Retry);
                 };
                 self.write(&pod, &running(&pod, place, ready, self.seconds(now))).await

@@ -69,7 +69,7 @@ impl Objection {
     }
 }
 
-/// Which node is better. Lower is better.
+/// Preference of a node. Lower is better.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'a> {
     /// Taints that would rather not have it.

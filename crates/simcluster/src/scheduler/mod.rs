@@ -114,7 +114,7 @@ pub(crate) fn start(cluster: &Cluster) -> Weak<Scheduler> {
     weak
 }
 
-/// True if the pod waits for us.
+/// Returns `true` if the pod waits for us.
 fn is_ours(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     let gated = spec.and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());

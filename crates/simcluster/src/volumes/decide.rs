@@ -14,7 +14,7 @@ const PROVISIONER: &str = "sim.ironclad.io";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Leave,
-    /// It has no volume: make this one.
+    /// Create this volume.
     Provision(Box<PersistentVolume>),
     /// The volume exists: write its name into the claim.
     Name(String),
@@ -49,7 +49,7 @@ pub(crate) fn decide(claim: &PersistentVolumeClaim, volume: Option<&PersistentVo
     }
 }
 
-/// True if the volume is ours and its claim is no more.
+/// Returns `true` if the volume is ours and its claim is no more.
 pub(crate) fn is_left_over(volume: &PersistentVolume, claim_uid: Option<&str>) -> bool {
     let ours =
         volume.metadata.annotations.as_ref().and_then(|a| a.get(PROVISIONED_BY)).is_some_and(|by| by == PROVISIONER);
@@ -129,7 +129,7 @@ mod tests {
         assert!(is_left_over(&volume, None) && is_left_over(&volume, Some("another of that name")));
         let mut kept = volume.clone();
         kept.spec.as_mut().unwrap().persistent_volume_reclaim_policy = Some("Retain".into());
-        assert!(!is_left_over(&kept, None), "told to stay");
+        assert!(!is_left_over(&kept, None), "its policy is Retain");
         let mut foreign = volume;
         foreign.metadata.annotations = None;
         assert!(!is_left_over(&foreign, None), "somebody else's");

@@ -97,7 +97,7 @@ pub enum BackupError {
     Newer {
         /// The file.
         path: String,
-        /// Its format.
+        /// Format of the backup.
         found: String,
     },
     /// Its end is missing.

@@ -25,7 +25,7 @@ const GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// A backup that was not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is something already.
+    /// The directory is not empty.
     #[error("data directory {path} is not empty, and a backup is restored only into an empty one: nothing was changed")]
     NotEmpty {
         /// The data directory.

@@ -93,7 +93,7 @@ impl Disk {
         self.0.lock().power_cut(loss, None);
     }
 
-    /// True after a power cut, until the restart.
+    /// Returns `true` after a power cut, until the restart.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.0.lock().off

@@ -11,12 +11,12 @@ pub struct FaultyBackend<B> {
     moment: FailurePoint,
 }
 
-/// When a call fails.
+/// Time of a failure within a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePoint {
     /// Before anything was done.
     Before,
-    /// After everything was done: only the answer is lost.
+    /// After the work was done: only the answer is lost.
     After,
 }
 

@@ -94,7 +94,7 @@ trait Medium {
     fn arm(&mut self, calls: u64, fault: Fault);
     /// The machine starts again; true if a fault had been armed.
     fn restart(&mut self);
-    /// True if arming needs a new backend.
+    /// Returns `true` if arming needs a new backend.
     const REOPEN_TO_ARM: bool;
 }
 

@@ -111,8 +111,8 @@ fn described(text: &str) -> anyhow::Result<Vec<Value>> {
             let (kind, name) = (item["kind"].as_str().unwrap_or_default(), item["metadata"]["name"].as_str());
             let Some(name) = name.filter(|_| kind == "SimulatedCluster") else {
                 bail!(
-                    "it holds a {kind:?} where a SimulatedCluster with a name is wanted\n  \
-                     try: kubectl get simulatedclusters -o yaml, for how they look"
+                    "it contains a {kind:?}, and only SimulatedClusters with a name are allowed\n  \
+                     try: kubectl get simulatedclusters -o yaml, for an example"
                 );
             };
             // Parse all documents before the first write, so that a mistake changes nothing.

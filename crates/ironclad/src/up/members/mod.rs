@@ -229,7 +229,7 @@ impl Shared {
         let member = Arc::new(self.environment.start(simulated, wanted, life).await?);
         self.running.lock().members.insert(name, member.clone());
         self.write_kubeconfig()?;
-        tracing::debug!(member = %member.name, endpoint = %member.endpoint, "simulated member serves");
+        tracing::debug!(member = %member.name, endpoint = %member.endpoint, "simulated member started");
         Ok(member)
     }
 
@@ -253,7 +253,7 @@ impl Shared {
         }
         self.end(&name).await?;
         self.hold(simulated, finalizers).await?;
-        tracing::info!(member = %name, "simulated member is gone");
+        tracing::info!(member = %name, "simulated member removed");
         Ok(Next::Forget)
     }
 
@@ -278,7 +278,7 @@ impl Shared {
     }
 
     fn warn(&self, simulated: &SimulatedCluster, reason: &str, message: &str) {
-        tracing::warn!(member = %simulated.name_any(), reason, message, "simulated member");
+        tracing::warn!(member = %simulated.name_any(), reason, message, "simulated member has a problem");
         let about = EventAbout {
             api_version: API_VERSION.to_owned(),
             kind: "SimulatedCluster".to_owned(),

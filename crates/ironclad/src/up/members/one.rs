@@ -59,7 +59,7 @@ impl Environment {
             TcpListener::bind(SocketAddr::new(self.address, kept.unwrap_or(0))).await.with_context(|| {
                 let port = kept.unwrap_or_default();
                 format!(
-                    "{}:{port}, the port that the kubeconfig names for {name}, can't be had\n  try: end what holds it",
+                    "{}:{port}, the port of {name} in the kubeconfig, is in use\n  try: stop the process that holds it",
                     self.address
                 )
             })?;

@@ -187,7 +187,7 @@ async fn invalid_fields_are_reported_on_the_object() {
     reserved.metadata.labels = None;
     w.objects().create(&PostParams::default(), &reserved).await.unwrap();
     let events: Api<Event> = Api::namespaced(w.admin.clone(), "default");
-    w.until("both are told", async || {
+    w.until("both are reported", async || {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         let says = |text: &str| all.iter().any(|e| e.message.as_deref().unwrap_or_default().contains(text));
         says("\"a while\" is not a duration") && says("the name of the control plane's context")

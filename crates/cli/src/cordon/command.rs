@@ -4,7 +4,7 @@ use ironclad_api::cluster::Cluster;
 use kube::{Api, api::ListParams};
 
 use super::{Cordon, change};
-use crate::{connect::Plane, join::command::DryRun, print, report::Misused, taint, write::Mode};
+use crate::{connect::Plane, drain, join::command::DryRun, print, report::Misused, taint, write::Mode};
 
 /// Mark clusters as closed for new work.
 ///
@@ -76,11 +76,24 @@ pub async fn run(which: &Which, cordon: Cordon) -> anyhow::Result<()> {
     }
     for name in names {
         let (changed, suffix) = match which.dry_run {
-            DryRun::None => (change(&plane, &name, cordon, Mode::Keep).await?, ""),
+            DryRun::None => (apply(&plane, &name, cordon).await?, ""),
             DryRun::Server => (change(&plane, &name, cordon, Mode::DryRun).await?, " (server dry run)"),
             DryRun::Client => (cordon.applied(&taint::find(&plane, &name).await?.spec.taints).is_some(), " (dry run)"),
         };
         print::out(&format!("{name} cluster {}{suffix}\n", cordon.outcome(changed)))?;
     }
     Ok(())
+}
+
+/// Cordons or uncordons a cluster. A cluster that takes workloads again is not being drained any more, so uncordoning ends
+/// its drain.
+///
+/// # Errors
+/// If there is no such cluster, or it can't be changed.
+pub async fn apply(plane: &kube::Client, name: &str, which: Cordon) -> anyhow::Result<bool> {
+    let is_changed = change(plane, name, which, Mode::Keep).await?;
+    if which == Cordon::Open {
+        drain::abort(plane, &name.into()).await?;
+    }
+    Ok(is_changed)
 }

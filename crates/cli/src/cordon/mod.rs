@@ -7,7 +7,7 @@ use ironclad_api::{
     taints::{NO_SCHEDULE, UNSCHEDULABLE},
 };
 
-use crate::{drain, taint, write::Mode};
+use crate::{taint, write::Mode};
 
 /// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Cordon {
     }
 }
 
-/// Cordons or uncordons a cluster, which ends a drain of it; returns whether that changed something. `drain` begins with it.
+/// Cordons or uncordons a cluster. Returns true if that changed something.
 ///
 /// # Errors
 /// If there is no such cluster, or it can't be changed.
@@ -57,13 +57,7 @@ pub async fn cordon(plane: &kube::Client, name: &str, which: Cordon) -> Result<b
 
 async fn change(plane: &kube::Client, name: &str, which: Cordon, mode: Mode) -> Result<bool, taint::TaintError> {
     let cluster = taint::find(plane, name).await?;
-    let drained = drain::draining_since(&cluster).is_some();
-    let changed = taint::change(plane, cluster, mode, |taints| Ok(which.applied(taints))).await?;
-    // What is open again is not being drained, and counts among the clusters again.
-    if which == Cordon::Open && mode == Mode::Keep && drained {
-        drain::abort(plane, &name.into()).await?;
-    }
-    Ok(changed)
+    taint::change(plane, cluster, mode, |taints| Ok(which.applied(taints))).await
 }
 
 #[cfg(test)]

@@ -11,13 +11,15 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::{
-    DrainError, Progress, Stuck, Survey, Wanted, abort, begin, cordon, draining_since, evict, find, preview, wait,
+    DrainError, Progress, Report, Stuck, Survey, Wanted, abort, begin, draining_since, evict, find, preview, wait,
 };
 use crate::{
     connect::Plane,
+    cordon::{Cordon, cordon},
     join::command::DryRun,
     print::{self, Output},
     report::{Exit, INTERRUPTED, Misused},
+    taint::TaintError,
 };
 
 /// Move everything off a cluster, a workload at a time.
@@ -194,7 +196,10 @@ pub async fn whole(
     mut say: impl FnMut(&str),
 ) -> Result<Progress, DrainError> {
     let name = &wanted.cluster;
-    cordon(plane, name).await?;
+    cordon(plane, &name.0, Cordon::Close).await.map_err(|error| match error {
+        TaintError::NotFound { name } => DrainError::NotFound { name },
+        source => DrainError::Cordon { name: name.to_string(), source },
+    })?;
     let survey = preview(plane, wanted).await?;
     say(&summary(name, &survey));
     for item in survey.stuck() {
@@ -204,8 +209,8 @@ pub async fn whole(
     begin(plane, name, clock.wall_seconds()).await?;
     let mut progress = Progress { waiting: survey.under_way.len(), ..Progress::default() };
     let mut said = String::new();
-    let mut report = |progress: &Progress| {
-        let text = progress.to_string();
+    let mut report = |report: Report<'_>| {
+        let text = report.to_string();
         if text != said {
             say(&text);
             said = text;

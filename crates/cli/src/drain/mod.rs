@@ -13,7 +13,6 @@ use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
     policy::PurgeMode,
-    taints::{NO_SCHEDULE, UNSCHEDULABLE},
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{Bound, Clusters, drain::Health, flags::eviction::Check};
@@ -28,9 +27,9 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use ironclad_planning::drain::{Drain, Item, Stuck, Survey};
-pub use steps::{Progress, evict, wait};
+pub use steps::{Progress, Report, evict, wait};
 
-use crate::{unjoin::each, write::FIELD_MANAGER};
+use crate::{taint::TaintError, unjoin::each, write::FIELD_MANAGER};
 
 /// Tries of a write that others get in the way of.
 const TRIES: usize = 5;
@@ -129,6 +128,14 @@ pub enum DrainError {
         /// Why.
         because: String,
     },
+    /// The cluster could not be cordoned.
+    #[error("cluster {name} was not drained: cordoning it")]
+    Cordon {
+        /// The cluster.
+        name: String,
+        /// Why not.
+        source: TaintError,
+    },
     /// A server refused or did not answer.
     #[error("cluster {name} was not drained: {doing}")]
     Server {
@@ -200,23 +207,6 @@ pub async fn find(plane: &Client, name: &ClusterName) -> Result<Cluster, DrainEr
 #[must_use]
 pub fn draining_since(cluster: &Cluster) -> Option<&str> {
     cluster.metadata.annotations.as_ref()?.get(DRAINING).map(String::as_str)
-}
-
-/// Cordons the cluster: nothing new goes there.
-///
-/// # Errors
-/// If there is no such cluster, or the control plane refuses.
-pub async fn cordon(plane: &Client, name: &ClusterName) -> Result<(), DrainError> {
-    change(plane, name, "cordoning it", |cluster| {
-        let ours = |key: &str, effect: &str| key == UNSCHEDULABLE && effect == NO_SCHEDULE;
-        if cluster.spec.taints.iter().any(|taint| ours(&taint.key, &taint.effect)) {
-            return None;
-        }
-        let mut taints = json!(cluster.spec.taints);
-        taints.as_array_mut()?.push(json!({ "key": UNSCHEDULABLE, "effect": NO_SCHEDULE }));
-        Some(json!({ "spec": { "taints": taints } }))
-    })
-    .await
 }
 
 /// Notes on the cluster that it is drained from now on, unless it says so already.

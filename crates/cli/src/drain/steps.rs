@@ -2,13 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::work::{ClusterResourceBinding, ResourceBinding};
+use ironclad_api::{
+    namespaces,
+    work::{ClusterResourceBinding, ResourceBinding},
+};
 use ironclad_failover::{
     Bound, Clusters,
     drain::{self, Verdict},
+    eviction::PAUSE_CONFIG_MAP,
+    flags::HealthFlags,
     guards,
     rate::State,
 };
+use ironclad_fleet::BindingKey;
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -19,11 +25,6 @@ use serde_json::{Value, json};
 
 use super::{DrainError, LOOK, Stuck, TRIES, Wanted, clusters, draining_since, failed};
 use crate::write::FIELD_MANAGER;
-
-/// A cluster without a Ready condition counts only after this time (`--cluster-startup-grace-period`).
-const STARTUP_GRACE: Duration = Duration::from_secs(60);
-/// Where `failover pause` is written.
-const PAUSE: (&str, &str) = ("karmada-system", "ironclad-failover");
 
 /// How far a drain is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -40,6 +41,29 @@ pub struct Progress {
     pub rate: f64,
     /// Why none is, if none is.
     pub held: Option<Held>,
+}
+
+/// What a drain reports while it runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Report<'a> {
+    /// It got further.
+    Progress(&'a Progress),
+    /// The server refused to move one binding; the others are moved.
+    Refused {
+        /// The binding.
+        binding: &'a BindingKey,
+        /// The server's answer.
+        message: &'a str,
+    },
+}
+
+impl std::fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Progress(progress) => progress.fmt(f),
+            Self::Refused { binding, message } => write!(f, "{binding} was not moved: {message}"),
+        }
+    }
 }
 
 /// Why nothing is moved for now.
@@ -81,7 +105,7 @@ pub async fn evict(
     wanted: &Wanted,
     bindings: Vec<Bound>,
     progress: &mut Progress,
-    mut report: impl FnMut(&Progress),
+    mut report: impl FnMut(Report<'_>),
 ) -> Result<Vec<Bound>, DrainError> {
     progress.total += bindings.len();
     let mut left = Vec::new();
@@ -103,12 +127,12 @@ pub async fn evict(
                 }
                 Some(_) => clock.sleep_until(next).await,
                 None => {
-                    report(progress);
+                    report(Report::Progress(progress));
                     clock.sleep(LOOK).await;
                 }
             }
         };
-        match one(plane, wanted, &binding, &clusters).await? {
+        match one(plane, wanted, &binding, &clusters, &mut report).await? {
             Some(moved) => {
                 progress.evicted += 1;
                 progress.waiting += usize::from(drain::is_under_way(moved.spec(), &wanted.cluster));
@@ -116,7 +140,7 @@ pub async fn evict(
             }
             None => progress.failed += 1,
         }
-        report(progress);
+        report(Report::Progress(progress));
     }
     Ok(left)
 }
@@ -129,14 +153,15 @@ async fn pace(
     clusters: &Clusters,
     progress: &mut Progress,
 ) -> Result<Option<Duration>, DrainError> {
-    let maps = Api::<ConfigMap>::namespaced(plane.clone(), PAUSE.0);
-    let pause = maps.get_opt(PAUSE.1).await.map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
+    let maps = Api::<ConfigMap>::namespaced(plane.clone(), namespaces::SYSTEM);
+    let pause = maps.get_opt(PAUSE_CONFIG_MAP).await.map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
     if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
         (progress.rate, progress.held) = (0.0, Some(Held::Paused));
         return Ok(None);
     }
     let all = clusters.iter().map(|(name, cluster)| (name, &**cluster));
-    let pace = drain::pace(wanted.rate, all, &wanted.cluster, wanted.health, STARTUP_GRACE, clock.wall_seconds());
+    let grace = HealthFlags::default().startup_grace_period;
+    let pace = drain::pace(wanted.rate, all, &wanted.cluster, wanted.health, grace, clock.wall_seconds());
     progress.rate = pace.interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64());
     let halted = pace.interval.is_none() && pace.state != State::Normal;
     progress.held = halted.then_some(Held::Unhealthy { unhealthy: pace.counts.unhealthy, total: pace.counts.total });
@@ -149,6 +174,7 @@ async fn one(
     wanted: &Wanted,
     binding: &Bound,
     clusters: &Clusters,
+    report: &mut impl FnMut(Report<'_>),
 ) -> Result<Option<Bound>, DrainError> {
     for _ in 0..TRIES {
         let Some(present) = get(plane, wanted, binding).await? else { return Ok(Some(gone(binding))) };
@@ -167,7 +193,7 @@ async fn one(
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Some(gone(binding))),
             // What a server refuses is this binding's trouble, not that of the others.
             Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-                eprintln!("{} was not moved: {}", binding.key(), status.message);
+                report(Report::Refused { binding: &binding.key(), message: &status.message });
                 return Ok(None);
             }
             Err(error) => return Err(failed(&wanted.cluster, format!("moving {}", binding.key()))(error)),
@@ -227,7 +253,7 @@ pub async fn wait(
     mut left: Vec<Bound>,
     timeout: Duration,
     progress: &mut Progress,
-    mut report: impl FnMut(&Progress),
+    mut report: impl FnMut(Report<'_>),
 ) -> Result<(), DrainError> {
     let began = clock.mono();
     loop {
@@ -238,7 +264,7 @@ pub async fn wait(
         }
         left = still;
         progress.waiting = left.len();
-        report(progress);
+        report(Report::Progress(progress));
         if left.is_empty() {
             return Ok(());
         }

@@ -39,9 +39,6 @@ pub enum TaintError {
     /// It is tainted so already, or not.
     #[error(transparent)]
     Refused(#[from] edit::Refused),
-    /// The drain of it could not be ended.
-    #[error(transparent)]
-    Drain(#[from] crate::drain::DrainError),
     /// Others kept editing it.
     #[error("cluster {name} was not changed\n  because others were changing it all the time\n  try: again")]
     Busy {

@@ -86,7 +86,7 @@ pub async fn run(command: &Command, clock: &Clock) -> anyhow::Result<()> {
         Some(file) => Some(member(file, command.cluster_context.as_deref(), name).await?),
         None => None,
     };
-    print::out(&whole(&plane, member.as_ref(), clock, command).await?)
+    print::out(&whole(&plane, member.as_ref(), clock, command, |text| eprintln!("{text}")).await?)
 }
 
 /// The whole of an unjoin, in clients; returns what is printed when it is done.
@@ -98,12 +98,13 @@ pub async fn whole(
     member: Option<&kube::Client>,
     clock: &Clock,
     command: &Command,
+    mut report: impl FnMut(&str),
 ) -> anyhow::Result<String> {
     let name = &command.cluster;
     let cluster = find(plane, name).await?;
     let impact = super::impact(plane, name).await?;
     let workloads = if command.keep_workloads || super::keeps(&cluster) { Workloads::Keep } else { Workloads::Remove };
-    eprintln!("cluster {name}: {impact}{}", kept(workloads));
+    report(&format!("cluster {name}: {impact}{}", kept(workloads)));
     if command.dry_run != DryRun::None {
         return Ok(format!("cluster({name}) would be unjoined (dry run)\n"));
     }
@@ -112,16 +113,15 @@ pub async fn whole(
     }
     confirm(command)?;
     if command.drain {
-        let say = |text: &str| eprintln!("{text}");
-        drain::command::whole(plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, say).await?;
+        drain::command::whole(plane, clock, &drain::Wanted::new(name), true, Duration::ZERO, &mut report).await?;
         refuse(command, super::impact(plane, name).await?)?;
     }
     let stuck = if command.force { Stuck::Force } else { Stuck::Tell };
-    remove(plane, clock, &cluster, workloads, command.wait, stuck).await?;
+    remove(plane, clock, &cluster, workloads, command.wait, stuck, &mut report).await?;
     if let Some(member) = member {
         match clean(member, name, &command.cluster_namespace).await {
             Err(super::UnjoinError::Server { doing, source, .. }) if command.force => {
-                eprintln!("warning: the member is not cleaned up: {doing}: {}", answer(&source));
+                report(&format!("warning: the member is not cleaned up: {doing}: {}", answer(&source)));
             }
             cleaned => cleaned?,
         }

@@ -160,7 +160,7 @@ async fn mark(clusters: &Api<Cluster>, cluster: &Cluster) -> Result<(), kube::Er
     clusters.patch_metadata(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
 }
 
-/// Deletes the cluster and waits until it is gone. What holds it meanwhile is told on stderr.
+/// Deletes the cluster and waits until it is gone. Reports what holds it meanwhile.
 ///
 /// # Errors
 /// If it is refused, or still there in the end.
@@ -171,6 +171,7 @@ pub async fn remove(
     workloads: Workloads,
     wait: Duration,
     stuck: Stuck,
+    mut report: impl FnMut(&str),
 ) -> Result<(), UnjoinError> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let clusters: Api<Cluster> = Api::all(plane.clone());
@@ -197,7 +198,7 @@ pub async fn remove(
         };
         let blocked = blocked(&present).map(str::to_owned);
         if let Some(why) = blocked.as_ref().filter(|_| told != blocked) {
-            eprintln!("cluster {name} waits: {why}");
+            report(&format!("cluster {name} waits: {why}"));
         }
         told.clone_from(&blocked);
         if clock.mono() >= deadline {

@@ -9,7 +9,7 @@ use ironclad_api::{
     work::{ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_cli::{
-    cordon::{Cordon, cordon},
+    cordon::{Cordon, command::apply},
     drain::{Stuck, Wanted, abort, begin, command::whole, draining_since, find, preview},
     report::{FAILED, MISUSED, exit_code, render},
     unjoin::command::{Command as Unjoin, whole as unjoin},
@@ -241,7 +241,7 @@ async fn it_waits_until_the_old_copies_are_gone() {
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
     assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 1), "it stays cordoned");
     begin(&world.plane.client, &"m1".into(), world.seam.clock.wall_seconds()).await.unwrap();
-    cordon(&world.plane.client, "m1", Cordon::Open).await.unwrap();
+    apply(&world.plane.client, "m1", Cordon::Open).await.unwrap();
     let cluster = find(&world.plane.client, &"m1".into()).await.unwrap();
     assert_eq!((draining_since(&cluster), cluster.spec.taints.len()), (None, 0), "uncordon ends a drain, too");
     let gone = find(&world.plane.client, &"m9".into()).await.unwrap_err();
@@ -257,7 +257,7 @@ struct Line {
 
 async fn typed(world: &World, line: &str) -> Result<String, (u8, String)> {
     let line = Line::try_parse_from(std::iter::once("unjoin").chain(line.split_whitespace())).unwrap();
-    let done = unjoin(&world.plane.client, None, &world.seam.clock, &line.unjoin).await;
+    let done = unjoin(&world.plane.client, None, &world.seam.clock, &line.unjoin, |_| ()).await;
     done.map_err(|error| (exit_code(&error), render(&error)))
 }
 

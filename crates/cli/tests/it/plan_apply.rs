@@ -57,7 +57,7 @@ fn copies(found: &Foreseen) -> Vec<(ClusterName, &'static str, Option<i32>)> {
 async fn objects_are_planned_for_as_the_control_plane_takes_them_and_nothing_stays() {
     let world = world().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
-    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock).await;
+    let plan = async |documents: Vec<Value>| of_plane(client, documents, None, Preemption::Off, clock, |_| ()).await;
     let (objects, found) = plan(vec![deployment(), policy(&["m1", "m2"])]).await.unwrap();
     let told: Vec<(&str, Change)> = objects.iter().map(|object| (object.name.as_str(), object.change)).collect();
     let created = ["Deployment default/web", "PropagationPolicy default/web"].map(|name| (name, Change::Created));
@@ -100,7 +100,7 @@ async fn what_a_workload_refers_to_is_looked_up_and_follows() {
     ]);
     let mut policy = policy(&["m2"]);
     policy["spec"]["propagateDeps"] = true.into();
-    let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock).await.unwrap();
+    let (_, found) = of_plane(client, vec![web, policy], None, Preemption::Off, clock, |_| ()).await.unwrap();
     let told: Vec<(&str, usize)> =
         found.templates.iter().map(|fate| (&*fate.template.name, fate.copies.len())).collect();
     assert_eq!(told, [("settings", 1), ("web", 1)]);

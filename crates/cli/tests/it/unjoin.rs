@@ -61,11 +61,11 @@ async fn bind(world: &World, name: &str, clusters: &[&str]) {
 async fn a_cluster_that_nobody_holds_goes_at_once() {
     let world = joined().await;
     let cluster = find(&world.plane.client, "member1").await.unwrap();
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell).await.unwrap();
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
     let error = find(&world.plane.client, "member1").await.unwrap_err();
     let want = "error: no cluster object member1 found in karmada control Plane\n  try: ironclad get clusters";
     assert_eq!(render(&error.into()), want);
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell).await.unwrap();
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,13 +84,13 @@ async fn a_cluster_that_is_held_is_told_and_by_force_let_go() {
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let cluster = find(client, "member1").await.unwrap();
     let began = clock.mono();
-    let error = remove(client, clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell).await.unwrap_err();
+    let error = remove(client, clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap_err();
     let want = "error: timed out after 60 s waiting for cluster member1 to go\n  \
                 because its finalizers are not released: karmada.io/cluster-controller\n  try: kubectl describe cluster member1; or --force";
     assert!(render(&error.into()).starts_with(want));
     assert!(clock.mono() - began < Duration::from_secs(61));
 
-    remove(client, clock, &cluster, Workloads::Remove, Duration::from_secs(5), Stuck::Force).await.unwrap();
+    remove(client, clock, &cluster, Workloads::Remove, Duration::from_secs(5), Stuck::Force, |_| ()).await.unwrap();
     let works: Api<Work> = Api::namespaced(client.clone(), "karmada-es-member1");
     for work in works.list(&ListParams::default()).await.unwrap() {
         assert_eq!(work.metadata.finalizers, None, "nothing holds the Works any more");
@@ -103,9 +103,9 @@ async fn a_new_cluster_of_the_same_name_is_not_waited_for() {
     let world = joined().await;
     let (client, clock) = (&world.plane.client, &world.seam.clock);
     let old = find(client, "member1").await.unwrap();
-    remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell).await.unwrap();
+    remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
     register(client.clone(), world.member.client.clone(), clock, &world.options()).await.unwrap();
-    let error = remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell).await.unwrap_err();
+    let error = remove(client, clock, &old, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap_err();
     assert!(render(&error.into()).contains("Conflict"), "a new cluster of that name is not deleted");
     assert!(find(client, "member1").await.is_ok());
 }
@@ -136,12 +136,12 @@ async fn the_mark_that_keeps_workloads_stands_before_the_cluster_leaves() {
     let cluster = find(client, "member1").await.unwrap();
     assert!(!keeps(&cluster));
     world.plane.writes();
-    let stuck = remove(client, clock, &cluster, Workloads::Keep, Duration::from_secs(5), Stuck::Tell).await;
+    let stuck = remove(client, clock, &cluster, Workloads::Keep, Duration::from_secs(5), Stuck::Tell, |_| ()).await;
     assert!(stuck.is_err(), "nobody releases it here");
     let leaving = find(client, "member1").await.unwrap();
     assert!(keeps(&leaving) && leaving.metadata.deletion_timestamp.is_some());
     assert_eq!(world.plane.writes(), 2, "the mark, then the deletion");
-    let again = remove(client, clock, &leaving, Workloads::Keep, Duration::from_secs(5), Stuck::Force).await;
+    let again = remove(client, clock, &leaving, Workloads::Keep, Duration::from_secs(5), Stuck::Force, |_| ()).await;
     again.unwrap();
     assert_eq!(world.plane.writes() - 6, 0, "no second mark: the deletion, two Works, the space twice, the cluster");
 }

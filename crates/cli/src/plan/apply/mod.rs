@@ -64,7 +64,7 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             let found = foresee(&planned, preemption, clock);
             (planned.objects, found)
         }
-        None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock).await?,
+        None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock, |text| eprintln!("{text}")).await?,
     };
     let text = match how.output {
         Format::Table => print::table(&objects, &found),
@@ -87,8 +87,9 @@ pub async fn of_plane(
     namespace: Option<&str>,
     preemption: Preemption,
     clock: &Clock,
+    report: impl FnMut(&str),
 ) -> anyhow::Result<(Vec<Object>, Foreseen)> {
-    let (mut planned, resources) = read::live(client, documents, namespace).await?;
+    let (mut planned, resources) = read::live(client, documents, namespace, report).await?;
     let mut asked: Vec<Dependency> = Vec::new();
     loop {
         let found = foresee(&planned, preemption, clock);

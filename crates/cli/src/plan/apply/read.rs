@@ -34,6 +34,7 @@ pub(super) async fn live(
     client: &Client,
     documents: Vec<Value>,
     namespace: Option<&str>,
+    mut report: impl FnMut(&str),
 ) -> anyhow::Result<(Planned, Resources)> {
     check(&documents)?;
     let resources = Resources::of(client).await.context("asking the control plane what it serves")?;
@@ -69,7 +70,7 @@ pub(super) async fn live(
             Ok(then) => applied.push((there, crate::tree::whole(&then, resource)?)),
             // Its namespace comes with it, so nobody can be asked yet.
             Err(kube::Error::Api(status)) if status.code == 404 && namespaces.contains(&at) => {
-                eprintln!("{name}: admission is not asked, as namespace {at} is not there yet");
+                report(&format!("{name}: admission is not asked, as namespace {at} does not exist yet"));
                 applied.push((None, document));
             }
             Err(error) => refused.push(format!("{} {name} would be refused: {}", resource.api.kind, answer(&error))),

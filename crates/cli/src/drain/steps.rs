@@ -154,7 +154,10 @@ async fn pace(
     progress: &mut Progress,
 ) -> Result<Option<Duration>, DrainError> {
     let maps = Api::<ConfigMap>::namespaced(plane.clone(), namespaces::SYSTEM);
-    let pause = maps.get_opt(PAUSE_CONFIG_MAP).await.map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
+    let pause = maps
+        .get_opt(PAUSE_CONFIG_MAP)
+        .await
+        .map_err(failed(&wanted.cluster, "reading whether evictions are paused"))?;
     if guards::is_paused(pause.and_then(|map| map.data).as_ref()) {
         (progress.rate, progress.held) = (0.0, Some(Held::Paused));
         return Ok(None);

@@ -61,11 +61,15 @@ async fn bind(world: &World, name: &str, clusters: &[&str]) {
 async fn a_cluster_that_nobody_holds_goes_at_once() {
     let world = joined().await;
     let cluster = find(&world.plane.client, "member1").await.unwrap();
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ())
+        .await
+        .unwrap();
     let error = find(&world.plane.client, "member1").await.unwrap_err();
     let want = "error: no cluster object member1 found in karmada control Plane\n  try: ironclad get clusters";
     assert_eq!(render(&error.into()), want);
-    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ()).await.unwrap();
+    remove(&world.plane.client, &world.seam.clock, &cluster, Workloads::Remove, MINUTE, Stuck::Tell, |_| ())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,12 @@ pub async fn run(how: &How, clock: &Clock) -> anyhow::Result<()> {
             let found = foresee(&planned, preemption, clock);
             (planned.objects, found)
         }
-        None => of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock, |text| eprintln!("{text}")).await?,
+        None => {
+            of_plane(&how.plane.client().await?, documents, how.namespace.as_deref(), preemption, clock, |text| {
+                eprintln!("{text}")
+            })
+            .await?
+        }
     };
     let text = match how.output {
         Format::Table => print::table(&objects, &found),

@@ -28,6 +28,7 @@ pub mod rate;
 pub mod taint_policy;
 pub mod taints;
 pub mod verdict;
+pub mod wakes;
 
 pub use bound::Bound;
 pub use eviction::Evictions;

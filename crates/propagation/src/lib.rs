@@ -27,6 +27,7 @@ pub mod skipped_resources;
 pub mod template;
 pub mod template_hash;
 pub mod unified_auth;
+pub mod wakes;
 pub mod work;
 pub mod work_status;
 

@@ -22,6 +22,7 @@ pub mod summary;
 #[cfg(test)]
 mod testkit;
 pub mod trigger;
+pub mod wakes;
 
 pub use candidate::Candidate;
 pub use capacity::Capacity;

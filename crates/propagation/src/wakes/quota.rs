@@ -1,0 +1,94 @@
+//! Wake rules of the quota controller, and the choice of how it accounts for usage.
+
+use ironclad_api::{ResourceList, policy::FederatedResourceQuota};
+
+use crate::quota::Overall;
+
+/// Parties that account for the usage of quotas, by feature gate and `--controllers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accounting {
+    /// Gate `FederatedQuotaEnforcement`: admission books usage when bindings are written.
+    pub enforced: bool,
+    /// Controller `federatedResourceQuotaEnforcement` runs: it counts usage over all bindings.
+    pub counted: bool,
+}
+
+impl Accounting {
+    /// True if usage is counted over all bindings.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        self.enforced && self.counted
+    }
+
+    /// The usage that a quota shows: what was counted, with how long it has been so; what admission booked; or the sum of
+    /// what members report.
+    #[must_use]
+    pub fn overall<'a>(self, counted: Option<(&'a ResourceList, std::time::Duration)>) -> Overall<'a> {
+        match counted {
+            Some((taken, steady)) if self.counts() => Overall::Counted { taken, steady },
+            _ if self.enforced => Overall::Booked,
+            _ => Overall::Summed,
+        }
+    }
+
+    /// Returns true if a changed quota has to be reconciled. While admission books usage, a booking alone is no reason:
+    /// there is one for each binding.
+    #[must_use]
+    pub fn quota(self, old: Option<&FederatedResourceQuota>, new: Option<&FederatedResourceQuota>) -> bool {
+        let without_booked = |quota: &FederatedResourceQuota| {
+            let mut status = quota.status.clone().unwrap_or_default();
+            status.overall_used.clear();
+            (quota.metadata.generation, quota.metadata.deletion_timestamp.clone(), status)
+        };
+        match (old, new) {
+            (Some(old), Some(new)) if self.enforced => without_booked(old) != without_booked(new),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SUMMED: Accounting = Accounting { enforced: false, counted: true };
+    const BOOKED: Accounting = Accounting { enforced: true, counted: false };
+    const COUNTED: Accounting = Accounting { enforced: true, counted: true };
+
+    #[test]
+    fn usage_is_counted_booked_or_summed() {
+        let taken = ResourceList::default();
+        let counted = Some((&taken, Duration::ZERO));
+        assert!(matches!(SUMMED.overall(None), Overall::Summed));
+        assert!(matches!(SUMMED.overall(counted), Overall::Summed), "the gate decides");
+        assert!(matches!(BOOKED.overall(None), Overall::Booked));
+        assert!(matches!(COUNTED.overall(counted), Overall::Counted { .. }));
+        assert!(matches!(COUNTED.overall(None), Overall::Booked), "nothing was counted for a quota that is gone");
+    }
+
+    #[test]
+    fn a_booking_alone_does_not_wake_a_quota() {
+        let quota = |extra: Value| -> FederatedResourceQuota {
+            let mut base = json!({"metadata": {"name": "q", "namespace": "n", "generation": 1},
+                "spec": {"overall": {"cpu": "1"}}, "status": {"overall": {"cpu": "1"}, "overallUsed": {"cpu": "1"}}});
+            crate::testkit::merge(&mut base, &extra);
+            serde_json::from_value(base).unwrap()
+        };
+        let base = quota(json!({}));
+        let booking = quota(json!({"status": {"overallUsed": {"cpu": "2"}}}));
+        let edited = quota(json!({"metadata": {"generation": 2}}));
+        for (name, accounting, old, new, want) in [
+            ("a booking", BOOKED, Some(&base), Some(&booking), false),
+            ("usage that nobody books", SUMMED, Some(&base), Some(&booking), true),
+            ("an edit", BOOKED, Some(&base), Some(&edited), true),
+            ("created", BOOKED, None, Some(&base), true),
+            ("deleted", BOOKED, Some(&base), None, true),
+        ] {
+            assert_eq!(accounting.quota(old, new), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Wake rules of the scheduler.
+
+use crate::{Binding, Options, trigger::responsible};
+
+/// Reason for which a binding is enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// It was created, or became this scheduler's.
+    Added,
+    /// Its spec changed.
+    Updated,
+}
+
+/// Returns whether a changed binding is enqueued. A status, and the result that this scheduler wrote, are no reason.
+#[must_use]
+pub fn binding(old: Option<&Binding<'_>>, new: &Binding<'_>, options: &Options) -> Option<Wake> {
+    let ours = |binding: &Binding<'_>| responsible(binding, options).is_ok();
+    let was_ours = old.is_some_and(ours);
+    let changed = old.is_none_or(|old| old.generation() != new.generation()) || !was_ours;
+    if !changed || !ours(new) {
+        return None;
+    }
+    Some(if was_ours { Wake::Updated } else { Wake::Added })
+}
+
+#[cfg(test)]
+mod tests {
+    use ironclad_api::work::ResourceBinding;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(generation: i64, scheduler: &str, status: Value) -> ResourceBinding {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "shop", "generation": generation,
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "p"}},
+            "spec": {"resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
+                "schedulerName": scheduler, "clusters": [], "placement": {}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn edits_of_bindings_of_this_scheduler_wake_them() {
+        let options = Options::default();
+        let (base, edited) = (of(1, "", json!({})), of(2, "", json!({})));
+        let status = of(1, "", json!({"schedulerObservedGeneration": 1}));
+        let (others, others_edited) = (of(1, "other", json!({})), of(2, "other", json!({})));
+        for (name, old, new, want) in [
+            ("created", None, &base, Some(Wake::Added)),
+            ("created for another scheduler", None, &others, None),
+            ("edited", Some(&base), &edited, Some(Wake::Updated)),
+            ("status", Some(&base), &status, None),
+            ("taken over", Some(&others), &edited, Some(Wake::Added)),
+            ("handed over", Some(&base), &others_edited, None),
+            ("another scheduler's edit", Some(&others), &others_edited, None),
+        ] {
+            let (old, new) = (old.map(Binding::from), Binding::from(new));
+            assert_eq!(binding(old.as_ref(), &new, &options), want, "{name}");
+        }
+    }
+}

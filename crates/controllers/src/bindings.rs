@@ -6,6 +6,7 @@ use ironclad_api::{
     ObjectMeta,
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
+use ironclad_failover::Bound;
 use ironclad_fleet::{ObjectKey, StatusPart};
 use ironclad_propagation::detector::binding::Binding;
 use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
@@ -78,6 +79,24 @@ impl AnyBinding {
     #[must_use]
     pub(crate) fn template(&self) -> ObjectKey {
         template_key(self.spec())
+    }
+}
+
+impl From<AnyBinding> for Bound {
+    fn from(binding: AnyBinding) -> Self {
+        match binding {
+            AnyBinding::Namespaced(binding) => Self::Namespaced(binding),
+            AnyBinding::Cluster(binding) => Self::Cluster(binding),
+        }
+    }
+}
+
+impl From<Bound> for AnyBinding {
+    fn from(binding: Bound) -> Self {
+        match binding {
+            Bound::Namespaced(binding) => Self::Namespaced(binding),
+            Bound::Cluster(binding) => Self::Cluster(binding),
+        }
     }
 }
 

@@ -103,7 +103,6 @@ pub(crate) static SECRETS: CacheSpec<Secret> =
 /// Leases of agents.
 pub(crate) static LEASES: CacheSpec<Lease> =
     CacheSpec { api: |client| Api::namespaced(client.clone(), namespaces::CLUSTER), ..all("leases", &[]) };
-#[allow(dead_code, reason = "the taint manager takes it next")]
 /// The ConfigMap by which people pause evictions.
 pub(crate) static EVICTION_PAUSE: CacheSpec<ConfigMap> = CacheSpec {
     name: "failover pause",

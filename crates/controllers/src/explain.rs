@@ -1,37 +1,42 @@
-//! What only the leader's memory knows, for whoever serves it (operations.md 4.4). Nothing here is on the way of a
-//! reconcile: it is read when somebody asks.
+//! State that only the memory of the leader has, for the API that shows it (specification/operations.md 4.4). It is read
+//! when somebody asks, never during a reconcile.
 
-use ironclad_api::conditions::{self, binding::SCHEDULED};
+use std::sync::{Arc, OnceLock};
+
 use ironclad_failover::eviction::{Report, Row};
-use ironclad_fleet::BindingKey;
-use ironclad_runtime::{Key, Queued};
+use ironclad_runtime::{Key, Queue};
 
-use crate::Context;
+type ReadEvictions = Box<dyn Fn() -> Option<(Report, Vec<Row>)> + Send + Sync>;
 
-impl Context {
-    /// The rate in force and why, the faulty clusters, and everything that waits in order; `None` while no evictions are
-    /// decided, since gate `Failover` or its controller is off. The report's own rows are left out.
-    #[must_use]
-    pub fn explain_evictions(&self) -> Option<(Report, Vec<Row>)> {
-        let running = self.taint_manager.running.lock();
-        let running = running.as_ref()?;
-        let now = running.now();
-        let report = Report { rows: Vec::new(), ..running.evictions.report(now) };
-        Some((report, running.evictions.rows(now)))
+/// Sources that controllers offer. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Explain(Arc<Sources>);
+
+#[derive(Default)]
+struct Sources {
+    evictions: OnceLock<ReadEvictions>,
+    scheduling: OnceLock<Queue<Key>>,
+}
+
+impl Explain {
+    /// Offers the state of evictions. Only the first offer counts.
+    pub(crate) fn offer_evictions(&self, read: impl Fn() -> Option<(Report, Vec<Row>)> + Send + Sync + 'static) {
+        let _ = self.0.evictions.set(Box::new(read));
     }
 
-    /// The bindings that wait for the scheduler, in the order of their turns.
-    #[must_use]
-    pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, Queued<Key>)> {
-        let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        self.queues.scheduler.waiting().into_iter().map(|waiting| (key(&waiting.key), waiting)).collect()
+    /// Offers the queue of the scheduler. Only the first offer counts.
+    pub(crate) fn offer_scheduling_queue(&self, queue: &Queue<Key>) {
+        let _ = self.0.scheduling.set(queue.clone());
     }
 
-    /// The message of condition `Scheduled`.
-    #[must_use]
-    pub fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
-        let binding = self.bindings.get(&Key::new(&binding.namespace, &binding.name))?;
-        let condition = conditions::get(&binding.view().status()?.conditions, SCHEDULED)?;
-        Some(condition.message.clone())
+    /// The rate in force with its reason, and the elements of the eviction queue in order. `None` while evictions are not
+    /// decided.
+    pub(crate) fn evictions(&self) -> Option<(Report, Vec<Row>)> {
+        self.0.evictions.get()?()
+    }
+
+    /// The queue of the scheduler.
+    pub(crate) fn scheduling_queue(&self) -> Option<&Queue<Key>> {
+        self.0.scheduling.get()
     }
 }

@@ -1,5 +1,5 @@
-//! The members that this process can reach: a client each, caches of what was applied there, and queues of their own, so
-//! that a slow or dead member never delays the others (propagation.md 31.3).
+//! The members that this process can reach: for each a client, caches of the applied objects, and queues, so that a slow
+//! or dead member never delays the others (specification/propagation.md 31.3).
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
-use crate::{MemberObject, awaiting::Awaiting, objects::Objects};
+use crate::{awaiting::Awaiting, member_object::MemberObject, objects::Objects};
 
 /// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
 pub trait Connector: Send + Sync + 'static {
@@ -41,106 +41,131 @@ pub(crate) struct Member {
     pub(crate) name: ClusterName,
     /// Its client.
     pub(crate) client: Client,
-    /// What was applied there, by kind.
+    /// Applied objects, by kind.
     pub(crate) objects: Objects<MemberObject>,
     /// Names of the Works in its execution space that are to be applied.
     pub(crate) works: Queue<Arc<str>>,
-    /// Which of its Works wait for which of its namespaces.
+    /// Works that wait for namespaces.
     pub(crate) awaiting: Arc<Awaiting>,
-    /// Objects in it whose status is to be reported.
+    /// Objects whose status is to be reported.
     pub(crate) statuses: Queue<ObjectKey>,
-    /// Set when it serves other kinds than were read of it.
-    pub(crate) kinds_changed: Arc<AtomicBool>,
+    /// Set when the kinds that it serves may differ from those that were read.
+    pub(crate) kinds_changed: AtomicBool,
     /// Everything that runs over this connection.
     pub(crate) tasks: Tasks,
 }
 
-/// What is known of one cluster's connection.
-#[derive(Clone)]
-struct Known {
+/// The connection of one cluster.
+struct Connection {
+    /// The member, or why it is not connected.
     member: Result<Arc<Member>, String>,
-    /// What it was connected with: another one means to connect anew.
+    /// [`connection_identity`] of the connection.
     identity: String,
-    /// Has its health looked at now.
-    look: Arc<Notify>,
+    /// Requests a check of its health now.
+    check: Arc<Notify>,
     /// Its health checks, which outlive connections.
     health: Tasks,
 }
 
+type OnJoin = Box<dyn Fn(&ClusterName, &Arc<Notify>, &Tasks) + Send + Sync>;
+type OnConnect = Box<dyn Fn(&Arc<Member>) + Send + Sync>;
+
 /// All clusters that were tried to be connected.
-#[derive(Default)]
-pub(crate) struct Members(RwLock<BTreeMap<ClusterName, Known>>);
+pub(crate) struct Members {
+    tasks: Tasks,
+    connections: RwLock<BTreeMap<ClusterName, Connection>>,
+    on_join: RwLock<Vec<OnJoin>>,
+    on_connect: RwLock<Vec<OnConnect>>,
+}
 
 impl Members {
+    /// No members. Their health checks will run as tasks of this group.
+    pub(crate) fn new(tasks: Tasks) -> Self {
+        Self { tasks, connections: RwLock::default(), on_join: RwLock::default(), on_connect: RwLock::default() }
+    }
+
+    /// Calls this for every cluster that is tried to be connected for the first time, with the notification by which a
+    /// health check is requested and the owner of the cluster's health checks.
+    pub(crate) fn on_join(&self, handler: impl Fn(&ClusterName, &Arc<Notify>, &Tasks) + Send + Sync + 'static) {
+        self.on_join.write().push(Box::new(handler));
+    }
+
+    /// Calls this for every connection that is made.
+    pub(crate) fn on_connect(&self, handler: impl Fn(&Arc<Member>) + Send + Sync + 'static) {
+        self.on_connect.write().push(Box::new(handler));
+    }
+
     /// The member, if it is connected.
-    #[must_use]
     pub(crate) fn get(&self, name: &ClusterName) -> Option<Arc<Member>> {
-        self.0.read().get(name)?.member.as_ref().ok().cloned()
+        self.connections.read().get(name)?.member.as_ref().ok().cloned()
     }
 
     /// The member, or why it is not connected.
-    #[must_use]
     pub(crate) fn connection(&self, name: &ClusterName) -> Option<Result<Arc<Member>, String>> {
-        self.0.read().get(name).map(|known| known.member.clone())
+        self.connections.read().get(name).map(|connection| connection.member.clone())
     }
 
     /// All connected members in order of their names.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<Arc<Member>> {
-        self.0.read().values().filter_map(|known| known.member.as_ref().ok().cloned()).collect()
+        self.connections.read().values().filter_map(|connection| connection.member.as_ref().ok().cloned()).collect()
     }
 
-    /// True if the cluster was tried to be connected with just this.
+    /// True if the cluster was tried to be connected with this identity.
     pub(crate) fn is_current(&self, name: &ClusterName, identity: &str) -> bool {
-        self.0.read().get(name).is_some_and(|known| known.identity == identity)
+        self.connections.read().get(name).is_some_and(|connection| connection.identity == identity)
     }
 
-    /// Puts a connection, or why there is none, in the place of the one before, whose tasks end. `health` is called for a
-    /// cluster that is new.
-    pub(crate) fn set(
-        &self,
-        name: &ClusterName,
-        identity: String,
-        member: Result<Arc<Member>, String>,
-        health: impl FnOnce(Arc<Notify>) -> Tasks,
-    ) {
-        let before = {
-            let mut all = self.0.write();
-            if let Some(known) = all.get_mut(name) {
-                known.identity = identity;
-                known.look.notify_one();
-                Some(std::mem::replace(&mut known.member, member))
+    /// Replaces the connection, or the reason why there is none. The tasks of the previous connection end.
+    pub(crate) fn set(&self, name: &ClusterName, identity: String, member: Result<Arc<Member>, String>) {
+        let connected = member.as_ref().ok().cloned();
+        let (before, joined) = {
+            let mut all = self.connections.write();
+            if let Some(connection) = all.get_mut(name) {
+                connection.identity = identity;
+                connection.check.notify_one();
+                (Some(std::mem::replace(&mut connection.member, member)), None)
             } else {
-                let look = Arc::new(Notify::new());
-                let health = health(look.clone());
-                all.insert(name.clone(), Known { member, identity, look, health });
-                None
+                let (check, health) = (Arc::new(Notify::new()), self.tasks.child(&format!("health/{name}")));
+                let joined = Some((check.clone(), health.clone()));
+                all.insert(name.clone(), Connection { member, identity, check, health });
+                (None, joined)
             }
         };
+        if let Some((check, health)) = joined {
+            self.on_join.read().iter().for_each(|handler| handler(name, &check, &health));
+        }
         if let Some(Ok(member)) = before {
             member.tasks.kill();
         }
+        if let Some(member) = connected {
+            self.on_connect.read().iter().for_each(|handler| handler(&member));
+        }
     }
 
-    /// Has the health of a cluster looked at now.
-    pub(crate) fn look(&self, name: &ClusterName) {
-        if let Some(known) = self.0.read().get(name) {
-            known.look.notify_one();
+    /// Requests a health check of a cluster now.
+    pub(crate) fn check_now(&self, name: &ClusterName) {
+        if let Some(connection) = self.connections.read().get(name) {
+            connection.check.notify_one();
         }
     }
 
     /// Forgets a cluster and ends everything that runs for it.
     pub(crate) fn remove(&self, name: &ClusterName) {
-        if let Some(known) = self.0.write().remove(name) {
-            known.health.kill();
-            if let Ok(member) = known.member {
+        if let Some(connection) = self.connections.write().remove(name) {
+            connection.health.kill();
+            if let Ok(member) = connection.member {
                 member.tasks.kill();
             }
         }
     }
+
+    /// True if no Work and no status of a connected member is ready or being reconciled.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.list().iter().all(|member| member.works.is_empty() && member.statuses.is_empty())
+    }
 }
 
-/// What a connection depends on: if it changes, the member is connected anew.
+/// Everything on which a connection depends: if it changes, the member is connected anew.
 pub(crate) fn connection_identity(cluster: &Cluster, credentials: Option<&Secret>) -> String {
     let version = credentials.and_then(|s| s.metadata.resource_version.as_deref()).unwrap_or("-");
     format!(

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
-    index::{BY_POLICY, policy_ids},
+    index::{BY_POLICY, object_key, policy_ids},
     mapper::{Mapper, Served},
 };
 
@@ -135,6 +135,15 @@ where
     #[must_use]
     pub(crate) fn kinds(&self) -> Vec<Gvk> {
         self.kinds.read().keys().cloned().collect()
+    }
+
+    /// The keys of all cached objects of these kinds.
+    pub(crate) fn keys(&self, kinds: &dyn Fn(&Gvk) -> bool) -> Vec<ObjectKey> {
+        let watched = self.kinds.read();
+        let of_kind = |(gvk, kind): (&Gvk, &Kind<K>)| {
+            kind.informer.list().iter().map(|object| object_key(gvk, &**object)).collect::<Vec<_>>()
+        };
+        watched.iter().filter(|(gvk, _)| kinds(gvk)).flat_map(of_kind).collect()
     }
 
     /// The object, if its kind is watched and it is there.

@@ -3,27 +3,31 @@
 use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, work::Work};
-use ironclad_runtime::{Caches, Change, Informer, Queue, StatusWriter, WatchScope, Writer};
+use ironclad_runtime::{Caches, Change, Informer, Queue, StatusWriter, WatchScope, WorkMetrics, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client, Resource, api::DynamicObject};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 
 use crate::{
     bindings::Bindings,
     caches::{CLUSTERS, WORKS},
+    capacity::FleetCapacity,
     clusters::ClusterSnapshot,
     events::Events,
-    interpreter::Interpreters,
+    explain::Explain,
+    interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
     members::{Connector, Members},
-    metrics::Metrics,
     objects::Objects,
     settings::Settings,
     targets::{Templates, Typed, json},
+    templates::TemplateQueue,
     works::WorkStatus,
 };
 
 /// The parts. They know no controller.
-pub struct Setup {
+pub(crate) struct Setup {
     /// Time, chance and the owner of all tasks.
     pub(crate) seam: Seam,
     /// Client of the control plane.
@@ -34,8 +38,9 @@ pub struct Setup {
     pub(crate) connector: Arc<dyn Connector>,
     /// Flags.
     pub(crate) settings: Arc<Settings>,
-    /// Metrics of all controllers.
-    pub(crate) metrics: Metrics,
+    /// Metrics of queues and workers.
+    pub(crate) work_metrics: WorkMetrics,
+    registry: Mutex<Registry>,
     /// Informers of the control plane's kinds.
     pub(crate) caches: Caches,
     /// Recorder of events.
@@ -60,14 +65,22 @@ pub struct Setup {
     pub(crate) template_status: StatusWriter<Templates>,
     /// Connected members.
     pub(crate) members: Arc<Members>,
+    /// Templates that wait to be claimed.
+    pub(crate) template_queue: TemplateQueue,
+    /// Available replicas of the fleet, as the scheduler assumes them.
+    pub(crate) capacity: FleetCapacity,
+    /// State in memory that is shown on request.
+    pub(crate) explain: Explain,
 }
 
 impl Setup {
     pub(crate) fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Self {
-        let (metrics, caches) = (Metrics::new(), Caches::default());
+        let (mut registry, caches) = (Registry::default(), Caches::default());
+        let work_metrics = WorkMetrics::register(&mut registry);
+        let interpreter_metrics = InterpreterMetrics::register(&mut registry);
         let events = Events::new(plane.clone(), &seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));
-        let interpreters = Interpreters::follow(&seam, &plane, &connector, &caches, &events, &metrics.interpreter);
+        let interpreters = Interpreters::follow(&seam, &plane, &connector, &caches, &events, &interpreter_metrics);
         let clusters = caches.take(&CLUSTERS);
         let fleet = ClusterSnapshot::follow(&clusters);
         let bindings = Bindings::start(&seam, &plane, &caches);
@@ -91,13 +104,17 @@ impl Setup {
         ));
         let target = Templates { objects: templates.clone(), writer: Writer::new("bindingStatus") };
         let template_status = StatusWriter::start("status/templates", &seam, target);
+        let template_queue = TemplateQueue::new(queue(&seam, &work_metrics, "detector"));
+        let capacity = FleetCapacity::new(&settings, seam.clock.clone());
+        let members = Arc::new(Members::new(seam.tasks.clone()));
         Self {
             seam,
             plane,
             mapper,
             connector,
             settings: Arc::new(settings),
-            metrics,
+            work_metrics,
+            registry: Mutex::new(registry),
             caches,
             events,
             interpreters,
@@ -109,22 +126,39 @@ impl Setup {
             cluster_status,
             templates,
             template_status,
-            members: Arc::default(),
+            members,
+            template_queue,
+            capacity,
+            explain: Explain::default(),
         }
     }
 
-    #[allow(dead_code, reason = "the controllers take it one by one")]
     /// A queue whose metrics carry this name.
     pub(crate) fn queue<T>(&self, name: &'static str) -> Queue<T>
     where
         T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        let jitter = self.seam.rng.stream(&format!("jitter/{name}"));
-        Queue::new(self.seam.clock.clone(), jitter).measured(name, &self.metrics.work)
+        queue(&self.seam, &self.work_metrics, name)
+    }
+
+    /// Registers the metrics of a controller.
+    pub(crate) fn register<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry.lock())
+    }
+
+    /// The registry with everything that was registered.
+    pub(crate) fn take_registry(&self) -> Registry {
+        std::mem::take(&mut self.registry.lock())
     }
 }
 
-#[allow(dead_code, reason = "the controllers take it one by one")]
+fn queue<T>(seam: &Seam, metrics: &WorkMetrics, name: &'static str) -> Queue<T>
+where
+    T: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
+{
+    Queue::new(seam.clock.clone(), seam.rng.stream(&format!("jitter/{name}"))).measured(name, metrics)
+}
+
 /// Calls the handler for every change as long as the controller lives. The caches do not keep it alive.
 pub(crate) fn on_change<C, K>(informer: &Informer<K>, controller: &Arc<C>, handler: fn(&C, &Change<K>))
 where

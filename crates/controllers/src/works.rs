@@ -32,7 +32,6 @@ impl WorkStatus {
         Self { writer: StatusWriter::start("status/works", seam, target), handlers: Arc::default() }
     }
 
-    #[allow(dead_code, reason = "the controllers take it one by one")]
     /// Calls this for every Work whose status is requested. It must not wait.
     pub(crate) fn on_request(&self, handler: impl Fn(&Work) + Send + Sync + 'static) {
         self.handlers.write().push(Box::new(handler));

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use ironclad_admission::registration::Endpoint;
 use ironclad_api::cluster::Cluster;
-use ironclad_controllers::{Connector, Context, NetworkConnector};
+use ironclad_controllers::{Connector, Controllers, NetworkConnector};
 use ironclad_extension::admission::{WebhookOptions, serve_webhooks};
 use ironclad_runtime::{
     Traffic, client_from_kubeconfig, kubeconfig_client_config,
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         Some(fence) => fenced(client, fence),
         None => client,
     };
-    let present: Present<Context> = Arc::default();
+    let present: Present<Controllers> = Arc::default();
     let (checked, measured, elected) = (present.clone(), present.clone(), electors.clone());
     Ops::new(
         move || measured.lock().as_ref().map(|context| context.registry()),
@@ -112,12 +112,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
     .await?;
     memory::start(&seam);
     let begin = move |term: Seam| {
-        let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
+        let context = Controllers::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
         *present.lock() = Some(context.clone());
         let server = server.clone();
         term.tasks.spawn("start", async move {
             eprintln!("starting controllers for {server}");
-            ironclad_controllers::start(&context).await;
+            context.start().await;
             println!("ready: controllers run for {server}");
         });
         Work(present.clone())
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
 }
 
 /// Running controllers of a leader; dropped at the end of its term.
-struct Work(Present<Context>);
+struct Work(Present<Controllers>);
 
 impl Drop for Work {
     fn drop(&mut self) {

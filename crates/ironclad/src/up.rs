@@ -14,7 +14,7 @@ use ironclad_api::{
     namespaces,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server, pki};
-use ironclad_controllers::{Context, NetworkConnector};
+use ironclad_controllers::{Controllers, NetworkConnector};
 use ironclad_extension::{NetworkCaller, admission::InProcessAdmission, explain::Explain};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Cluster, Controller};
 use ironclad_runtime::{Traffic, in_process_client};
@@ -145,7 +145,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let network = NetworkConnector::new(to_members.clone());
     let connector = Arc::new(members::UpConnector::new(simulated.clone(), network, to_members.clone()));
     let controllers = seam.child("controllers");
-    let context = Context::new(client, controllers.clone(), connector, settings);
+    let context = Controllers::new(client, controllers.clone(), connector, settings);
     plane.mount(Arc::new(backup::Backup::new(engine.clone(), of_backup)));
     plane.mount(Arc::new(Explain::new(Arc::new(explain::Here(context.clone())))));
     let checked = context.clone();
@@ -154,7 +154,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || vec![("caches", checked.is_synced())])
         .start(&args.metrics_bind_address, &seam.tasks)
         .await?;
-    ironclad_controllers::start(&context).await;
+    context.start().await;
     memory::start(&seam);
     println!("ready: kubectl --kubeconfig {} get clusters", kubeconfig.display());
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Debug,
+    fmt::{self, Debug},
     future::Future,
     panic::AssertUnwindSafe,
     sync::{
@@ -27,6 +27,16 @@ pub enum Next {
     After(Duration),
     /// Not well, and no error either: look again with backoff.
     Retry,
+}
+
+impl fmt::Display for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forget => f.write_str("none"),
+            Self::After(wait) => write!(f, "after {wait:?}"),
+            Self::Retry => f.write_str("retry"),
+        }
+    }
 }
 
 /// The counters of one reconciler, for metrics.

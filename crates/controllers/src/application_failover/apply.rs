@@ -1,31 +1,44 @@
-//! Writes that a binding leaves clusters, if it is still the one that was seen, and tells.
+//! Writes evictions from clusters, provided that the binding is still the version seen, and records events.
 
 use ironclad_failover::application::{self, Decision, Effect};
 use ironclad_runtime::{Failure, Key, Next, Writer};
 
 use super::observe::Observed;
-use crate::Context;
+use crate::{bindings::Bindings, events::Events, setup::Setup};
 
-pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {
-    for because in &decision.plan.because {
-        tracing::debug!(binding = %key, %because, "application failover");
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    bindings: Bindings,
+    events: Events,
+}
+
+impl Applier {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let writer = Writer::new("applicationFailover");
+        Self { writer, bindings: setup.bindings.clone(), events: setup.events.clone() }
     }
-    let writer = Writer::new("applicationFailover");
-    for effect in &decision.plan.effects {
-        match effect {
-            Effect::Depart { patch } => match cx.bindings.patch(&writer, &seen.binding, patch.clone()).await {
-                Err(Failure::NotFound(_)) => return Ok(Next::Forget),
-                patched => {
-                    patched?;
-                    cx.bindings.note_activity(key);
-                }
-            },
-            Effect::Event(event) => cx.events.record(event),
+
+    pub(super) async fn apply(&self, key: &Key, seen: &Observed, decision: &Decision) -> Result<Next, Failure> {
+        for because in &decision.plan.because {
+            tracing::debug!(binding = %key, %because, "application failover");
         }
+        for effect in &decision.plan.effects {
+            match effect {
+                Effect::Depart { patch } => {
+                    match self.bindings.patch(&self.writer, &seen.binding, patch.clone()).await {
+                        Err(Failure::NotFound(_)) => return Ok(Next::Forget),
+                        patched => patched?,
+                    }
+                    self.bindings.note_activity(key);
+                }
+                Effect::Event(event) => self.events.record(event),
+            }
+        }
+        Ok(match decision.next {
+            application::Next::OnEvent => Next::Forget,
+            application::Next::After(wait) => Next::After(wait),
+            application::Next::Backoff => Next::Retry,
+        })
     }
-    Ok(match decision.next {
-        application::Next::OnEvent => Next::Forget,
-        application::Next::After(wait) => Next::After(wait),
-        application::Next::Backoff => Next::Retry,
-    })
 }

@@ -1,4 +1,4 @@
-//! What is seen of a binding whose workload may fail.
+//! The snapshot of a binding whose workload may be unhealthy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,23 @@ use ironclad_propagation::detector::binding::application_failover_since;
 use ironclad_runtime::Key;
 use jiff::Timestamp;
 
-use crate::{AnyBinding, Context};
+use super::memory::Memories;
+use crate::{
+    bindings::{AnyBinding, Bindings},
+    clusters::ClusterSnapshot,
+    interpreter::Interpreters,
+    settings::Settings,
+    setup::Setup,
+};
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    bindings: Bindings,
+    fleet: ClusterSnapshot,
+    interpreters: Arc<Interpreters>,
+    settings: Arc<Settings>,
+    memories: Arc<Memories>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -22,35 +38,50 @@ pub(super) struct Observed {
     health_is_judged: bool,
     clusters: Arc<Clusters>,
     memory: Memory,
-    asked: Option<Duration>,
-    asked_at: Option<Timestamp>,
+    enabled: Option<Duration>,
+    enabled_at: Option<Timestamp>,
 }
 
 impl Observed {
-    /// As the decision takes it.
-    pub(super) fn seen<'a>(&'a self, cx: &Context) -> Seen<'a> {
+    /// The form that the decision takes.
+    pub(super) fn seen<'a>(&'a self, observer: &Observer) -> Seen<'a> {
         Seen {
             binding: &self.bound,
             health_is_judged: self.health_is_judged,
             clusters: &self.clusters,
-            check: cx.settings.failover.eviction.check(),
-            state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection),
+            check: observer.settings.failover.eviction.check(),
+            state_injection: observer.settings.gates.enabled(Gate::StatefulFailoverInjection),
             memory: &self.memory,
-            began: cx.unhealthy.began,
-            asked: self.asked,
-            asked_at: self.asked_at,
+            began: observer.memories.began(),
+            asked: self.enabled,
+            asked_at: self.enabled_at,
         }
     }
 }
 
-pub(super) fn observe(cx: &Context, key: &Key, memory: Memory) -> Option<Observed> {
-    let binding = cx.bindings.get_as_requested(key)?;
-    let bound = match &binding {
-        AnyBinding::Namespaced(binding) => Bound::Namespaced(binding.clone()),
-        AnyBinding::Cluster(binding) => Bound::Cluster(binding.clone()),
-    };
-    let health_is_judged = cx.interpreter().implements(&binding.template().gvk, Operation::InterpretHealth);
-    let asked = cx.unhealthy.asked(key);
-    let asked_at = application_failover_since(bound.metadata());
-    Some(Observed { binding, bound, health_is_judged, clusters: cx.all_clusters(), memory, asked, asked_at })
+impl Observer {
+    pub(super) fn new(setup: &Setup, memories: Arc<Memories>) -> Self {
+        Self {
+            bindings: setup.bindings.clone(),
+            fleet: setup.fleet.clone(),
+            interpreters: setup.interpreters.clone(),
+            settings: setup.settings.clone(),
+            memories,
+        }
+    }
+
+    pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
+        let binding = self.bindings.get_as_requested(key)?;
+        let bound = Bound::from(binding.clone());
+        let interpreter = self.interpreters.for_a_decision();
+        Some(Observed {
+            health_is_judged: interpreter.implements(&binding.template().gvk, Operation::InterpretHealth),
+            clusters: self.fleet.all(),
+            memory: self.memories.get(key),
+            enabled: self.memories.enabled_at(key),
+            enabled_at: application_failover_since(bound.metadata()),
+            binding,
+            bound,
+        })
+    }
 }

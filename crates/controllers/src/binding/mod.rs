@@ -1,8 +1,9 @@
-//! Bindings to Works, one for each target cluster (propagation.md 9).
+//! The binding controller: from bindings to Works, one for each target cluster (specification/propagation.md 9).
 
 mod apply;
-mod held;
+pub(crate) mod metrics;
 mod observe;
+mod waits;
 
 use std::sync::Arc;
 
@@ -10,101 +11,141 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_propagation::{binding, changes, new_ids::NewIds, overrides};
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
-use kube::Resource;
+use ironclad_fleet::Gvk;
+use ironclad_propagation::{binding, changes, new_ids::NewIds, wakes};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_seam::Seam;
+use kube::{Resource, api::DynamicObject};
 
-use crate::{Context, cluster, index::binding_of, interpreter::Resolved, metrics::result};
+use self::{apply::Applier, metrics::BindingMetrics, observe::Observer, waits::SchedulerWaits};
+use crate::{
+    bindings::Bindings,
+    controller::Controller,
+    index::{BY_TEMPLATE, binding_of, template_name},
+    interpreter::{Interpreters, Resolved},
+    objects::Objects,
+    setup::{Setup, on_change},
+};
 
 /// `--concurrent-resourcebinding-syncs`.
 const WORKERS: usize = 5;
 
-pub(crate) use held::Held;
+struct BindingController {
+    seam: Seam,
+    queue: Queue<Key>,
+    bindings: Bindings,
+    templates: Arc<Objects<DynamicObject>>,
+    interpreters: Arc<Interpreters>,
+    observer: Observer,
+    applier: Applier,
+    metrics: BindingMetrics,
+}
 
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("binding", &cx.seam.tasks, &cx.queues.binding, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, &key).await }
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let waits = Arc::new(SchedulerWaits::default());
+    let observer = Observer::new(setup, waits.clone());
+    let this = Arc::new(BindingController {
+        seam: setup.seam.clone(),
+        queue: setup.queue("binding"),
+        bindings: setup.bindings.clone(),
+        templates: setup.templates.clone(),
+        interpreters: setup.interpreters.clone(),
+        applier: Applier::new(setup, waits),
+        metrics: setup.register(BindingMetrics::register),
+        observer,
     });
-}
-
-async fn reconcile(cx: &Arc<Context>, key: &Key) -> Result<Next, Failure> {
-    if !crate::runs(cx, "binding") {
-        return Ok(Next::Forget);
-    }
-    let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
-    let ids = NewIds::from(cx.seam.rng.uuid());
-    let decide = || observed.with_seen(|seen| binding::decide(seen, ids.clone()));
-    let Resolved { plan, retry } = cx.interpreters.resolve(&observed.interpreter, decide).await;
-    let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
-    let applied = apply::apply(cx, key, &observed, plan).await;
-    if writes {
-        cx.metrics.road.synced_work(cx.seam.clock.mono() - began, result(&applied));
-    }
-    applied.map(|next| retry.next(next))
-}
-
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    changed(cx, change.old.as_deref(), change.new.as_deref());
-}
-
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    changed(cx, change.old.as_deref(), change.new.as_deref());
-}
-
-/// Only what the spec or the life of a binding tells: its status is not ours to act on.
-fn changed<K: Resource>(cx: &Context, old: Option<&K>, new: Option<&K>) {
-    let Some(new) = new else {
-        cluster::wake_leaving(cx);
-        return;
-    };
-    if changes::binding(old.map(Resource::meta), new.meta()) {
-        cx.queues.binding.add(Key::of(new));
-        cluster::wake_leaving(cx);
-    }
-}
-
-/// A Work that went, or was changed by somebody else, gives its binding a turn; its status does not.
-pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    let Some(before) = old else { return };
-    if new.is_none_or(|new| changes::work(Some(&before.metadata), &new.metadata)) {
-        if let Some(key) = binding_of(before) {
-            cx.queues.binding.add(key);
+    on_change(&setup.bindings.namespaced, &this, BindingController::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, BindingController::on_cluster_binding);
+    on_change(&setup.works, &this, BindingController::on_work);
+    on_change(&this.observer.overrides, &this, BindingController::on_override);
+    on_change(&this.observer.cluster_overrides, &this, BindingController::on_cluster_override);
+    let weak = Arc::downgrade(&this);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(this) = weak.upgrade() {
+            this.on_interpretation(changed);
         }
-        if new.is_none() {
-            cluster::wake_leaving(cx);
-        }
+    });
+    this
+}
+
+impl Controller for BindingController {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("binding", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
-/// An override changed: the bindings of its namespace whose templates it may take, or took, get a turn.
-pub(crate) fn on_override(cx: &Arc<Context>, change: &Change<OverridePolicy>) {
-    let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
-        return;
+impl BindingController {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
+        let ids = NewIds::from(self.seam.rng.uuid());
+        let decide = || observed.with_seen(|seen| binding::decide(seen, ids.clone()));
+        let Resolved { plan, retry } = self.interpreters.resolve(&observed.interpreter, decide).await;
+        let (began, writes) = (self.seam.clock.mono(), !plan.is_quiet());
+        let applied = self.applier.apply(key, &observed, plan).await;
+        if writes {
+            self.metrics.synced(self.seam.clock.mono() - began, &applied);
+        }
+        applied.map(|next| retry.next(next))
     }
-    let told = [&change.old, &change.new];
-    for binding in cx.bindings.namespaced.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
-        let about = |policy: &Arc<OverridePolicy>| overrides::may_take(&policy.spec, &binding.spec.resource);
-        if told.into_iter().flatten().any(about) {
-            cx.queues.binding.add_replay(Key::of(&*binding));
+
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        self.changed(change);
+    }
+
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        self.changed(change);
+    }
+
+    fn changed<K: Resource>(&self, change: &Change<K>) {
+        let Some(new) = change.new.as_deref() else { return };
+        if changes::binding(change.old.as_deref().map(Resource::meta), new.meta()) {
+            self.queue.add(Key::of(new));
         }
     }
-}
 
-/// A cluster-wide override changed: the bindings whose templates it may take, or took, get a turn.
-pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOverridePolicy>) {
-    if change.old.as_ref().map(|p| &p.spec) == change.new.as_ref().map(|p| &p.spec) {
-        return;
+    fn on_work(&self, change: &Change<Work>) {
+        if wakes::binding::work(change.old.as_deref(), change.new.as_deref())
+            && let Some(key) = change.old.as_deref().and_then(binding_of)
+        {
+            self.queue.add(key);
+        }
     }
-    let told = [&change.old, &change.new];
-    for binding in cx.bindings.list() {
-        let about = |policy: &Arc<ClusterOverridePolicy>| overrides::may_take(&policy.spec, &binding.spec().resource);
-        if told.into_iter().flatten().any(about) {
-            let key = binding.view().key();
-            cx.queues.binding.add_replay(Key::new(&key.namespace, &key.name));
+
+    fn on_override(&self, change: &Change<OverridePolicy>) {
+        let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let (old, new) = (change.old.as_ref().map(|p| &p.spec), change.new.as_ref().map(|p| &p.spec));
+        for binding in self.bindings.namespaced.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
+            if wakes::binding::override_policy(old, new, &binding.spec.resource) {
+                self.queue.add_replay(Key::of(&*binding));
+            }
+        }
+    }
+
+    fn on_cluster_override(&self, change: &Change<ClusterOverridePolicy>) {
+        let (old, new) = (change.old.as_ref().map(|p| &p.spec), change.new.as_ref().map(|p| &p.spec));
+        if old == new {
+            return;
+        }
+        for binding in self.bindings.list() {
+            if wakes::binding::override_policy(old, new, &binding.spec().resource) {
+                self.queue.add_replay(binding.key());
+            }
+        }
+    }
+
+    fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
+        for template in self.templates.keys(changed) {
+            for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
+                self.queue.add_replay(binding.key());
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is seen of one binding on its way to Works.
+//! The snapshot of one binding on its way to Works.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,19 +13,45 @@ use ironclad_propagation::{
     binding::{Options, Seen, first_names},
     template::Identity,
 };
-use ironclad_runtime::{Failure, Key};
+use ironclad_runtime::{Failure, Informer, Key};
 use ironclad_scheduling::Clusters;
+use ironclad_seam::Clock;
+use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::{AnyBinding, Context, index::BY_BINDING, selected::may_select};
+use super::waits::SchedulerWaits;
+use crate::{
+    bindings::{AnyBinding, Bindings},
+    caches::{CLUSTER_OVERRIDES, OVERRIDES},
+    clusters::ClusterSnapshot,
+    index::BY_BINDING,
+    interpreter::Interpreters,
+    objects::Objects,
+    selected::may_select,
+    setup::Setup,
+};
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    bindings: Bindings,
+    works: Informer<Work>,
+    templates: Arc<Objects<DynamicObject>>,
+    fleet: ClusterSnapshot,
+    pub(super) overrides: Informer<OverridePolicy>,
+    pub(super) cluster_overrides: Informer<ClusterOverridePolicy>,
+    interpreters: Arc<Interpreters>,
+    waits: Arc<SchedulerWaits>,
+    clock: Clock,
+    options: Options,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
     pub(super) binding: AnyBinding,
-    /// The Works that carry its id.
+    /// The Works that carry its permanent id.
     pub(super) works: Vec<Arc<Work>>,
-    /// The Works that stand under the names it would use.
+    /// The Works under the names that it would use.
     pub(super) named: Vec<Arc<Work>>,
     template: Option<Value>,
     clusters: Arc<Clusters>,
@@ -34,7 +60,7 @@ pub(super) struct Observed {
     /// Answers about kinds, for this decision.
     pub(super) interpreter: Interpreter,
     options: Options,
-    held: Duration,
+    waited: Duration,
 }
 
 impl Observed {
@@ -50,36 +76,53 @@ impl Observed {
             overrides: &self.overrides,
             interpreter: &self.interpreter,
             options: &self.options,
-            waited: self.held,
+            waited: self.waited,
         })
     }
 }
 
-pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
-    let Some(binding) = cx.bindings.get(key) else { return Ok(None) };
-    let template_key = binding.template();
-    let template = cx.templates.read(&template_key).await?;
-    let works = binding.view().permanent_id().map(|id| cx.works.by_index(BY_BINDING, id)).unwrap_or_default();
-    let named = first_names(binding.spec())
-        .iter()
-        .filter_map(|work| cx.works.get(&names::execution_namespace(&work.cluster.0), &work.name))
-        .collect();
-    let identity = template.as_ref().map(Identity::of);
-    let cluster_overrides = identity.as_ref().map(|id| may_select(&cx.cluster_overrides, "", id)).unwrap_or_default();
-    let overrides = identity
-        .filter(|id| !id.namespace.is_empty())
-        .map(|id| may_select(&cx.overrides, id.namespace, &id))
-        .unwrap_or_default();
-    Ok(Some(Observed {
-        works,
-        named,
-        template,
-        clusters: cx.all_clusters(),
-        cluster_overrides,
-        overrides,
-        interpreter: cx.interpreter(),
-        options: Options { state_injection: cx.settings.gates.enabled(Gate::StatefulFailoverInjection) },
-        held: cx.held.since(key, cx.seam.clock.mono()),
-        binding,
-    }))
+impl Observer {
+    pub(super) fn new(setup: &Setup, waits: Arc<SchedulerWaits>) -> Self {
+        Self {
+            bindings: setup.bindings.clone(),
+            works: setup.works.clone(),
+            templates: setup.templates.clone(),
+            fleet: setup.fleet.clone(),
+            overrides: setup.caches.take(&OVERRIDES),
+            cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
+            interpreters: setup.interpreters.clone(),
+            waits,
+            clock: setup.seam.clock.clone(),
+            options: Options { state_injection: setup.settings.gates.enabled(Gate::StatefulFailoverInjection) },
+        }
+    }
+
+    pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
+        let Some(binding) = self.bindings.get(key) else { return Ok(None) };
+        let template = self.templates.read(&binding.template()).await?;
+        let works = binding.view().permanent_id().map(|id| self.works.by_index(BY_BINDING, id)).unwrap_or_default();
+        let named = first_names(binding.spec())
+            .iter()
+            .filter_map(|work| self.works.get(&names::execution_namespace(&work.cluster.0), &work.name))
+            .collect();
+        let identity = template.as_ref().map(Identity::of);
+        let cluster_overrides =
+            identity.as_ref().map(|id| may_select(&self.cluster_overrides, "", id)).unwrap_or_default();
+        let overrides = identity
+            .filter(|id| !id.namespace.is_empty())
+            .map(|id| may_select(&self.overrides, id.namespace, &id))
+            .unwrap_or_default();
+        Ok(Some(Observed {
+            works,
+            named,
+            template,
+            clusters: self.fleet.all(),
+            cluster_overrides,
+            overrides,
+            interpreter: self.interpreters.for_a_decision(),
+            options: self.options.clone(),
+            waited: self.waits.waited(key, self.clock.mono()),
+            binding,
+        }))
+    }
 }

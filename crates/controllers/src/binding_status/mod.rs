@@ -1,163 +1,227 @@
-//! The status of Works, added up on the binding and on the template (propagation.md 16, 17).
+//! The binding status controller: the status of Works, aggregated on the binding and on the template
+//! (specification/propagation.md 16, 17).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ironclad_api::{
     cluster::Cluster,
-    conditions,
-    work::{ClusterResourceBinding, ResourceBinding, Work, WorkStatus},
+    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus, Work},
 };
-use ironclad_fleet::{ClusterName, ObjectKey};
-use ironclad_propagation::binding_status::{self, Effect, Seen, SeenTemplate};
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
-use kube::{Resource, ResourceExt as _};
+use ironclad_fleet::{Gvk, ObjectKey, not_ready};
+use ironclad_propagation::{
+    binding_status::{self, Effect, Seen, SeenTemplate},
+    wakes::binding_status::{self as wakes, Urgency, Wake},
+};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, StatusWriter, run_workers};
+use ironclad_seam::Seam;
+use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
-    Context,
-    index::{BY_BINDING, BY_EVICTION, BY_TARGET, BY_TEMPLATE, binding_of, cluster_of, template_name},
+    bindings::Bindings,
+    controller::Controller,
+    events::Events,
+    index::{
+        BY_BINDING, BY_EVICTION, BY_TARGET, BY_TEMPLATE, binding_of, cluster_of, object_key, template_key,
+        template_name,
+    },
+    interpreter::Interpreters,
+    objects::Objects,
+    settings::Settings,
+    setup::{Setup, on_change},
+    targets::Templates,
+    works::WorkStatus,
 };
 
-/// Bindings, and templates, added up at once.
+/// Bindings, and templates, that are aggregated at once.
 const WORKERS: usize = 2;
+/// Its name as a contributor of status.
+const CONTRIBUTOR: &str = "bindingStatus";
 
-/// The controller, as `--controllers` names it.
-const NAME: &str = "bindingStatus";
-
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers(NAME, &cx.seam.tasks, &cx.queues.binding_status, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { binding(&cx, &key) }
-    });
-    let worker = cx.clone();
-    run_workers("templateStatus", &cx.seam.tasks, &cx.queues.template_status, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { template(&cx, &key).await }
-    });
+struct BindingStatus {
+    seam: Seam,
+    settings: Arc<Settings>,
+    queue: Queue<Key>,
+    template_queue: Queue<ObjectKey>,
+    bindings: Bindings,
+    works: Informer<Work>,
+    work_status: WorkStatus,
+    clusters: Informer<Cluster>,
+    templates: Arc<Objects<DynamicObject>>,
+    template_status: StatusWriter<Templates>,
+    interpreters: Arc<Interpreters>,
+    events: Events,
 }
 
-/// It only reads caches and wants a status: nothing to wait for.
-fn binding(cx: &Context, key: &Key) -> Result<Next, Failure> {
-    if !crate::runs(cx, NAME) {
-        return Ok(Next::Forget);
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(BindingStatus {
+        seam: setup.seam.clone(),
+        settings: setup.settings.clone(),
+        queue: setup.queue("bindingStatus"),
+        template_queue: setup.queue("templateStatus"),
+        bindings: setup.bindings.clone(),
+        works: setup.works.clone(),
+        work_status: setup.work_status.clone(),
+        clusters: setup.clusters.clone(),
+        templates: setup.templates.clone(),
+        template_status: setup.template_status.clone(),
+        interpreters: setup.interpreters.clone(),
+        events: setup.events.clone(),
+    });
+    on_change(&setup.bindings.namespaced, &this, BindingStatus::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, BindingStatus::on_cluster_binding);
+    on_change(&setup.works, &this, BindingStatus::on_work);
+    on_change(&setup.clusters, &this, BindingStatus::on_cluster);
+    let weak = Arc::downgrade(&this);
+    setup.work_status.on_request(move |work| {
+        if let (Some(this), Some(binding)) = (weak.upgrade(), binding_of(work)) {
+            this.queue.add(binding);
+        }
+    });
+    let weak = Arc::downgrade(&this);
+    setup.templates.on_change(move |gvk, change| {
+        if let Some(this) = weak.upgrade() {
+            this.on_template(gvk, change);
+        }
+    });
+    let weak = Arc::downgrade(&this);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(this) = weak.upgrade() {
+            this.templates.keys(changed).into_iter().for_each(|key| this.template_queue.add_replay(key));
+        }
+    });
+    this
+}
+
+impl Controller for BindingStatus {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("bindingStatus", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { Ok(this.aggregate_binding(&key)) }
+        });
+        let this = self.clone();
+        run_workers("templateStatus", &self.seam.tasks, &self.template_queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.aggregate_template(&key).await }
+        });
     }
-    let Some(binding) = cx.bindings.get_as_requested(key) else { return Ok(Next::Forget) };
-    let Some(id) = binding.view().permanent_id() else { return Ok(Next::Forget) };
-    let works: Vec<Arc<Work>> =
-        cx.works.by_index(BY_BINDING, id).iter().map(|work| cx.work_status.as_requested(work)).collect();
-    let not_ready: BTreeSet<ClusterName> = works
-        .iter()
-        .filter_map(|work| cluster_of(work))
-        .filter(|name| cx.clusters.get("", &name.0).is_none_or(|c| c.ready() != Some(conditions::TRUE)))
-        .collect();
-    let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
-    let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
-    let plan = binding_status::binding(&seen, cx.seam.clock.wall_seconds());
-    for effect in plan.effects {
-        match effect {
-            Effect::Status(part) => cx.bindings.request_status(key, binding.uid(), "bindingStatus", part),
-            Effect::Event(event) => cx.events.record(&event),
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && self.template_queue.is_empty()
+    }
+}
+
+impl BindingStatus {
+    /// Reads caches and requests a status, without waiting.
+    fn aggregate_binding(&self, key: &Key) -> Next {
+        let Some(binding) = self.bindings.get_as_requested(key) else { return Next::Forget };
+        let Some(id) = binding.view().permanent_id() else { return Next::Forget };
+        let stored = self.works.by_index(BY_BINDING, id);
+        let works: Vec<Arc<Work>> = stored.iter().map(|work| self.work_status.as_requested(work)).collect();
+        let not_ready =
+            not_ready(works.iter().filter_map(|work| cluster_of(work)), |name| self.clusters.get("", &name.0));
+        let works: Vec<&Work> = works.iter().map(|w| &**w).collect();
+        let seen = Seen { binding: binding.view(), works: &works, not_ready: &not_ready };
+        let plan = binding_status::binding(&seen, self.seam.clock.wall_seconds());
+        for effect in plan.effects {
+            match effect {
+                Effect::Status(part) => self.bindings.request_status(key, binding.uid(), CONTRIBUTOR, part),
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        self.template_queue.add(binding.template());
+        Next::Forget
+    }
+
+    async fn aggregate_template(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        if self.templates.listed(&key.gvk).await?.is_none() {
+            return Ok(Next::Forget);
+        }
+        let Some(template) = self.templates.get(key) else { return Ok(Next::Forget) };
+        let found = self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next();
+        let Some(binding) = found.and_then(|found| self.bindings.get_as_requested(&found.key())) else {
+            return Ok(Next::Forget);
+        };
+        let uid = template.uid().unwrap_or_default();
+        let mut object: Value = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
+        let stored = object.get("status").cloned().unwrap_or(Value::Null);
+        if let Some(status) = self.template_status.read(key, &uid, || stored) {
+            object["status"] = status;
+        }
+        let interpreter = self.interpreters.for_a_decision();
+        let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &interpreter };
+        let now = self.seam.clock.wall_seconds();
+        let resolved = self.interpreters.resolve(&interpreter, || binding_status::template(&seen, now)).await;
+        for effect in resolved.plan.effects {
+            match effect {
+                Effect::Status(part) => self.template_status.want(key, &uid, CONTRIBUTOR, part, false),
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        Ok(resolved.retry.next(Next::Forget))
+    }
+
+    fn on_work(&self, change: &Change<Work>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if let (None, Some(work), true) = (old, new, self.works.is_synced()) {
+            self.work_status.note_activity(Key::of(work));
+        }
+        if wakes::work(old, new)
+            && let Some(key) = new.or(old).and_then(binding_of)
+        {
+            self.queue.add(key);
         }
     }
-    cx.queues.template_status.add(binding.template());
-    Ok(Next::Forget)
-}
 
-async fn template(cx: &Context, key: &ObjectKey) -> Result<Next, Failure> {
-    if !crate::runs(cx, NAME) {
-        return Ok(Next::Forget);
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        let old = change.old.as_ref().map(|b| (&b.spec, b.status.as_ref()));
+        let new = change.new.as_ref().map(|b| (Key::of(&**b), &b.spec, b.status.as_ref()));
+        self.changed(old, new, self.bindings.namespaced.is_synced());
     }
-    if cx.templates.listed(&key.gvk).await?.is_none() {
-        return Ok(Next::Forget);
+
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        let old = change.old.as_ref().map(|b| (&b.spec, b.status.as_ref()));
+        let new = change.new.as_ref().map(|b| (Key::of(&**b), &b.spec, b.status.as_ref()));
+        self.changed(old, new, self.bindings.cluster_scoped.is_synced());
     }
-    let Some(template) = cx.templates.get(key) else { return Ok(Next::Forget) };
-    let Some(found) = cx.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next() else {
-        return Ok(Next::Forget);
-    };
-    let binding_key = found.view().key();
-    let Some(binding) = cx.bindings.get_as_requested(&Key::new(&binding_key.namespace, &binding_key.name)) else {
-        return Ok(Next::Forget);
-    };
-    let uid = template.uid().unwrap_or_default();
-    let mut object: Value = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
-    let standing = object.get("status").cloned().unwrap_or(Value::Null);
-    if let Some(status) = cx.template_status.read(key, &uid, || standing) {
-        object["status"] = status;
-    }
-    let interpreter = cx.interpreter();
-    let seen = SeenTemplate { template: &object, binding: binding.view(), interpreter: &interpreter };
-    let now = cx.seam.clock.wall_seconds();
-    let settled = cx.interpreters.resolve(&interpreter, || binding_status::template(&seen, now)).await;
-    for effect in settled.plan.effects {
-        match effect {
-            Effect::Status(part) => cx.template_status.want(key, &uid, "bindingStatus", part, false),
-            Effect::Event(event) => cx.events.record(&event),
+
+    fn changed(
+        &self,
+        old: Option<(&ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
+        new: Option<(Key, &ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
+        is_synced: bool,
+    ) {
+        let Some((key, spec, status)) = new else { return };
+        if old.is_none() && is_synced {
+            self.bindings.note_activity(&key);
+        }
+        match wakes::binding(old, Some((spec, status))) {
+            Some(Wake::Binding) => self.queue.add(key),
+            Some(Wake::Template) => self.template_queue.add(template_key(spec)),
+            None => {}
         }
     }
-    Ok(settled.retry.next(Next::Forget))
-}
 
-/// A Work's status came, changed or went with it.
-pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if let (None, Some(work), true) = (old, new, cx.works.is_synced()) {
-        cx.work_status.note_activity(Key::of(work));
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(urgency) = wakes::cluster(change.old.as_deref(), change.new.as_deref()) else { return };
+        let Some(cluster) = &change.new else { return };
+        let name = cluster.name_any();
+        let targeting = self.bindings.by_index(BY_TARGET, &name).into_iter();
+        for binding in targeting.chain(self.bindings.by_index(BY_EVICTION, &name)) {
+            match urgency {
+                Urgency::Normal => self.queue.add(binding.key()),
+                Urgency::Low => self.queue.add_replay(binding.key()),
+            }
+        }
     }
-    fn told(work: Option<&Work>) -> Option<(&Option<WorkStatus>, bool)> {
-        work.map(|work| (&work.status, work.metadata.deletion_timestamp.is_some()))
-    }
-    if told(old) == told(new) {
-        return;
-    }
-    if let Some(key) = new.or(old).and_then(binding_of) {
-        cx.queues.binding_status.add(key);
-    }
-}
 
-/// Its targets changed, so the expected clusters did; or it is new to this process. Its own status does not count, but what
-/// it says goes on to the template.
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.namespaced.is_synced()) {
-        cx.bindings.note_activity(&Key::of(&**binding));
-    }
-    let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
-    let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
-    changed(cx, change.new.as_deref(), moved, told, |b| crate::index::template_key(&b.spec));
-}
-
-/// The same for bindings of cluster-scoped templates.
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    if let (None, Some(binding), true) = (&change.old, &change.new, cx.bindings.cluster_scoped.is_synced()) {
-        cx.bindings.note_activity(&Key::of(&**binding));
-    }
-    let moved = change.old.as_ref().map(|b| &b.spec) != change.new.as_ref().map(|b| &b.spec);
-    let told = change.old.as_ref().map(|b| &b.status) != change.new.as_ref().map(|b| &b.status);
-    changed(cx, change.new.as_deref(), moved, told, |b| crate::index::template_key(&b.spec));
-}
-
-fn changed<K: Resource>(cx: &Context, new: Option<&K>, moved: bool, told: bool, template: fn(&K) -> ObjectKey) {
-    let Some(new) = new else { return };
-    if moved {
-        cx.queues.binding_status.add(Key::of(new));
-    } else if told {
-        cx.queues.template_status.add(template(new));
-    }
-}
-
-/// What is reported from a cluster counts only while it is Ready (row 6 of 31), so whoever has a copy there looks again when that
-/// changes: the Works themselves need not.
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().is_some_and(|c| c.ready() == Some(conditions::TRUE));
-    let Some(cluster) = change.new.as_ref().filter(|_| ready(&change.new) != ready(&change.old)) else { return };
-    let name = cluster.name_any();
-    for binding in cx.bindings.by_index(BY_TARGET, &name).into_iter().chain(cx.bindings.by_index(BY_EVICTION, &name)) {
-        let key = binding.key();
-        if ready(&change.new) {
-            cx.queues.binding_status.add(key);
-        } else {
-            // Nobody waits for it, and there may be thousands.
-            cx.queues.binding_status.add_replay(key);
+    /// A template that is new to this process may lack the status that its binding has for it.
+    fn on_template(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+        let (None, Some(object)) = (&change.old, &change.new) else { return };
+        let key = object_key(gvk, &**object);
+        if !self.settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) {
+            self.template_queue.add_replay(key);
         }
     }
 }

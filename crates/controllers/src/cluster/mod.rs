@@ -1,112 +1,161 @@
-//! Clusters: connected, given their execution space, and taken apart when they leave (failover.md 9.5).
+//! The cluster controller: connects clusters, creates their execution spaces, and completes their deletion
+//! (specification/failover.md 9.5).
 
 mod apply;
-mod collect;
 mod connect;
-mod health;
-pub(crate) mod monitor;
+mod leases;
+mod monitor;
 mod observe;
-mod taints;
-pub(crate) mod witness;
 
 use std::{sync::Arc, time::Duration};
 
 use ironclad_api::{
     cluster::Cluster,
     names,
-    work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus},
+    work::{ClusterResourceBinding, ResourceBinding, Work},
 };
-use ironclad_failover::membership;
+use ironclad_failover::{membership, wakes};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
-use crate::Context;
+use self::{apply::Applier, connect::Connections, monitor::Monitor, observe::Observer};
+use crate::{
+    clusters::ClusterSnapshot,
+    controller::Controller,
+    setup::{Setup, on_change},
+};
 
-/// Clusters prepared at once.
+/// Clusters that are reconciled at once.
 const WORKERS: usize = 5;
-/// What many bindings say at once of a cluster that they can't leave is one look.
+/// Schedule results of many bindings within this time are one reconcile.
 const GATHER: Duration = Duration::from_secs(1);
 
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("cluster", &cx.seam.tasks, &cx.queues.cluster, WORKERS, move |name| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, name).await }
+struct ClusterController {
+    seam: Seam,
+    queue: Queue<ClusterName>,
+    clusters: Informer<Cluster>,
+    fleet: ClusterSnapshot,
+    connections: Connections,
+    observer: Observer,
+    applier: Applier,
+    monitor: Arc<Monitor>,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let observer = Observer::new(setup);
+    let monitor = Monitor::new(setup);
+    let this = Arc::new(ClusterController {
+        seam: setup.seam.clone(),
+        queue: setup.queue("cluster"),
+        clusters: setup.clusters.clone(),
+        fleet: setup.fleet.clone(),
+        connections: Connections::new(setup),
+        applier: Applier::new(setup, observer.namespaces.clone()),
+        observer,
+        monitor,
     });
-    monitor::start(cx);
+    on_change(&setup.clusters, &this, ClusterController::on_cluster);
+    on_change(&this.connections.secrets, &this, ClusterController::on_secret);
+    on_change(&this.observer.namespaces, &this, ClusterController::on_namespace);
+    on_change(&setup.bindings.namespaced, &this, ClusterController::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, ClusterController::on_cluster_binding);
+    on_change(&setup.works, &this, ClusterController::on_work);
+    this
 }
 
-async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure> {
-    let Some(cluster) = cx.clusters.get("", &name.0) else {
-        cx.members.remove(&name);
-        return Ok(Next::Forget);
-    };
-    connect::connect(cx, &name, &cluster);
-    let observed = observe::observe(cx, &name, cluster);
-    let plan = membership::decide(&observed.seen(), cx.seam.clock.wall_seconds());
-    apply::apply(cx, &observed, &plan).await?;
-    cx.members.look(&name);
-    Ok(Next::Forget)
-}
+impl Controller for ClusterController {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("cluster", &self.seam.tasks, &self.queue, WORKERS, move |name| {
+            let this = this.clone();
+            async move { this.reconcile(name).await }
+        });
+        self.monitor.start();
+    }
 
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    monitor::on_cluster(cx, change);
-    if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
-        cx.queues.cluster.add(cluster.name_any().as_str().into());
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
-/// Credentials came, went or were renewed: whoever names them is connected anew.
-pub(crate) fn on_secret(cx: &Arc<Context>, change: &Change<Secret>) {
-    let Some(secret) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    let key = Key::of(&**secret);
-    for cluster in cx.clusters.list() {
-        let named = cluster.spec.secret_ref.as_ref();
-        if named.is_some_and(|r| *r.name == *key.name && *r.namespace == *key.namespace) {
-            cx.queues.cluster.add(cluster.name_any().as_str().into());
+impl ClusterController {
+    async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
+        let Some(cluster) = self.clusters.get("", &name.0) else {
+            self.connections.members.remove(&name);
+            return Ok(Next::Forget);
+        };
+        self.connections.connect(&name, &cluster);
+        let observed = self.observer.observe(&name, cluster);
+        let plan = membership::decide(&observed.seen(), self.seam.clock.wall_seconds());
+        self.applier.apply(&observed, &plan).await?;
+        self.connections.members.check_now(&name);
+        Ok(Next::Forget)
+    }
+
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        if let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) {
+            self.queue.add(cluster.name_any().as_str().into());
         }
     }
-}
 
-/// An execution space came or went.
-pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
-    let Some(namespace) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    if let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any()) {
-        cx.queues.cluster.add(cluster.into());
+    /// Enqueues the clusters whose credentials changed: they are connected anew.
+    fn on_secret(&self, change: &Change<Secret>) {
+        let Some(secret) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let key = Key::of(&**secret);
+        for cluster in self.clusters.list() {
+            let named = cluster.spec.secret_ref.as_ref();
+            if named.is_some_and(|r| *r.name == *key.name && *r.namespace == *key.namespace) {
+                self.queue.add(cluster.name_any().as_str().into());
+            }
+        }
     }
-}
 
-/// What keeps a leaving cluster from leaving may have gone.
-pub(crate) fn wake_leaving(cx: &Context) {
-    for name in cx.fleet.terminating() {
-        cx.queues.cluster.add(name);
+    fn on_namespace(&self, change: &Change<Namespace>) {
+        let Some(namespace) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        if let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any()) {
+            self.queue.add(cluster.into());
+        }
     }
-}
 
-/// A binding found no other place, or found one.
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    said(cx, old.and_then(|b| b.status.as_ref()), new.map(|b| (&b.spec, b.status.as_ref())));
-}
+    fn on_work(&self, change: &Change<Work>) {
+        if wakes::cluster::work(change.old.as_deref(), change.new.as_deref()) {
+            self.enqueue_terminating();
+        }
+    }
 
-/// The same for bindings of cluster-scoped templates.
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    said(cx, old.and_then(|b| b.status.as_ref()), new.map(|b| (&b.spec, b.status.as_ref())));
-}
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if wakes::cluster::binding(old.map(|b| &b.metadata), new.map(|b| &b.metadata)) {
+            self.enqueue_terminating();
+        }
+        let terminating = self.fleet.terminating();
+        let old = old.and_then(|b| b.status.as_ref());
+        let new = new.map(|b| (&b.spec, b.status.as_ref()));
+        for name in wakes::cluster::schedule_result(old, new, &terminating) {
+            self.queue.add_after(name, GATHER);
+        }
+    }
 
-fn said(
-    cx: &Context,
-    old: Option<&ResourceBindingStatus>,
-    new: Option<(&ResourceBindingSpec, Option<&ResourceBindingStatus>)>,
-) {
-    let leaving = cx.fleet.terminating();
-    let Some((spec, status)) = new.filter(|_| !leaving.is_empty()) else { return };
-    if membership::says_other(old, status) {
-        for name in leaving.into_iter().filter(|name| spec.target(&name.0).is_some()) {
-            cx.queues.cluster.add_after(name, GATHER);
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if wakes::cluster::binding(old.map(|b| &b.metadata), new.map(|b| &b.metadata)) {
+            self.enqueue_terminating();
+        }
+        let terminating = self.fleet.terminating();
+        let old = old.and_then(|b| b.status.as_ref());
+        let new = new.map(|b| (&b.spec, b.status.as_ref()));
+        for name in wakes::cluster::schedule_result(old, new, &terminating) {
+            self.queue.add_after(name, GATHER);
+        }
+    }
+
+    /// Enqueues the clusters that are being deleted: an object that kept them may be gone.
+    fn enqueue_terminating(&self) {
+        for name in self.fleet.terminating() {
+            self.queue.add(name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What membership sees: the cluster, its execution space, and what still names it.
+//! The snapshot of one cluster: its execution space, and the objects that still refer to it.
 
 use std::sync::Arc;
 
@@ -9,23 +9,31 @@ use ironclad_failover::{
     taints::ByCondition,
 };
 use ironclad_fleet::ClusterName;
+use ironclad_runtime::Informer;
 use k8s_openapi::api::core::v1::Namespace;
 
-use crate::{Context, index::BY_TARGET};
+use crate::{bindings::Bindings, caches::NAMESPACES, index::BY_TARGET, setup::Setup};
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    pub(super) namespaces: Informer<Namespace>,
+    bindings: Bindings,
+    works: Informer<Work>,
+    taints: ByCondition,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The cluster; its version is the one to write over.
     pub(super) cluster: Arc<Cluster>,
     space: Option<Arc<Namespace>>,
-    /// The Works in its execution space.
-    pub(super) works: Vec<Arc<Work>>,
+    works: Vec<Arc<Work>>,
     targeted_by: Vec<Bound>,
     taints: ByCondition,
 }
 
 impl Observed {
-    /// As the decision takes it.
+    /// The form that the decision takes.
     pub(super) fn seen(&self) -> Seen<'_> {
         let space = match self.space.as_deref() {
             None => ExecutionSpace::Missing,
@@ -42,16 +50,25 @@ impl Observed {
     }
 }
 
-pub(super) fn observe(cx: &Context, name: &ClusterName, cluster: Arc<Cluster>) -> Observed {
-    let namespace = names::execution_namespace(&name.0);
-    let leaving = cluster.metadata.deletion_timestamp.is_some();
-    // Only a cluster that leaves is asked what still names it.
-    let (works, targeted_by) = if leaving {
-        let holders = cx.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
-        (cx.works.namespace(&namespace), holders)
-    } else {
-        (Vec::new(), Vec::new())
-    };
-    let taints = cx.settings.failover.by_condition;
-    Observed { cluster, space: cx.namespaces.get("", &namespace), works, targeted_by, taints }
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            namespaces: setup.caches.take(&NAMESPACES),
+            bindings: setup.bindings.clone(),
+            works: setup.works.clone(),
+            taints: setup.settings.failover.by_condition,
+        }
+    }
+
+    pub(super) fn observe(&self, name: &ClusterName, cluster: Arc<Cluster>) -> Observed {
+        let namespace = names::execution_namespace(&name.0);
+        // Only the deletion of a cluster depends on what refers to it.
+        let (works, targeted_by) = if cluster.metadata.deletion_timestamp.is_some() {
+            let referring = self.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
+            (self.works.namespace(&namespace), referring)
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        Observed { cluster, space: self.namespaces.get("", &namespace), works, targeted_by, taints: self.taints }
+    }
 }

@@ -1,4 +1,4 @@
-//! Writes attached bindings, after the finalizer by which they are released again.
+//! Writes attached bindings, after the finalizer by which they are released later.
 
 use std::sync::Arc;
 
@@ -6,47 +6,71 @@ use ironclad_api::work::ResourceBinding;
 use ironclad_fleet::{BindingKey, Plan};
 use ironclad_propagation::{dependencies::Effect, detector::binding::Binding};
 use ironclad_runtime::{Failure, Key, Next, Writer};
-use kube::{Api, api::PropagationPolicy};
+use kube::{Api, Client, api::PropagationPolicy};
 
 use super::observe::Observed;
-use crate::Context;
+use crate::{bindings::Bindings, events::Events, setup::Setup};
 
-pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
-    let writer = Writer::new("dependencies");
-    for because in &plan.because {
-        tracing::debug!(binding = %key, %because, "dependencies");
-    }
-    let api = |namespace: &str| Api::<ResourceBinding>::namespaced(cx.plane.clone(), namespace);
-    let mut next = Next::Forget;
-    for effect in plan.effects {
-        match effect {
-            Effect::PatchBinding { patch } => match cx.bindings.patch(&writer, &seen.binding, patch).await {
-                Ok(()) | Err(Failure::NotFound(_)) => {}
-                Err(other) => return Err(other),
-            },
-            Effect::Create(binding) => {
-                let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-                writer.create(&api(&namespace), Some(&cx.bindings.namespaced), &*binding).await?;
-            }
-            Effect::Patch { key, patch } => {
-                let Some(attached) = find(seen, &key) else { continue };
-                match writer.patch(&api(&key.namespace), Some(&cx.bindings.namespaced), &**attached, patch).await {
-                    Ok(_) | Err(Failure::NotFound(_)) => {}
-                    Err(other) => return Err(other),
-                }
-            }
-            Effect::Delete { key, uid } => {
-                let Some(attached) = find(seen, &key).filter(|b| b.metadata.uid.as_deref() == Some(&uid)) else {
-                    continue;
-                };
-                let background = PropagationPolicy::Background;
-                writer.delete(&api(&key.namespace), Some(&cx.bindings.namespaced), &**attached, background).await?;
-            }
-            Effect::Retry => next = Next::Retry,
-            Effect::Event(event) => cx.events.record(&event),
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    plane: Client,
+    bindings: Bindings,
+    events: Events,
+}
+
+impl Applier {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            writer: Writer::new("dependencies"),
+            plane: setup.plane.clone(),
+            bindings: setup.bindings.clone(),
+            events: setup.events.clone(),
         }
     }
-    Ok(next)
+
+    pub(super) async fn apply(&self, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+        for because in &plan.because {
+            tracing::debug!(binding = %key, %because, "dependencies");
+        }
+        let api = |namespace: &str| Api::<ResourceBinding>::namespaced(self.plane.clone(), namespace);
+        let mut next = Next::Forget;
+        for effect in plan.effects {
+            match effect {
+                Effect::PatchBinding { patch } => match self.bindings.patch(&self.writer, &seen.binding, patch).await {
+                    Ok(()) | Err(Failure::NotFound(_)) => {}
+                    Err(other) => return Err(other),
+                },
+                Effect::Create(binding) => {
+                    let namespace = binding.metadata.namespace.clone().unwrap_or_default();
+                    self.writer.create(&api(&namespace), Some(&self.bindings.namespaced), &*binding).await?;
+                }
+                Effect::Patch { key, patch } => {
+                    let Some(attached) = find(seen, &key) else { continue };
+                    match self
+                        .writer
+                        .patch(&api(&key.namespace), Some(&self.bindings.namespaced), &**attached, patch)
+                        .await
+                    {
+                        Ok(_) | Err(Failure::NotFound(_)) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                Effect::Delete { key, uid } => {
+                    let Some(attached) = find(seen, &key).filter(|b| b.metadata.uid.as_deref() == Some(&uid)) else {
+                        continue;
+                    };
+                    let background = PropagationPolicy::Background;
+                    self.writer
+                        .delete(&api(&key.namespace), Some(&self.bindings.namespaced), &**attached, background)
+                        .await?;
+                }
+                Effect::Retry => next = Next::Retry,
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        Ok(next)
+    }
 }
 
 fn find<'a>(seen: &'a Observed, key: &BindingKey) -> Option<&'a Arc<ResourceBinding>> {

@@ -1,4 +1,5 @@
-//! What a workload refers to goes where the workload goes (propagation.md 8).
+//! The dependencies distributor: the objects that a workload refers to are propagated with it
+//! (specification/propagation.md 8).
 
 mod apply;
 mod observe;
@@ -12,76 +13,128 @@ use ironclad_propagation::{
     detector::binding::Binding,
     new_ids::NewIds,
 };
-use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use kube::api::DynamicObject;
 
-use crate::{Context, index::BY_DEPENDENCY};
+use self::{apply::Applier, observe::Observer};
+use crate::{
+    bindings::Bindings,
+    controller::Controller,
+    index::{BY_DEPENDENCY, BY_TEMPLATE, object_key, template_name},
+    interpreter::Interpreters,
+    settings::Settings,
+    setup::{Setup, on_change},
+    templates::counts,
+};
 
 /// `--concurrent-dependent-resource-syncs`.
 const WORKERS: usize = 2;
 
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("dependencies", &cx.seam.tasks, &cx.queues.dependencies, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, &key).await }
+struct Dependencies {
+    seam: Seam,
+    settings: Arc<Settings>,
+    queue: Queue<Key>,
+    bindings: Bindings,
+    interpreters: Arc<Interpreters>,
+    observer: Observer,
+    applier: Applier,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(Dependencies {
+        seam: setup.seam.clone(),
+        settings: setup.settings.clone(),
+        queue: setup.queue("dependencies"),
+        bindings: setup.bindings.clone(),
+        interpreters: setup.interpreters.clone(),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup),
     });
-}
-
-async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
-    let Some(observed) = observe::observe(cx, key).await? else { return Ok(Next::Forget) };
-    let ids = NewIds::from(cx.seam.rng.uuid());
-    let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
-    let settled = cx.interpreters.resolve(&observed.interpreter, decide).await;
-    let next = apply::apply(cx, key, &observed, settled.plan).await?;
-    Ok(settled.retry.next(next))
-}
-
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-    changed(cx, old, new, cx.bindings.namespaced.is_synced());
-    // An attached binding that went is made anew by whoever needs it.
-    if let (Some(gone), None) = (&change.old, &change.new) {
-        for referrer in &gone.spec.required_by {
-            cx.queues.dependencies.add(Key::new(&referrer.namespace, &referrer.name));
+    on_change(&setup.bindings.namespaced, &this, Dependencies::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, Dependencies::on_cluster_binding);
+    let weak = Arc::downgrade(&this);
+    setup.templates.on_change(move |gvk, change| {
+        if let Some(this) = weak.upgrade() {
+            this.on_object(gvk, change);
         }
+    });
+    let weak = Arc::downgrade(&this);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(this) = weak.upgrade() {
+            this.on_interpretation(changed);
+        }
+    });
+    this
+}
+
+impl Controller for Dependencies {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("dependencies", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
-/// The same for bindings of cluster-scoped templates.
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-    changed(cx, old, new, cx.bindings.cluster_scoped.is_synced());
-}
+impl Dependencies {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(observed) = self.observer.observe(key).await? else { return Ok(Next::Forget) };
+        let ids = NewIds::from(self.seam.rng.uuid());
+        let decide = || observed.with_seen(|seen| dependencies::decide(seen, ids.clone()));
+        let resolved = self.interpreters.resolve(&observed.interpreter, decide).await;
+        let next = self.applier.apply(key, &observed, resolved.plan).await?;
+        Ok(resolved.retry.next(next))
+    }
 
-fn changed(cx: &Context, old: Option<Binding<'_>>, new: Option<Binding<'_>>, synced: bool) {
-    let Some(binding) = new.filter(|new| dependents::binding_counts(old, *new)) else { return };
-    let key = binding.key();
-    let key = Key::new(&key.namespace, &key.name);
-    if synced { cx.queues.dependencies.add(key) } else { cx.queues.dependencies.add_replay(key) }
-}
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        self.changed(old, new, self.bindings.namespaced.is_synced());
+        // An attached binding that was deleted is created again by the bindings that need it.
+        if let (Some(deleted), None) = (&change.old, &change.new) {
+            for referrer in &deleted.spec.required_by {
+                self.queue.add(Key::new(&referrer.namespace, &referrer.name));
+            }
+        }
+    }
 
-/// Gives the bindings whose dependencies an object is a turn, found by what they recorded.
-#[derive(Clone)]
-pub(crate) struct Wakes {
-    pub(crate) queue: Queue<Key>,
-    pub(crate) bindings: Informer<ResourceBinding>,
-    pub(crate) cluster_bindings: Informer<ClusterResourceBinding>,
-}
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        let (old, new) = (change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        self.changed(old, new, self.bindings.cluster_scoped.is_synced());
+    }
 
-impl Wakes {
-    /// An object came, changed or went.
-    pub(crate) fn object(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+    fn changed(&self, old: Option<Binding<'_>>, new: Option<Binding<'_>>, is_synced: bool) {
+        let Some(binding) = new.filter(|new| dependents::binding_counts(old, *new)) else { return };
+        let key = binding.key();
+        let key = Key::new(&key.namespace, &key.name);
+        if is_synced { self.queue.add(key) } else { self.queue.add_replay(key) }
+    }
+
+    /// Enqueues the bindings that recorded a changed object as a dependency.
+    fn on_object(&self, gvk: &Gvk, change: &Change<DynamicObject>) {
+        let Some(object) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let key = object_key(gvk, &**object);
+        if self.settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) || !counts(change) {
+            return;
+        }
         let identities = [&change.old, &change.new].into_iter().flatten();
         let values: BTreeSet<String> =
-            identities.clone().flat_map(|object| dependents::of_object(gvk, &object.metadata)).collect();
-        let mut woken = BTreeSet::new();
-        for value in &values {
-            woken.extend(self.bindings.by_index(BY_DEPENDENCY, value).iter().map(|b| Key::of(&**b)));
-            woken.extend(self.cluster_bindings.by_index(BY_DEPENDENCY, value).iter().map(|b| Key::of(&**b)));
-        }
-        for key in woken {
-            self.queue.add(key);
+            identities.flat_map(|object| dependents::of_object(gvk, &object.metadata)).collect();
+        let found = values.iter().flat_map(|value| self.bindings.by_index(BY_DEPENDENCY, value));
+        let keys: BTreeSet<Key> = found.map(|binding| binding.key()).collect();
+        keys.into_iter().for_each(|key| self.queue.add(key));
+    }
+
+    fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
+        for template in self.observer.templates.keys(changed) {
+            for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
+                self.queue.add_replay(binding.key());
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is seen of one binding and of what its template refers to.
+//! The snapshot of one binding and of the objects that its template refers to.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,15 +15,25 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
-    AnyBinding, Context,
+    bindings::{AnyBinding, Bindings},
     index::{BY_DEPENDENT, BY_TEMPLATE, template_name},
+    interpreter::Interpreters,
+    objects::Objects,
+    setup::Setup,
 };
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    bindings: Bindings,
+    pub(super) templates: Arc<Objects<DynamicObject>>,
+    interpreters: Arc<Interpreters>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
     pub(super) binding: AnyBinding,
-    /// The attached bindings, and what stands in their place.
+    /// The attached bindings, and bindings of other origin under their names.
     pub(super) attached: Vec<Arc<ResourceBinding>>,
     template: Option<Value>,
     objects: Vec<Value>,
@@ -47,53 +57,63 @@ impl Observed {
     }
 }
 
-pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
-    let Some(binding) = cx.bindings.get(key) else { return Ok(None) };
-    let template = cx.templates.read(&binding.template()).await?;
-    let interpreter = cx.interpreter();
-    let mut objects = Vec::new();
-    // A template that can't be read is the decision's to report.
-    let needs = cx
-        .interpreters
-        .resolve(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter))
-        .await;
-    for needed in needs.plan.unwrap_or_default() {
-        let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
-        let Some(informer) = cx.templates.listed(&gvk).await? else { continue };
-        for object in found(&informer, &needed.namespace, &needed.name) {
-            let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
-            if dependencies::selects(&needed, &Identity::of(&json)) {
-                objects.push(json);
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            bindings: setup.bindings.clone(),
+            templates: setup.templates.clone(),
+            interpreters: setup.interpreters.clone(),
+        }
+    }
+
+    pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
+        let Some(binding) = self.bindings.get(key) else { return Ok(None) };
+        let template = self.templates.read(&binding.template()).await?;
+        let interpreter = self.interpreters.for_a_decision();
+        let mut objects = Vec::new();
+        // The decision reports a template that can't be read.
+        let needs = cx
+            .interpreters
+            .resolve(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter))
+            .await;
+        for needed in needs.plan.unwrap_or_default() {
+            let gvk = Gvk::from_manifest(&needed.api_version, &needed.kind);
+            let Some(informer) = self.templates.listed(&gvk).await? else { continue };
+            for object in found(&informer, &needed.namespace, &needed.name) {
+                let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
+                if dependencies::selects(&needed, &Identity::of(&json)) {
+                    objects.push(json);
+                }
             }
         }
-    }
-    let (edge, _) = dependencies::edge(binding.view());
-    let mut attached: BTreeMap<Key, Arc<ResourceBinding>> = BTreeMap::new();
-    let mut add = |found: Vec<Arc<ResourceBinding>>| attached.extend(found.into_iter().map(|b| (Key::of(&*b), b)));
-    add(cx.bindings.namespaced.by_index(BY_DEPENDENT, &edge));
-    for object in &objects {
-        let identity = Identity::of(object);
-        add(cx.bindings.namespaced.by_index(BY_TEMPLATE, &template_name(&identity.key())));
-        let namespace = dependents::namespace_of(binding.view(), &identity);
-        let name = names::binding_name(identity.kind, identity.name);
-        add(cx.bindings.namespaced.get(&namespace, &name).into_iter().collect());
-    }
-    let attached: Vec<Arc<ResourceBinding>> = attached.into_values().collect();
-    let mut referrers: BTreeMap<Key, AnyBinding> = BTreeMap::new();
-    for named in attached.iter().flat_map(|b| &b.spec.required_by) {
-        let key = Key::new(&named.namespace, &named.name);
-        if let Some(referrer) = cx.bindings.get(&key) {
-            referrers.insert(key, referrer);
+        let (edge, _) = dependencies::edge(binding.view());
+        let mut attached: BTreeMap<Key, Arc<ResourceBinding>> = BTreeMap::new();
+        let mut add = |found: Vec<Arc<ResourceBinding>>| attached.extend(found.into_iter().map(|b| (Key::of(&*b), b)));
+        add(self.bindings.namespaced.by_index(BY_DEPENDENT, &edge));
+        for object in &objects {
+            let identity = Identity::of(object);
+            add(self.bindings.namespaced.by_index(BY_TEMPLATE, &template_name(&identity.key())));
+            let namespace = dependents::namespace_of(binding.view(), &identity);
+            let name = names::binding_name(identity.kind, identity.name);
+            add(self.bindings.namespaced.get(&namespace, &name).into_iter().collect());
         }
+        let attached: Vec<Arc<ResourceBinding>> = attached.into_values().collect();
+        let mut referrers: BTreeMap<Key, AnyBinding> = BTreeMap::new();
+        for named in attached.iter().flat_map(|b| &b.spec.required_by) {
+            let key = Key::new(&named.namespace, &named.name);
+            if let Some(referrer) = self.bindings.get(&key) {
+                referrers.insert(key, referrer);
+            }
+        }
+        Ok(Some(Observed {
+            binding,
+            attached,
+            template,
+            objects,
+            referrers: referrers.into_values().collect(),
+            interpreter,
+        }))
     }
-    Ok(Some(Observed {
-        binding,
-        attached,
-        template,
-        objects,
-        referrers: referrers.into_values().collect(),
-        interpreter,
-    }))
 }
 
 /// The object of this name, or all of the namespace if there is none.

@@ -1,83 +1,106 @@
-//! Writes what a claim wants: the policy's identity first, then the template, then the binding.
+//! Writes a claim: the policy's permanent id first, then the template, then the binding.
 
 use std::sync::Arc;
 
 use ironclad_fleet::{BindingKey, Plan};
 use ironclad_propagation::detector::{self, Effect};
-use ironclad_runtime::{Failure, Next, Writer};
-use kube::Api;
+use ironclad_runtime::{Failure, Next, StatusWriter, Writer};
+use kube::{Api, Client, api::DynamicObject};
 use serde_json::Value;
 
 use super::observe::Observed;
-use crate::Context;
+use crate::{
+    bindings::Bindings, events::Events, objects::Objects, policies::Policies, setup::Setup, targets::Templates,
+    templates::TemplateQueue,
+};
 
-pub(super) async fn apply(cx: &Arc<Context>, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
-    let writer = Writer::new("detector");
-    for because in &plan.because {
-        tracing::debug!(template = %seen.key, %because, "detected");
-    }
-    let mut next = Next::Forget;
-    for effect in plan.effects {
-        match effect {
-            Effect::PatchPolicy { policy, patch } => {
-                if let Some(policy) = seen.policies.iter().find(|seen| seen.view().key() == policy) {
-                    policy.patch(cx, &writer, patch).await?;
-                }
-            }
-            Effect::PatchTemplate { patch } => patch_template(cx, &writer, seen, patch).await?,
-            Effect::CreateBinding(binding) => {
-                let namespace = binding.metadata.namespace.clone().unwrap_or_default();
-                let api = Api::namespaced(cx.plane.clone(), &namespace);
-                writer
-                    .create(&api, Some(&cx.bindings.namespaced), &*binding)
-                    .await
-                    .map_err(|failure| told(cx, seen, failure))?;
-            }
-            Effect::CreateClusterBinding(binding) => {
-                let api = Api::all(cx.plane.clone());
-                let created = writer.create(&api, Some(&cx.bindings.cluster_scoped), &*binding).await;
-                created.map_err(|failure| told(cx, seen, failure))?;
-            }
-            Effect::PatchBinding { key, patch } => patch_binding(cx, &writer, seen, &key, patch).await?,
-            Effect::Wait(what) => {
-                cx.waiting.0.lock().insert(seen.key.clone(), what);
-            }
-            Effect::StopWaiting => {
-                cx.waiting.0.lock().remove(&seen.key);
-            }
-            Effect::Retry => next = Next::Retry,
-            Effect::Event(event) => cx.events.record(&event),
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    plane: Client,
+    policies: Policies,
+    bindings: Bindings,
+    templates: Arc<Objects<DynamicObject>>,
+    template_status: StatusWriter<Templates>,
+    queue: TemplateQueue,
+    events: Events,
+}
+
+impl Applier {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            writer: Writer::new("detector"),
+            plane: setup.plane.clone(),
+            policies: Policies::take(&setup.caches, &setup.plane),
+            bindings: setup.bindings.clone(),
+            templates: setup.templates.clone(),
+            template_status: setup.template_status.clone(),
+            queue: setup.template_queue.clone(),
+            events: setup.events.clone(),
         }
     }
-    Ok(next)
-}
 
-/// What a refused binding means to people, on its template.
-fn told(cx: &Context, seen: &Observed, failure: Failure) -> Failure {
-    if let Some(event) = detector::binding_failed_event(seen.json(), failure.class(), &failure.to_string()) {
-        cx.events.record(&event);
+    pub(super) async fn apply(&self, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+        for because in &plan.because {
+            tracing::debug!(template = %seen.key, %because, "detected");
+        }
+        let mut next = Next::Forget;
+        for effect in plan.effects {
+            match effect {
+                Effect::PatchPolicy { policy, patch } => {
+                    if let Some(policy) = seen.policies.iter().find(|seen| seen.view().key() == policy) {
+                        self.policies.patch(&self.writer, policy, patch).await?;
+                    }
+                }
+                Effect::PatchTemplate { patch } => self.patch_template(seen, patch).await?,
+                Effect::CreateBinding(binding) => {
+                    let namespace = binding.metadata.namespace.clone().unwrap_or_default();
+                    let api = Api::namespaced(self.plane.clone(), &namespace);
+                    self.writer
+                        .create(&api, Some(&self.bindings.namespaced), &*binding)
+                        .await
+                        .map_err(|failure| self.report_refusal(seen, failure))?;
+                }
+                Effect::CreateClusterBinding(binding) => {
+                    let api = Api::all(self.plane.clone());
+                    let created = self.writer.create(&api, Some(&self.bindings.cluster_scoped), &*binding).await;
+                    created.map_err(|failure| self.report_refusal(seen, failure))?;
+                }
+                Effect::PatchBinding { key, patch } => self.patch_binding(seen, &key, patch).await?,
+                Effect::Wait(what) => {
+                    self.queue.wait(&seen.key, what);
+                }
+                Effect::StopWaiting => {
+                    self.queue.stop_waiting(&seen.key);
+                }
+                Effect::Retry => next = Next::Retry,
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        Ok(next)
     }
-    failure
-}
 
-async fn patch_template(cx: &Context, writer: &Writer, seen: &Observed, patch: Value) -> Result<(), Failure> {
-    let Some((served, cache)) = cx.templates.watched(&seen.key.gvk) else { return Ok(()) };
-    let api = served.api(&cx.plane, &seen.key.namespace);
-    // Claimed, it soon has a status to report: whatever comes within moments goes out as one.
-    cx.template_status.noise(seen.key.clone());
-    writer.patch(&api, Some(&cache), &*seen.template, patch).await.map(drop)
-}
+    /// Records on the template that its binding was refused.
+    fn report_refusal(&self, seen: &Observed, failure: Failure) -> Failure {
+        if let Some(event) = detector::binding_failed_event(seen.json(), failure.class(), &failure.to_string()) {
+            self.events.record(&event);
+        }
+        failure
+    }
 
-async fn patch_binding(
-    cx: &Context,
-    writer: &Writer,
-    seen: &Observed,
-    key: &BindingKey,
-    patch: Value,
-) -> Result<(), Failure> {
-    // The version that the decision saw, not a newer one: what it did not see must not be overwritten.
-    match seen.bindings().find(|binding| binding.view().key() == *key) {
-        Some(binding) => cx.bindings.patch(writer, binding, patch).await,
-        None => Ok(()),
+    async fn patch_template(&self, seen: &Observed, patch: Value) -> Result<(), Failure> {
+        let Some((served, cache)) = self.templates.watched(&seen.key.gvk) else { return Ok(()) };
+        let api = served.api(&self.plane, &seen.key.namespace);
+        // A claimed template soon has a status: parts that follow each other closely are written as one.
+        self.template_status.noise(seen.key.clone());
+        self.writer.patch(&api, Some(&cache), &*seen.template, patch).await.map(drop)
+    }
+
+    async fn patch_binding(&self, seen: &Observed, key: &BindingKey, patch: Value) -> Result<(), Failure> {
+        // The version that the decision saw, not a newer one: what it did not see must not be overwritten.
+        match seen.bindings().find(|binding| binding.view().key() == *key) {
+            Some(binding) => self.bindings.patch(&self.writer, binding, patch).await,
+            None => Ok(()),
+        }
     }
 }

@@ -1,12 +1,9 @@
-//! What the detector sees of one template.
+//! The snapshot of one template.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_api::{
-    names,
-    policy::{ClusterPropagationPolicy, PropagationPolicy},
-};
-use ironclad_fleet::{ObjectKey, PolicyKey, gates::Gate};
+use ironclad_api::names;
+use ironclad_fleet::{ObjectKey, gates::Gate};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     detector::{Seen, Waiting, binding::Options, claim::Claim},
@@ -14,17 +11,34 @@ use ironclad_propagation::{
     priority,
     template::Identity,
 };
-use ironclad_runtime::{Failure, Key, Writer};
+use ironclad_runtime::{Failure, Informer, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::{Api, ResourceExt as _, api::DynamicObject};
+use kube::{ResourceExt as _, api::DynamicObject};
 use serde_json::Value;
 
 use crate::{
-    AnyBinding, Context,
+    bindings::{AnyBinding, Bindings},
+    caches::PRIORITY_CLASSES,
     index::{BY_TEMPLATE, template_name},
-    selected::may_select,
+    interpreter::Interpreters,
+    objects::Objects,
+    policies::{AnyPolicy, Policies},
+    setup::Setup,
+    templates::TemplateQueue,
 };
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    policies: Policies,
+    bindings: Bindings,
+    templates: Arc<Objects<DynamicObject>>,
+    queue: TemplateQueue,
+    interpreters: Arc<Interpreters>,
+    options: Options,
+    /// Read only with gate `PriorityBasedScheduling`.
+    priority_classes: Option<Informer<PriorityClass>>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -44,87 +58,6 @@ pub(super) struct Observed {
     cluster_overrides: BTreeSet<String>,
     options: Options,
     priority_classes: Option<Vec<priority::Class>>,
-}
-
-/// A cached policy of either kind.
-#[derive(Clone)]
-pub(crate) enum AnyPolicy {
-    Namespaced(Arc<PropagationPolicy>),
-    Cluster(Arc<ClusterPropagationPolicy>),
-}
-
-impl AnyPolicy {
-    pub(crate) fn view(&self) -> Policy<'_> {
-        match self {
-            Self::Namespaced(policy) => Policy::Namespaced(policy),
-            Self::Cluster(policy) => Policy::Cluster(policy),
-        }
-    }
-
-    /// Merge-patches it, provided that it is still the version seen.
-    pub(crate) async fn patch(&self, cx: &Context, writer: &Writer, patch: Value) -> Result<(), Failure> {
-        match self {
-            Self::Namespaced(policy) => {
-                let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
-                let api = Api::namespaced(cx.plane.clone(), namespace);
-                writer.patch(&api, Some(&cx.policies), &**policy, patch).await.map(drop)
-            }
-            Self::Cluster(policy) => {
-                let api = Api::all(cx.plane.clone());
-                writer.patch(&api, Some(&cx.cluster_policies), &**policy, patch).await.map(drop)
-            }
-        }
-    }
-}
-
-impl Context {
-    /// The policies of a namespace.
-    pub(crate) fn policies_in(&self, namespace: &str) -> Vec<AnyPolicy> {
-        self.policies.namespace(namespace).into_iter().map(AnyPolicy::Namespaced).collect()
-    }
-
-    /// All cluster-wide policies.
-    pub(crate) fn all_cluster_policies(&self) -> Vec<AnyPolicy> {
-        self.cluster_policies.list().into_iter().map(AnyPolicy::Cluster).collect()
-    }
-
-    /// The policies that may take the template.
-    fn policies_for(&self, template: &Identity<'_>) -> Vec<AnyPolicy> {
-        let namespaced = match template.namespace {
-            "" => Vec::new(),
-            namespace => may_select(&self.policies, namespace, template),
-        };
-        let cluster = may_select(&self.cluster_policies, "", template);
-        namespaced.into_iter().map(AnyPolicy::Namespaced).chain(cluster.into_iter().map(AnyPolicy::Cluster)).collect()
-    }
-
-    /// The OverridePolicies and ClusterOverridePolicies that exist of those that these policies depend on.
-    pub(crate) fn overrides_asked_for(&self, policies: &[AnyPolicy]) -> (BTreeSet<String>, BTreeSet<String>) {
-        let (mut namespaced, mut cluster) = (BTreeSet::new(), BTreeSet::new());
-        for policy in policies {
-            let (key, asked) = (policy.view().key(), &policy.view().spec().dependent_overrides);
-            match policy {
-                AnyPolicy::Namespaced(_) => {
-                    let exists = |name: &&String| self.overrides.get(&key.namespace, name).is_some();
-                    namespaced.extend(asked.iter().filter(exists).cloned());
-                }
-                AnyPolicy::Cluster(_) => {
-                    let exists = |name: &&String| self.cluster_overrides.get("", name).is_some();
-                    cluster.extend(asked.iter().filter(exists).cloned());
-                }
-            }
-        }
-        (namespaced, cluster)
-    }
-
-    /// The policy of this key.
-    pub(crate) fn policy(&self, key: &PolicyKey) -> Option<AnyPolicy> {
-        if key.namespace.is_empty() {
-            self.cluster_policies.get("", &key.name).map(AnyPolicy::Cluster)
-        } else {
-            self.policies.get(&key.namespace, &key.name).map(AnyPolicy::Namespaced)
-        }
-    }
 }
 
 impl Observed {
@@ -157,42 +90,59 @@ impl Observed {
     }
 }
 
-pub(super) async fn observe(cx: &Context, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
-    let Some(informer) = cx.templates.informer(&key.gvk).await? else { return Ok(None) };
-    let Some(template) = informer.get(&key.namespace, &key.name) else { return Ok(None) };
-    let json = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
-    let first_name = names::binding_name(&key.gvk.kind, &key.name);
-    let policies = match Claim::of_template(&json) {
-        Some(claim) => cx.policy(&claim.policy()).into_iter().collect(),
-        None => cx.policies_for(&Identity::of(&json)),
-    };
-    let (overrides, cluster_overrides) = cx.overrides_asked_for(&policies);
-    Ok(Some(Observed {
-        key: key.clone(),
-        template,
-        policies,
-        binding: cx.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next(),
-        json,
-        named: cx.bindings.get(&Key::new(&key.namespace, &first_name)),
-        waiting: cx.waiting.0.lock().get(key).copied(),
-        interpreter: cx.interpreter(),
-        overrides,
-        cluster_overrides,
-        options: Options {
-            workload_affinity: cx.settings.gates.enabled(Gate::WorkloadAffinity),
-            resource_quota_estimate: cx.settings.gates.enabled(Gate::ResourceQuotaEstimate),
-            multiple_pod_templates: cx.settings.gates.enabled(Gate::MultiplePodTemplatesScheduling),
-        },
-        priority_classes: cx.settings.gates.enabled(Gate::PriorityBasedScheduling).then(|| priority_classes(cx)),
-    }))
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let gates = &setup.settings.gates;
+        Self {
+            policies: Policies::take(&setup.caches, &setup.plane),
+            bindings: setup.bindings.clone(),
+            templates: setup.templates.clone(),
+            queue: setup.template_queue.clone(),
+            interpreters: setup.interpreters.clone(),
+            options: Options {
+                workload_affinity: gates.enabled(Gate::WorkloadAffinity),
+                resource_quota_estimate: gates.enabled(Gate::ResourceQuotaEstimate),
+                multiple_pod_templates: gates.enabled(Gate::MultiplePodTemplatesScheduling),
+            },
+            priority_classes: gates
+                .enabled(Gate::PriorityBasedScheduling)
+                .then(|| setup.caches.take(&PRIORITY_CLASSES)),
+        }
+    }
+
+    pub(super) async fn observe(&self, key: &ObjectKey) -> Result<Option<Observed>, Failure> {
+        let Some(informer) = self.templates.informer(&key.gvk).await? else { return Ok(None) };
+        let Some(template) = informer.get(&key.namespace, &key.name) else { return Ok(None) };
+        let json = serde_json::to_value(&*template).map_err(|e| Failure::Invalid(e.to_string()))?;
+        let first_name = names::binding_name(&key.gvk.kind, &key.name);
+        let policies = match Claim::of_template(&json) {
+            Some(claim) => self.policies.get(&claim.policy()).into_iter().collect(),
+            None => self.policies.may_select(&Identity::of(&json)),
+        };
+        let (overrides, cluster_overrides) = self.policies.dependent_overrides(&policies);
+        Ok(Some(Observed {
+            key: key.clone(),
+            template,
+            policies,
+            binding: self.bindings.by_index(BY_TEMPLATE, &template_name(key)).into_iter().next(),
+            json,
+            named: self.bindings.get(&Key::new(&key.namespace, &first_name)),
+            waiting: self.queue.waiting(key),
+            interpreter: self.interpreters.for_a_decision(),
+            overrides,
+            cluster_overrides,
+            options: self.options.clone(),
+            priority_classes: self.priority_classes.as_ref().map(classes),
+        }))
+    }
 }
 
-fn priority_classes(cx: &Context) -> Vec<priority::Class> {
+fn classes(informer: &Informer<PriorityClass>) -> Vec<priority::Class> {
     let class = |class: &PriorityClass| priority::Class {
         name: class.name_any(),
         value: class.value.unwrap_or(0),
         is_default: class.global_default.unwrap_or(false),
         preemption_policy: class.preemption_policy.clone(),
     };
-    cx.priority_classes.list().iter().map(|found| class(found)).collect()
+    informer.list().iter().map(|found| class(found)).collect()
 }

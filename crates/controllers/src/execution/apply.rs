@@ -1,29 +1,32 @@
-//! Writes into the member, in the order of the plan, and reports how it went.
+//! Writes into the member, in the order of the plan, and reports the outcome.
 
 use std::sync::Arc;
 
+use ironclad_api::work::Work;
 use ironclad_fleet::{Plan, StatusPart};
 use ironclad_propagation::execution::{self, Effect};
-use ironclad_runtime::{Failure, Next, Writer};
-use kube::{Api, ResourceExt as _, api::PropagationPolicy};
+use ironclad_runtime::{Failure, Informer, Next, Writer};
+use ironclad_seam::Clock;
+use kube::{Api, Client, ResourceExt as _, api::PropagationPolicy};
 use serde_json::Value;
 
-use super::observe::{Known, Observed, Place};
+use super::{
+    metrics::{About, ExecutionMetrics, MemberWrite},
+    observe::{Known, Observed, Place},
+};
 use crate::{
-    Context, Member, MemberObject,
-    awaiting::Await,
-    index::cluster_of,
-    metrics::{About, MemberWrite, result},
+    awaiting::Await, events::Events, index::cluster_of, member_object::MemberObject, members::Member, metrics::result,
+    setup::Setup, works::WorkStatus,
 };
 
-/// How often one pass looks at the member past the cache: once where nothing is known, once more after a create that met
-/// an object.
-const LOOKS_MAX: usize = 3;
+/// Plans of one reconcile: the second one after a read of an object that the cache does not have, the third one after a
+/// create that met an object.
+const READS_MAX: usize = 3;
 
 /// The plan was not sent to its end.
 pub(super) struct Unapplied {
     pub(super) failure: Failure,
-    /// What comes next, where the decision says so; otherwise it is tried again with back-off.
+    /// The next step, where the decision names one; otherwise the Work is retried with backoff.
     pub(super) next: Option<Next>,
 }
 
@@ -33,37 +36,24 @@ impl From<Failure> for Unapplied {
     }
 }
 
-pub(super) async fn apply(
-    cx: &Context,
-    member: &Member,
-    seen: &mut Observed,
-    mut plan: Plan<Effect>,
-) -> Result<Next, Unapplied> {
-    for _ in 0..LOOKS_MAX {
-        for because in &plan.because {
-            tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
-        }
-        match send(cx, member, seen, plan).await {
-            Ok(next) => return Ok(next),
-            Err(Stopped::Look) => {
-                look(seen).await?;
-                plan = seen.decide(cx.seam.clock.wall_seconds(), execution::decide);
-            }
-            Err(Stopped::Refused(failure)) => return Err(report(cx, member, seen, failure)),
-            Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
-        }
-    }
-    let message = format!("the object of Work {} comes and goes in {}", seen.work.name_any(), member.name);
-    Err(Failure::Conflict(message).into())
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    plane: Client,
+    works: Informer<Work>,
+    work_status: WorkStatus,
+    events: Events,
+    metrics: ExecutionMetrics,
+    clock: Clock,
 }
 
 /// Why a plan was not sent to its end.
 enum Stopped {
-    /// What stands in the member has to be read first.
-    Look,
-    /// The member said no: that is for the Work to tell.
+    /// The object in the member has to be read first.
+    Read,
+    /// The member refused the write: the Work reports it.
     Refused(Failure),
-    /// The member did not answer, or the world moved on: nothing is known about the Work.
+    /// The member did not answer, or an object changed meanwhile: nothing is known about the Work.
     Unanswered(Failure),
 }
 
@@ -72,86 +62,128 @@ fn of_member(failure: Failure) -> Stopped {
     if execution::is_verdict(failure.class()) { Stopped::Refused(failure) } else { Stopped::Unanswered(failure) }
 }
 
-async fn send(cx: &Context, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
-    let writer = Writer::new("execution");
-    let mut next = Next::Forget;
-    for effect in plan.effects {
-        match effect {
-            Effect::Read(_) => return Err(Stopped::Look),
-            Effect::CreateInMember(object) => {
-                let Place { api, cache, .. } = place(seen)?;
-                let created = writer.create(api, Some(cache), &parse(object)?).await;
-                count(cx, seen, MemberWrite::Create { again: execution::was_applied(&seen.work) }, &created);
-                match created {
-                    Ok(_) => {}
-                    Err(Failure::AlreadyExists(_)) => return Err(Stopped::Look),
-                    Err(other) => return Err(of_member(other)),
-                }
-            }
-            Effect::ReplaceInMember(object) => {
-                let Place { api, cache, .. } = place(seen)?;
-                let replaced = writer.replace(api, Some(cache), &parse(object)?).await;
-                count(cx, seen, MemberWrite::Update, &replaced);
-                replaced.map_err(of_member)?;
-            }
-            Effect::PatchInMember { patch, .. } => {
-                let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                let patched = writer.patch(api, Some(cache), &standing, patch).await;
-                count(cx, seen, MemberWrite::Update, &patched);
-                patched.map_err(of_member)?;
-            }
-            Effect::DeleteInMember { .. } => {
-                let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
-                let deleted = writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await;
-                count(cx, seen, MemberWrite::Delete, &deleted);
-                deleted.map_err(of_member)?;
-            }
-            Effect::WorkStatus(part) => want(cx, seen, part),
-            Effect::ReleaseWork { patch } => {
-                let namespace = seen.work.metadata.namespace.clone().unwrap_or_default();
-                let api = Api::namespaced(cx.plane.clone(), &namespace);
-                match writer.patch(&api, Some(&cx.works), &*seen.work, patch).await {
-                    Ok(_) | Err(Failure::NotFound(_)) => {}
-                    Err(other) => return Err(Stopped::Unanswered(other)),
-                }
-            }
-            Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
-            // The event that ends the wait gives the Work its next turn.
-            Effect::Park => {}
-            Effect::Retry => next = Next::Retry,
-            Effect::RetryAfter(wait) => next = Next::After(wait),
-            Effect::Event(event) => cx.events.record(&event),
+impl Applier {
+    pub(super) fn new(setup: &Setup, metrics: ExecutionMetrics) -> Self {
+        Self {
+            writer: Writer::new("execution"),
+            plane: setup.plane.clone(),
+            works: setup.works.clone(),
+            work_status: setup.work_status.clone(),
+            events: setup.events.clone(),
+            metrics,
+            clock: setup.seam.clock.clone(),
         }
     }
-    Ok(next)
-}
 
-fn count<T>(cx: &Context, seen: &Observed, write: MemberWrite, outcome: &Result<T, Failure>) {
-    // A conflict is no failure: the next pass looks again (operations.md 6).
-    if matches!(outcome, Err(failure) if failure.is_conflict()) {
-        return;
-    }
-    let (Some(place), Some(cluster)) = (&seen.place, cluster_of(&seen.work)) else { return };
-    let gvk = &place.key.gvk;
-    let about = About { api_version: &gvk.api_version(), kind: &gvk.kind, cluster: &cluster.0 };
-    cx.metrics.road.wrote(write, about, result(outcome));
-}
-
-/// Says on the Work what the member said.
-fn report(cx: &Context, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
-    let now = cx.seam.clock.wall_seconds();
-    let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
-    let mut next = None;
-    for effect in plan.effects {
-        match effect {
-            Effect::WorkStatus(part) => want(cx, seen, part),
-            Effect::Event(event) => cx.events.record(&event),
-            Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
-            Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
-            _ => {}
+    pub(super) async fn apply(
+        &self,
+        member: &Member,
+        seen: &mut Observed,
+        mut plan: Plan<Effect>,
+    ) -> Result<Next, Unapplied> {
+        for _ in 0..READS_MAX {
+            for because in &plan.because {
+                tracing::debug!(cluster = %member.name, work = %seen.work.name_any(), %because, "executed");
+            }
+            match self.send(member, seen, plan).await {
+                Ok(next) => return Ok(next),
+                Err(Stopped::Read) => {
+                    read(seen).await?;
+                    plan = seen.decide(self.clock.wall_seconds(), execution::decide);
+                }
+                Err(Stopped::Refused(failure)) => return Err(self.report(member, seen, failure)),
+                Err(Stopped::Unanswered(failure)) => return Err(failure.into()),
+            }
         }
+        let message = format!("the object of Work {} comes and goes in {}", seen.work.name_any(), member.name);
+        Err(Failure::Conflict(message).into())
     }
-    Unapplied { failure, next }
+
+    async fn send(&self, member: &Member, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Stopped> {
+        let mut next = Next::Forget;
+        for effect in plan.effects {
+            match effect {
+                Effect::Read(_) => return Err(Stopped::Read),
+                Effect::CreateInMember(object) => {
+                    let Place { api, cache, .. } = place(seen)?;
+                    let created = self.writer.create(api, Some(cache), &parse(object)?).await;
+                    self.count(seen, MemberWrite::Create { again: execution::was_applied(&seen.work) }, &created);
+                    match created {
+                        Ok(_) => {}
+                        Err(Failure::AlreadyExists(_)) => return Err(Stopped::Read),
+                        Err(other) => return Err(of_member(other)),
+                    }
+                }
+                Effect::ReplaceInMember(object) => {
+                    let Place { api, cache, .. } = place(seen)?;
+                    let replaced = self.writer.replace(api, Some(cache), &parse(object)?).await;
+                    self.count(seen, MemberWrite::Update, &replaced);
+                    replaced.map_err(of_member)?;
+                }
+                Effect::PatchInMember { patch, .. } => {
+                    let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
+                    let patched = self.writer.patch(api, Some(cache), &standing, patch).await;
+                    self.count(seen, MemberWrite::Update, &patched);
+                    patched.map_err(of_member)?;
+                }
+                Effect::DeleteInMember { .. } => {
+                    let (Place { api, cache, .. }, Some(standing)) = (place(seen)?, standing(seen)?) else { continue };
+                    let deleted = self.writer.delete(api, Some(cache), &standing, PropagationPolicy::Background).await;
+                    self.count(seen, MemberWrite::Delete, &deleted);
+                    deleted.map_err(of_member)?;
+                }
+                Effect::WorkStatus(part) => self.request_status(seen, part),
+                Effect::ReleaseWork { patch } => {
+                    let namespace = seen.work.metadata.namespace.clone().unwrap_or_default();
+                    let api = Api::namespaced(self.plane.clone(), &namespace);
+                    match self.writer.patch(&api, Some(&self.works), &*seen.work, patch).await {
+                        Ok(_) | Err(Failure::NotFound(_)) => {}
+                        Err(other) => return Err(Stopped::Unanswered(other)),
+                    }
+                }
+                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                // The event that ends the wait gives the Work its next turn.
+                Effect::Park => {}
+                Effect::Retry => next = Next::Retry,
+                Effect::RetryAfter(wait) => next = Next::After(wait),
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        Ok(next)
+    }
+
+    fn count<T>(&self, seen: &Observed, write: MemberWrite, outcome: &Result<T, Failure>) {
+        // A conflict is no failure: the next pass looks again (operations.md 6).
+        if matches!(outcome, Err(failure) if failure.is_conflict()) {
+            return;
+        }
+        let (Some(place), Some(cluster)) = (&seen.place, cluster_of(&seen.work)) else { return };
+        let gvk = &place.key.gvk;
+        let about = About { api_version: &gvk.api_version(), kind: &gvk.kind, cluster: &cluster.0 };
+        self.metrics.wrote(write, about, result(outcome));
+    }
+
+    /// Says on the Work what the member said.
+    fn report(&self, member: &Member, seen: &Observed, failure: Failure) -> Unapplied {
+        let now = self.clock.wall_seconds();
+        let plan = seen.decide(now, |seen, now| execution::failed(seen, failure.class(), &failure.to_string(), now));
+        let mut next = None;
+        for effect in plan.effects {
+            match effect {
+                Effect::WorkStatus(part) => self.request_status(seen, part),
+                Effect::Event(event) => self.events.record(&event),
+                Effect::RetryAfter(wait) => next = Some(Next::After(wait)),
+                Effect::AwaitNamespace { namespace } => await_namespace(member, seen, &namespace),
+                _ => {}
+            }
+        }
+        Unapplied { failure, next }
+    }
+
+    fn request_status(&self, seen: &Observed, part: StatusPart) {
+        let urgent = execution::is_urgent(&part);
+        self.work_status.request(&seen.work, "execution", part, urgent);
+    }
 }
 
 /// What was heard of the namespace since the look gives the Work its turn at once.
@@ -162,13 +194,8 @@ fn await_namespace(member: &Member, seen: &Observed, namespace: &str) {
     }
 }
 
-fn want(cx: &Context, seen: &Observed, part: StatusPart) {
-    let urgent = execution::is_urgent(&part);
-    cx.work_status.request(&seen.work, "execution", part, urgent);
-}
-
-/// Reads the object past the cache, which takes what it keeps of it.
-async fn look(seen: &mut Observed) -> Result<(), Failure> {
+/// Reads the object from the member; the cache takes its part of the answer.
+async fn read(seen: &mut Observed) -> Result<(), Failure> {
     let Some(Place { key, api, cache }) = &seen.place else { return Ok(()) };
     seen.object = match api.get_opt(&key.name).await? {
         Some(object) => {

@@ -1,131 +1,204 @@
-//! Works to objects in a member (propagation.md 13). A queue and workers of its own for each member.
+//! The execution controller: from Works to objects in members (specification/propagation.md 13). Each member has its own
+//! queue and workers.
 
 mod apply;
+pub(crate) mod metrics;
 mod observe;
+mod plain_counter;
 
 use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
-use ironclad_fleet::{Gvk, ObjectKey};
+use ironclad_fleet::Gvk;
 use ironclad_propagation::{changes, drift, execution};
-use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Next, run_workers};
+use ironclad_seam::Clock;
 use kube::ResourceExt as _;
 
-use self::apply::Unapplied;
+use self::{
+    apply::{Applier, Unapplied},
+    metrics::ExecutionMetrics,
+    observe::Observer,
+};
 use crate::{
-    Context, Member, MemberObject,
-    awaiting::Awaiting,
-    index::{cluster_of, object_key},
-    interpreter::Resolved,
-    metrics::result,
+    controller::Controller,
+    index::cluster_of,
+    interpreter::{Interpreters, Resolved},
+    member_object::{self, MemberObject},
+    members::{Member, Members},
+    setup::{Setup, on_change},
 };
 
-/// Works of one member applied at once.
+/// Works of one member that are applied at once.
 const WORKERS: usize = 4;
 
-pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
-    let (weak_cx, weak_member) = (Arc::downgrade(cx), Arc::downgrade(member));
-    run_workers("execution", &member.tasks, &member.works, WORKERS, move |name| {
-        let (cx, member) = (weak_cx.upgrade(), weak_member.upgrade());
-        async move {
-            let (Some(cx), Some(member)) = (cx, member) else { return Ok(Next::Forget) };
-            reconcile(&cx, &member, &name).await
+struct Execution {
+    clock: Clock,
+    works: Informer<Work>,
+    members: Arc<Members>,
+    interpreters: Arc<Interpreters>,
+    observer: Observer,
+    applier: Applier,
+    metrics: ExecutionMetrics,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let metrics = setup.register(ExecutionMetrics::register);
+    let this = Arc::new(Execution {
+        clock: setup.seam.clock.clone(),
+        works: setup.works.clone(),
+        members: setup.members.clone(),
+        interpreters: setup.interpreters.clone(),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup, metrics.clone()),
+        metrics,
+    });
+    on_change(&setup.works, &this, Execution::on_work);
+    on_change(&setup.clusters, &this, Execution::on_cluster);
+    let weak = Arc::downgrade(&this);
+    setup.members.on_connect(move |member| {
+        if let Some(this) = weak.upgrade() {
+            this.start_member(member);
         }
     });
-}
-
-async fn reconcile(cx: &Context, member: &Member, name: &str) -> Result<Next, Failure> {
-    if !crate::runs(cx, "execution") {
-        return Ok(Next::Forget);
-    }
-    let Some(mut observed) = observe::observe(cx, member, name).await? else { return Ok(Next::Forget) };
-    let now = cx.seam.clock.wall_seconds();
-    let Resolved { plan, retry } =
-        cx.interpreters.resolve(&observed.interpreter, || observed.decide(now, execution::decide)).await;
-    let (began, writes) = (cx.seam.clock.mono(), !plan.is_quiet());
-    let applied = apply::apply(cx, member, &mut observed, plan).await;
-    if writes {
-        cx.metrics.road.synced_workload(cx.seam.clock.mono() - began, result(&applied));
-    }
-    match applied {
-        Ok(next) => Ok(retry.next(next)),
-        Err(Unapplied { failure, next: Some(next) }) => {
-            tracing::warn!(cluster = %member.name, work = name, %failure, ?next, "the member refuses the object");
-            Ok(next)
+    let weak = Arc::downgrade(&this);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(this) = weak.upgrade() {
+            this.on_interpretation(changed);
         }
-        Err(Unapplied { failure, next: None }) => Err(failure),
+    });
+    this
+}
+
+impl Controller for Execution {
+    /// Its workers start when members are connected.
+    fn start(self: Arc<Self>) {}
+
+    /// The queues of members are asked by [`Members::is_quiet`].
+    fn is_quiet(&self) -> bool {
+        true
     }
 }
 
-/// All Works of a member get a turn, those being deleted first.
-pub(crate) fn enqueue_all(cx: &Context, member: &Member) {
-    for work in cx.works.namespace(&names::execution_namespace(&member.name.0)) {
-        let name: Arc<str> = work.name_any().into();
-        if work.metadata.deletion_timestamp.is_some() { member.works.add(name) } else { member.works.add_replay(name) }
+impl Execution {
+    fn start_member(self: &Arc<Self>, member: &Arc<Member>) {
+        let weak = Arc::downgrade(member);
+        member.objects.on_change(move |gvk, change| {
+            if let Some(member) = weak.upgrade() {
+                on_object(&member, gvk, change);
+            }
+        });
+        let (weak, weak_member) = (Arc::downgrade(self), Arc::downgrade(member));
+        run_workers("execution", &member.tasks, &member.works, WORKERS, move |name| {
+            let (this, member) = (weak.upgrade(), weak_member.upgrade());
+            async move {
+                let (Some(this), Some(member)) = (this, member) else { return Ok(Next::Forget) };
+                this.reconcile(&member, &name).await
+            }
+        });
+        self.enqueue_all(member);
     }
-}
 
-/// A Work that is new, changed or being deleted; its status does not count, unless others wait for what it brings.
-pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    if let Some(namespace) = execution::resolves_namespace(old, new)
-        && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| cx.members.get(&name))
-    {
-        heard_of(&member.awaiting, &member.works, &namespace);
-    }
-    let Some(work) = change.new.as_deref() else { return };
-    if !changes::work(change.old.as_deref().map(|w| &w.metadata), &work.metadata) {
-        return;
-    }
-    if let Some(member) = cluster_of(work).and_then(|name| cx.members.get(&name)) {
-        member.works.add(work.name_any().into());
-    }
-}
-
-/// Whatever waits for the namespace gets a turn.
-fn heard_of(awaiting: &Awaiting, works: &Queue<Arc<str>>, namespace: &str) {
-    for work in awaiting.heard(namespace) {
-        works.add(work);
-    }
-}
-
-/// A member that comes back is served at once, not after the back-off of its Works (propagation.md 31, row 3).
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    let Some(cluster) = change.new.as_deref() else { return };
-    if !changes::cluster(change.old.as_deref(), cluster) {
-        return;
-    }
-    if let Some(member) = cx.members.get(&cluster.name_any().as_str().into()) {
-        member.objects.wake();
-        enqueue_all(cx, &member);
-    }
-}
-
-/// Objects of a member changed: drift gives their Work a turn, a namespace what waits for it, and their status is reported.
-pub(crate) fn on_member_object(
-    works: Queue<Arc<str>>,
-    awaiting: Arc<Awaiting>,
-    statuses: Queue<ObjectKey>,
-    on_kinds: impl Fn() + Send + Sync + 'static,
-) -> impl Fn(&Gvk, &Change<MemberObject>) {
-    move |gvk: &Gvk, change: &Change<MemberObject>| {
-        let (old, new) =
-            (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
-        if let Some(object) = change.new.as_deref().filter(|_| drift::changes_status(old, new)) {
-            statuses.add(object_key(gvk, object));
+    async fn reconcile(&self, member: &Member, name: &str) -> Result<Next, Failure> {
+        let Some(mut observed) = self.observer.observe(member, name).await? else { return Ok(Next::Forget) };
+        let now = self.clock.wall_seconds();
+        let decide = || observed.decide(now, execution::decide);
+        let Resolved { plan, retry } = self.interpreters.resolve(&observed.interpreter, decide).await;
+        let (began, writes) = (self.clock.mono(), !plan.is_quiet());
+        let applied = self.applier.apply(member, &mut observed, plan).await;
+        if writes {
+            self.metrics.synced(self.clock.mono() - began, &applied);
         }
-        if drift::changes_kinds(gvk, old, new) {
-            on_kinds();
+        match applied {
+            Ok(next) => Ok(retry.next(next)),
+            Err(Unapplied { failure, next: Some(next) }) => {
+                tracing::warn!(cluster = %member.name, work = name, %failure, %next, "the member refuses the object");
+                Ok(next)
+            }
+            Err(Unapplied { failure, next: None }) => Err(failure),
         }
-        if let Some(namespace) = change.new.as_deref().filter(|_| drift::brings_namespace(gvk, old, new)) {
-            heard_of(&awaiting, &works, namespace.metadata.name.as_deref().unwrap_or_default());
+    }
+
+    /// Enqueues all Works of a member, those that are being deleted first.
+    fn enqueue_all(&self, member: &Member) {
+        for work in self.works.namespace(&names::execution_namespace(&member.name.0)) {
+            let name: Arc<str> = work.name_any().into();
+            if work.metadata.deletion_timestamp.is_some() {
+                member.works.add(name)
+            } else {
+                member.works.add_replay(name)
+            }
         }
-        // What we wrote ourselves is no drift.
-        if change.ours || !drift::requeues(old, new) {
+    }
+
+    /// A status does not count, unless Works wait for the namespace that this Work creates.
+    fn on_work(&self, change: &Change<Work>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        if let Some(namespace) = execution::resolves_namespace(old, new)
+            && let Some(member) = new.or(old).and_then(cluster_of).and_then(|name| self.members.get(&name))
+        {
+            enqueue_awaiting(&member, &namespace);
+        }
+        let Some(work) = new else { return };
+        if !changes::work(old.map(|w| &w.metadata), &work.metadata) {
             return;
         }
-        if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {
-            works.add(work.into());
+        if let Some(member) = cluster_of(work).and_then(|name| self.members.get(&name)) {
+            member.works.add(work.name_any().into());
         }
+    }
+
+    /// A member that is back is served at once, without waiting for the backoff of its Works
+    /// (specification/propagation.md 31 row 3).
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_deref() else { return };
+        if !changes::cluster(change.old.as_deref(), cluster) {
+            return;
+        }
+        if let Some(member) = self.members.get(&cluster.name_any().as_str().into()) {
+            member.objects.wake();
+            self.enqueue_all(&member);
+        }
+    }
+
+    /// Enqueues the Works of objects of these kinds. A cache that no longer keeps enough of the objects is made anew.
+    fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
+        for member in self.members.list() {
+            for gvk in member.objects.kinds().iter().filter(|gvk| changed(gvk)) {
+                let Some((_, objects)) = member.objects.watched(gvk) else { continue };
+                let all = objects.list();
+                if member_object::lacks(&self.interpreters.for_a_decision(), gvk, &all) {
+                    // The Works take the kind again, and its list brings the objects.
+                    member.objects.renew(gvk);
+                }
+                for object in all {
+                    if let Some((_, work)) = drift::work_of(None, Some(&object.metadata)) {
+                        member.works.add_replay(work.into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Enqueues the Work of an object that drifted, and the Works that wait for a namespace that was created.
+fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
+    let (old, new) = (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
+    if let Some(namespace) = change.new.as_deref().filter(|_| drift::brings_namespace(gvk, old, new)) {
+        enqueue_awaiting(member, namespace.metadata.name.as_deref().unwrap_or_default());
+    }
+    // Our own writes are no drift.
+    if change.ours || !drift::requeues(old, new) {
+        return;
+    }
+    if let Some((_, work)) = drift::work_of(old.map(|o| o.metadata), new.map(|n| n.metadata)) {
+        member.works.add(work.into());
+    }
+}
+
+/// Enqueues the Works that wait for the namespace.
+fn enqueue_awaiting(member: &Member, namespace: &str) {
+    for work in member.awaiting.heard(namespace) {
+        member.works.add(work);
     }
 }

@@ -1,4 +1,4 @@
-//! What is seen of one Work and its object in the member.
+//! The snapshot of one Work and its object in the member.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,27 @@ use ironclad_propagation::{
 };
 use ironclad_runtime::{Failure, Informer};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{Context, Member, MemberObject, Settings, awaiting::News, index::binding_of};
+use crate::{
+    awaiting::News, bindings::Bindings, caches::NAMESPACES, index::binding_of, interpreter::Interpreters,
+    member_object::MemberObject, members::Member, settings::Settings, setup::Setup, works::WorkStatus,
+};
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    works: Informer<Work>,
+    work_status: WorkStatus,
+    bindings: Bindings,
+    clusters: Informer<Cluster>,
+    namespaces: Informer<Namespace>,
+    interpreters: Arc<Interpreters>,
+    /// The settings, if the namespace controller runs.
+    namespaces_synced: Option<Arc<Settings>>,
+}
 
 /// How long a pass waits for the first list of a kind before it asks for the one object instead.
 const SYNC_DEADLINE: Duration = Duration::from_secs(2);
@@ -50,25 +66,6 @@ struct KnownSpace {
 }
 
 impl KnownSpace {
-    fn of(cx: &Context, member: &Member, name: &str) -> Result<Self, Failure> {
-        let [work, _] = namespace::work_names(name);
-        let work = cx.works.get(&names::execution_namespace(&member.name.0), &work);
-        let work = work.map(|work| cx.work_status.as_requested(&work));
-        let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
-        let stands = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
-        // As a rule there is one, and nothing else has to be known.
-        let namespace = if work.is_none() { cx.namespaces.get("", name) } else { None };
-        Ok(Self {
-            work,
-            namespace: namespace
-                .map(|namespace| serde_json::to_value(&*namespace))
-                .transpose()
-                .map_err(|error| Failure::Invalid(error.to_string()))?,
-            synced: cx.settings.controllers.enabled("namespace").then(|| cx.settings.clone()),
-            stands,
-        })
-    }
-
     fn seen(&self) -> Space<'_> {
         let synced: Option<&Skipped> = self.synced.as_ref().map(|settings| &settings.propagation.skipped);
         Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced, stands: self.stands }
@@ -137,37 +134,71 @@ impl Observed {
     }
 }
 
-pub(super) async fn observe(cx: &Context, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
-    let Some(work) = cx.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
-    let mut observed = Observed {
-        seen_work: cx.work_status.as_requested(&work),
-        cluster: cx.clusters.get("", &member.name.0),
-        wanted_again: work.metadata.deletion_timestamp.is_some() && is_wanted_again(cx, &work),
-        space: KnownSpace::default(),
-        news: News::default(),
-        place: None,
-        object: Known::Unknown,
-        interpreter: cx.interpreter(),
-        work,
-    };
-    let Some(key) = execution::object_key(&observed.work) else { return Ok(Some(observed)) };
-    if !key.namespace.is_empty() {
-        observed.news = member.awaiting.begin(&key.namespace, name);
-        observed.space = KnownSpace::of(cx, member, &key.namespace)?;
-    }
-    if let Some(cache) = member.objects.informer(&key.gvk).await? {
-        if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
-            observed.object = Known::cached(cache.get(&key.namespace, &key.name).as_deref())?;
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let synced = setup.settings.controllers.enabled("namespace");
+        Self {
+            works: setup.works.clone(),
+            work_status: setup.work_status.clone(),
+            bindings: setup.bindings.clone(),
+            clusters: setup.clusters.clone(),
+            namespaces: setup.caches.take(&NAMESPACES),
+            interpreters: setup.interpreters.clone(),
+            namespaces_synced: synced.then(|| setup.settings.clone()),
         }
-        observed.place = member.objects.watched(&key.gvk).map(|(served, cache)| {
-            let api = served.api(&member.client, &key.namespace);
-            Place { key, api, cache }
-        });
     }
-    Ok(Some(observed))
-}
 
-fn is_wanted_again(cx: &Context, work: &Work) -> bool {
-    let binding = binding_of(work).and_then(|key| cx.bindings.get(&key));
-    binding.is_some_and(|binding| execution::is_wanted_again(work, binding.view()))
+    pub(super) async fn observe(&self, member: &Member, name: &str) -> Result<Option<Observed>, Failure> {
+        let Some(work) = self.works.get(&names::execution_namespace(&member.name.0), name) else { return Ok(None) };
+        let mut observed = Observed {
+            seen_work: self.work_status.as_requested(&work),
+            cluster: self.clusters.get("", &member.name.0),
+            wanted_again: work.metadata.deletion_timestamp.is_some() && self.is_wanted_again(&work),
+            space: KnownSpace::default(),
+            news: News::default(),
+            place: None,
+            object: Known::Unknown,
+            interpreter: self.interpreters.for_a_decision(),
+            work,
+        };
+        let Some(key) = execution::object_key(&observed.work) else { return Ok(Some(observed)) };
+        if !key.namespace.is_empty() {
+            observed.news = member.awaiting.begin(&key.namespace, name);
+            observed.space = self.space(member, &key.namespace)?;
+        }
+        if let Some(cache) = member.objects.informer(&key.gvk).await? {
+            if timeout(SYNC_DEADLINE, cache.synced()).await.is_ok() {
+                observed.object = Known::cached(cache.get(&key.namespace, &key.name).as_deref())?;
+            }
+            observed.place = member.objects.watched(&key.gvk).map(|(served, cache)| {
+                let api = served.api(&member.client, &key.namespace);
+                Place { key, api, cache }
+            });
+        }
+        Ok(Some(observed))
+    }
+
+    fn space(&self, member: &Member, name: &str) -> Result<KnownSpace, Failure> {
+        let [work, _] = namespace::work_names(name);
+        let work = self.works.get(&names::execution_namespace(&member.name.0), &work);
+        let work = work.map(|work| self.work_status.as_requested(&work));
+        let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
+        let stands = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
+        // As a rule there is one, and nothing else has to be known.
+        let namespace = if work.is_none() { self.namespaces.get("", name) } else { None };
+        Ok(KnownSpace {
+            work,
+            namespace: namespace
+                .map(|namespace| serde_json::to_value(&*namespace))
+                .transpose()
+                .map_err(|error| Failure::Invalid(error.to_string()))?,
+            synced: self.namespaces_synced.clone(),
+            stands,
+        })
+    }
+
+    fn is_wanted_again(&self, work: &Work) -> bool {
+        let binding = binding_of(work).and_then(|key| self.bindings.get(&key));
+        binding.is_some_and(|binding| execution::is_wanted_again(work, binding.view()))
+    }
 }

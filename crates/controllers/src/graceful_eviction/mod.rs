@@ -1,97 +1,121 @@
-//! Ends the tasks of bindings that left a cluster, once the copy that is left there may go (failover.md 7).
+//! The graceful eviction controller: ends the tasks of bindings that left a cluster, once the copy there may be deleted
+//! (specification/failover.md 7).
 //!
-//! Not behind the gate `Failover`: what was begun is finished even if the gate is switched off meanwhile.
+//! It does not depend on gate `Failover`: evictions that began are finished even if the gate is switched off meanwhile.
 
 mod apply;
+pub(crate) mod metrics;
 mod observe;
 
 use std::sync::Arc;
 
 use ironclad_api::{
-    ObjectMeta,
     cluster::Cluster,
-    work::{ClusterResourceBinding, GracefulEvictionTask, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus},
+    work::{ClusterResourceBinding, GracefulEvictionTask, ResourceBinding},
 };
-use ironclad_failover::graceful;
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use ironclad_failover::{
+    graceful,
+    wakes::{self, Parts},
+};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 
+use self::{apply::Applier, metrics::GracefulMetrics, observe::Observer};
 use crate::{
-    AnyBinding, Context,
+    bindings::{AnyBinding, Bindings},
+    controller::Controller,
     index::{BY_EVICTION, BY_TARGET},
+    setup::{Setup, on_change},
 };
 
-/// Its name in `--controllers`.
-const NAME: &str = "gracefulEviction";
-/// Bindings assessed at once.
+/// Bindings that are assessed at once.
 const WORKERS: usize = 5;
 
-/// Starts the workers.
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers(NAME, &cx.seam.tasks, &cx.queues.graceful_eviction, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, &key).await }
+struct GracefulEviction {
+    seam: Seam,
+    queue: Queue<Key>,
+    bindings: Bindings,
+    observer: Observer,
+    applier: Applier,
+    metrics: GracefulMetrics,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let metrics = setup.register(GracefulMetrics::register);
+    let this = Arc::new(GracefulEviction {
+        seam: setup.seam.clone(),
+        queue: setup.queue("gracefulEviction"),
+        bindings: setup.bindings.clone(),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup, metrics.clone()),
+        metrics,
     });
+    on_change(&setup.bindings.namespaced, &this, GracefulEviction::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, GracefulEviction::on_cluster_binding);
+    on_change(&setup.clusters, &this, GracefulEviction::on_cluster);
+    this
 }
 
-async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
-    if !crate::runs(cx, NAME) {
-        return Ok(Next::Forget);
+impl Controller for GracefulEviction {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("gracefulEviction", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
     }
-    let Some(observed) = observe::observe(cx, key) else { return Ok(Next::Forget) };
-    let decision = graceful::decide(&observed.seen(cx), cx.seam.clock.wall_seconds());
-    apply::apply(cx, key, &observed, &decision).await
-}
 
-/// A binding with tasks came or changed.
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    fn parts(binding: &ResourceBinding) -> Parts<'_> {
-        (&binding.metadata, &binding.spec, binding.status.as_ref())
-    }
-    changed(cx, change.old.as_deref().map(parts), change.new.as_deref().map(parts));
-}
-
-/// The same for bindings of cluster-scoped templates.
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    fn parts(binding: &ClusterResourceBinding) -> Parts<'_> {
-        (&binding.metadata, &binding.spec, binding.status.as_ref())
-    }
-    changed(cx, change.old.as_deref().map(parts), change.new.as_deref().map(parts));
-}
-
-type Parts<'a> = (&'a ObjectMeta, &'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>);
-
-fn changed(cx: &Context, old: Option<Parts<'_>>, new: Option<Parts<'_>>) {
-    fn tasks(parts: Option<Parts<'_>>) -> &[GracefulEvictionTask] {
-        parts.map(|(_, spec, _)| spec.graceful_eviction_tasks.as_slice()).unwrap_or_default()
-    }
-    cx.metrics.graceful.moved(tasks(old), tasks(new));
-    let Some((metadata, spec, status)) = new.filter(|(_, spec, _)| !spec.graceful_eviction_tasks.is_empty()) else {
-        return;
-    };
-    let of_interest = |metadata: &ObjectMeta| (metadata.generation, metadata.annotations.clone());
-    let same = old.is_some_and(|(before, spec_before, status_before)| {
-        of_interest(before) == of_interest(metadata) && spec_before == spec && status_before == status
-    });
-    if !same {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        cx.queues.graceful_eviction.add(Key::new(&text(&metadata.namespace), &text(&metadata.name)));
+    fn is_quiet(&self) -> bool {
+        self.queue.is_idle()
     }
 }
 
-/// What a cluster says counts only while it is ready, so the bindings that wait on it look again when that changes: those that
-/// leave it, and those that leave another one for it.
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    let ready = |cluster: &Option<Arc<Cluster>>| cluster.as_ref().and_then(|c| c.ready().map(str::to_owned));
-    let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    if ready(&change.old) == ready(&change.new) {
-        return;
+impl GracefulEviction {
+    async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
+        let Some(observed) = self.observer.observe(key) else { return Ok(Next::Forget) };
+        let decision = graceful::decide(&observed.seen(&self.observer), self.seam.clock.wall_seconds());
+        self.applier.apply(key, &observed, &decision).await
     }
-    let name = cluster.name_any();
-    let moving = |binding: &AnyBinding| !binding.spec().graceful_eviction_tasks.is_empty();
-    let arriving = cx.bindings.by_index(BY_TARGET, &name).into_iter().filter(moving);
-    for binding in cx.bindings.by_index(BY_EVICTION, &name).into_iter().chain(arriving) {
-        cx.queues.graceful_eviction.add(binding.key());
+
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        fn parts(binding: &ResourceBinding) -> Parts<'_> {
+            (&binding.metadata, &binding.spec, binding.status.as_ref())
+        }
+        self.changed(change.old.as_deref().map(parts), change.new.as_deref().map(parts));
+    }
+
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        fn parts(binding: &ClusterResourceBinding) -> Parts<'_> {
+            (&binding.metadata, &binding.spec, binding.status.as_ref())
+        }
+        self.changed(change.old.as_deref().map(parts), change.new.as_deref().map(parts));
+    }
+
+    fn changed(&self, old: Option<Parts<'_>>, new: Option<Parts<'_>>) {
+        fn tasks(parts: Option<Parts<'_>>) -> &[GracefulEvictionTask] {
+            parts.map(|(_, spec, _)| spec.graceful_eviction_tasks.as_slice()).unwrap_or_default()
+        }
+        self.metrics.moved(tasks(old), tasks(new));
+        if wakes::graceful_eviction::binding(old, new)
+            && let Some((metadata, ..)) = new
+        {
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            self.queue.add(Key::new(&text(&metadata.namespace), &text(&metadata.name)));
+        }
+    }
+
+    /// Enqueues the bindings that leave the cluster, and those that leave another one for it.
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        if !wakes::graceful_eviction::cluster(change.old.as_deref(), change.new.as_deref()) {
+            return;
+        }
+        let name = cluster.name_any();
+        let moving = |binding: &AnyBinding| !binding.spec().graceful_eviction_tasks.is_empty();
+        let arriving = self.bindings.by_index(BY_TARGET, &name).into_iter().filter(moving);
+        for binding in self.bindings.by_index(BY_EVICTION, &name).into_iter().chain(arriving) {
+            self.queue.add(binding.key());
+        }
     }
 }

@@ -1,16 +1,29 @@
-//! What is seen of a binding that leaves clusters.
+//! The snapshot of a binding with graceful eviction tasks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_api::{conditions::TRUE, work::ResourceBindingStatus};
+use ironclad_api::{
+    cluster::Cluster,
+    work::{ResourceBindingStatus, Work},
+};
 use ironclad_failover::graceful::Seen;
-use ironclad_fleet::ClusterName;
-use ironclad_runtime::Key;
+use ironclad_fleet::{ClusterName, not_ready};
+use ironclad_runtime::{Informer, Key};
 
 use crate::{
-    AnyBinding, Context,
+    bindings::{AnyBinding, Bindings},
     index::{BY_BINDING, cluster_of},
+    settings::Settings,
+    setup::Setup,
 };
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    bindings: Bindings,
+    works: Informer<Work>,
+    clusters: Informer<Cluster>,
+    settings: Arc<Settings>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -21,8 +34,8 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// As the decision takes it.
-    pub(super) fn seen<'a>(&'a self, cx: &'a Context) -> Seen<'a> {
+    /// The form that the decision takes.
+    pub(super) fn seen<'a>(&'a self, observer: &'a Observer) -> Seen<'a> {
         let view = self.binding.view();
         let status: Option<&ResourceBindingStatus> = view.status();
         Seen {
@@ -34,25 +47,32 @@ impl Observed {
             history: status.map(|status| status.failover_history.as_slice()).unwrap_or_default(),
             not_ready: &self.not_ready,
             copies: &self.copies,
-            plugins: &cx.settings.failover.evict_plugins,
+            plugins: &observer.settings.failover.evict_plugins,
         }
     }
 }
 
-pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
-    let binding = cx.bindings.get_as_requested(key)?;
-    let spec = binding.spec();
-    if spec.graceful_eviction_tasks.is_empty() || binding.metadata().deletion_timestamp.is_some() {
-        return None;
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            bindings: setup.bindings.clone(),
+            works: setup.works.clone(),
+            clusters: setup.clusters.clone(),
+            settings: setup.settings.clone(),
+        }
     }
-    let targets = spec.clusters.iter().map(|target| target.name.as_str());
-    let left = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str());
-    let not_ready = targets
-        .chain(left)
-        .filter(|name| cx.clusters.get("", name).is_none_or(|cluster| cluster.ready() != Some(TRUE)))
-        .map(ClusterName::from)
-        .collect();
-    let works = binding.view().permanent_id().map(|id| cx.works.by_index(BY_BINDING, id)).unwrap_or_default();
-    let copies = works.iter().filter_map(|work| cluster_of(work)).collect();
-    Some(Observed { binding, not_ready, copies })
+
+    pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
+        let binding = self.bindings.get_as_requested(key)?;
+        let spec = binding.spec();
+        if spec.graceful_eviction_tasks.is_empty() || binding.metadata().deletion_timestamp.is_some() {
+            return None;
+        }
+        let targets = spec.clusters.iter().map(|target| target.name.as_str());
+        let left = spec.graceful_eviction_tasks.iter().map(|task| task.from_cluster.as_str());
+        let not_ready = not_ready(targets.chain(left).map(ClusterName::from), |name| self.clusters.get("", &name.0));
+        let works = binding.view().permanent_id().map(|id| self.works.by_index(BY_BINDING, id)).unwrap_or_default();
+        let copies = works.iter().filter_map(|work| cluster_of(work)).collect();
+        Some(Observed { binding, not_ready, copies })
+    }
 }

@@ -5,7 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use ironclad_interpreter::{Answer, InterpretError, Operation, Question, Source};
 use ironclad_interpreter_lua::{Declarative, Shipped};
 
-use crate::metrics::{InterpreterMetrics, result};
+use super::metrics::InterpreterMetrics;
+use crate::metrics::result;
 
 /// What scripts of customizations are called in metrics.
 pub(super) const CUSTOMIZATION: &str = "customization";
@@ -71,15 +72,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use prometheus_client::registry::Registry;
 
     #[test]
     fn calls_are_counted_by_their_ends() {
-        let metrics = Metrics::new();
+        let mut registry = Registry::default();
+        let metrics = InterpreterMetrics::register(&mut registry);
         let counted = Counted {
             engines: Engines::Shipped(Arc::new(Shipped::new(Host::at(0)))),
             elapsed: Arc::new(|| Duration::ZERO),
-            metrics: metrics.interpreter.clone(),
+            metrics,
         };
         let interpreter = Interpreter::new(vec![Arc::new(counted)]);
         let set = |replicas: serde_json::Value| {
@@ -89,7 +91,7 @@ mod tests {
         assert!(interpreter.health(&set(json!(2))).is_ok());
         assert!(interpreter.health(&set(json!("many"))).is_err());
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &metrics.registry()).unwrap();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let of = "source=\"shipped\",operation=\"InterpretHealth\"";
         for line in [
             "ironclad_interpreter_pool_engines{source=\"shipped\"} 1".to_owned(),

@@ -3,6 +3,7 @@
 
 mod calls;
 mod counted;
+pub(crate) mod metrics;
 mod reference;
 mod resolved;
 
@@ -22,12 +23,11 @@ use kube::{Client, ResourceExt as _};
 use parking_lot::{Mutex, RwLock};
 
 pub(crate) use self::resolved::Resolved;
-use self::{calls::Callers, counted::Counted, reference::reference, resolved::Retry};
+use self::{calls::Callers, counted::Counted, metrics::InterpreterMetrics, reference::reference, resolved::Retry};
 use crate::{
     caches::{CUSTOMIZATIONS, INTERPRETER_WEBHOOKS},
     events::Events,
     members::Connector,
-    metrics::InterpreterMetrics,
 };
 
 /// Concurrent calls of one decision.

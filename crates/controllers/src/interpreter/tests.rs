@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::*;
-use crate::{Connector, metrics::Metrics};
+use prometheus_client::registry::Registry;
+
+use crate::Connector;
 
 /// A webhook in this process, and how often it was asked.
 struct Hooks {
@@ -86,8 +88,8 @@ fn sources(timeout_seconds: Option<i32>, answer: fn(Value) -> Reply) -> (Arc<Int
     let plane = in_process_client(nobody, Arc::new(Traffic::default()));
     let asked = Arc::new(AtomicUsize::new(0));
     let connector: Arc<dyn Connector> = Arc::new(Hooks { asked: asked.clone(), answer });
-    let (events, metrics) = (Events::new(plane.clone(), &seam), Metrics::new());
-    let sources = Interpreters::follow(&seam, &plane, &connector, &Caches::default(), &events, &metrics.interpreter);
+    let (events, metrics) = (Events::new(plane.clone(), &seam), InterpreterMetrics::register(&mut Registry::default()));
+    let sources = Interpreters::follow(&seam, &plane, &connector, &Caches::default(), &events, &metrics);
     sources.set_webhooks(Webhooks::new([&configuration(timeout_seconds)]));
     (sources, asked)
 }

@@ -1,4 +1,5 @@
-//! Namespaces of the control plane, into every member (propagation.md 22).
+//! The namespace controller: copies namespaces of the control plane into every member
+//! (specification/propagation.md 22).
 
 mod apply;
 mod observe;
@@ -8,73 +9,105 @@ use std::sync::Arc;
 use ironclad_api::{names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
 use ironclad_propagation::{changes, namespace, new_ids::NewIds};
-use ironclad_runtime::{Change, Failure, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
-use crate::{Context, index::cluster_of};
+use self::{
+    apply::Applier,
+    observe::{NamespaceKey, Observer},
+};
+use crate::{
+    controller::Controller,
+    index::cluster_of,
+    setup::{Setup, on_change},
+};
 
 /// `--concurrent-namespace-syncs`.
 const WORKERS: usize = 1;
 
-/// A namespace, for one member or for all.
-pub(crate) type Key = (Arc<str>, Option<ClusterName>);
+struct NamespaceSync {
+    seam: Seam,
+    queue: Queue<NamespaceKey>,
+    observer: Observer,
+    applier: Applier,
+}
 
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("namespace", &cx.seam.tasks, &cx.queues.namespace, WORKERS, move |key| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, &key).await }
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(NamespaceSync {
+        seam: setup.seam.clone(),
+        queue: setup.queue("namespace"),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup),
     });
+    on_change(&this.observer.namespaces, &this, NamespaceSync::on_namespace);
+    on_change(&setup.works, &this, NamespaceSync::on_work);
+    on_change(&this.observer.cluster_overrides, &this, NamespaceSync::on_cluster_override);
+    this
 }
 
-async fn reconcile(cx: &Context, key: &Key) -> Result<Next, Failure> {
-    let Some(observed) = observe::observe(cx, key)? else { return Ok(Next::Forget) };
-    let ids = NewIds::from(cx.seam.rng.uuid());
-    let plan = observed.with_seen(|seen| namespace::decide(seen, ids));
-    apply::apply(cx, &observed, plan).await
-}
+impl Controller for NamespaceSync {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("namespace", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    }
 
-/// A namespace came or changed; or a cluster's execution space came, and with it a member that lacks all of them.
-pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
-    let Some(new) = change.new.as_deref() else { return };
-    let name = new.name_any();
-    if let Ok(cluster) = names::cluster_of_execution_namespace(&name) {
-        if change.old.is_none() {
-            enqueue_all(cx, Some(&cluster.into()));
-        }
-    } else if namespace::counts(change.old.as_deref().map(|n| &n.metadata), &new.metadata) {
-        enqueue(cx, new, None);
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
-/// A Work of a namespace went, or was changed by somebody else.
-pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
-    let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
-    if change.new.as_deref().is_some_and(|new| !changes::work(Some(&old.metadata), &new.metadata)) {
-        return;
+impl NamespaceSync {
+    async fn reconcile(&self, key: &NamespaceKey) -> Result<Next, Failure> {
+        let Some(observed) = self.observer.observe(key)? else { return Ok(Next::Forget) };
+        let ids = NewIds::from(self.seam.rng.uuid());
+        let plan = observed.with_seen(|seen| namespace::decide(seen, ids));
+        self.applier.apply(&observed, plan).await
     }
-    let Some(name) = namespace::of_work(&old.metadata) else { return };
-    let key = (name.into(), cluster_of(old));
-    cx.queues.namespace.add_after(key, namespace::requeue_delay(change.new.is_none()));
-}
 
-/// An override of namespaces came, changed or went.
-pub(crate) fn on_cluster_override(cx: &Arc<Context>, change: &Change<ClusterOverridePolicy>) {
-    let (old, new) = (change.old.as_deref().map(|p| &p.spec), change.new.as_deref().map(|p| &p.spec));
-    if old != new && [old, new].into_iter().flatten().any(namespace::is_overridden_by) {
-        enqueue_all(cx, None);
-    }
-}
-
-fn enqueue_all(cx: &Context, cluster: Option<&ClusterName>) {
-    for namespace in cx.namespaces.list() {
-        if names::cluster_of_execution_namespace(&namespace.name_any()).is_err() {
-            enqueue(cx, &namespace, cluster);
+    /// A new execution space is a member that lacks all namespaces.
+    fn on_namespace(&self, change: &Change<Namespace>) {
+        let Some(new) = change.new.as_deref() else { return };
+        let name = new.name_any();
+        if let Ok(cluster) = names::cluster_of_execution_namespace(&name) {
+            if change.old.is_none() {
+                self.enqueue_all(Some(&cluster.into()));
+            }
+        } else if namespace::counts(change.old.as_deref().map(|n| &n.metadata), &new.metadata) {
+            self.enqueue(new, None);
         }
     }
-}
 
-fn enqueue(cx: &Context, namespace: &Namespace, cluster: Option<&ClusterName>) {
-    cx.queues.namespace.add((namespace.name_any().into(), cluster.cloned()));
+    fn on_work(&self, change: &Change<Work>) {
+        let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
+        if change.new.as_deref().is_some_and(|new| !changes::work(Some(&old.metadata), &new.metadata)) {
+            return;
+        }
+        let Some(name) = namespace::of_work(&old.metadata) else { return };
+        let key = (name.into(), cluster_of(old));
+        self.queue.add_after(key, namespace::requeue_delay(change.new.is_none()));
+    }
+
+    fn on_cluster_override(&self, change: &Change<ClusterOverridePolicy>) {
+        let (old, new) = (change.old.as_deref().map(|p| &p.spec), change.new.as_deref().map(|p| &p.spec));
+        if old != new && [old, new].into_iter().flatten().any(namespace::is_overridden_by) {
+            self.enqueue_all(None);
+        }
+    }
+
+    fn enqueue_all(&self, cluster: Option<&ClusterName>) {
+        for namespace in self.observer.namespaces.list() {
+            if names::cluster_of_execution_namespace(&namespace.name_any()).is_err() {
+                self.enqueue(&namespace, cluster);
+            }
+        }
+    }
+
+    fn enqueue(&self, namespace: &Namespace, cluster: Option<&ClusterName>) {
+        self.queue.add((namespace.name_any().into(), cluster.cloned()));
+    }
 }

@@ -1,19 +1,36 @@
-//! What is seen of one namespace: it, the members that can have it, and what stands for it there.
+//! The snapshot of one namespace: the namespace, the members that can have it, and the Works for it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, names, policy::ClusterOverridePolicy, work::Work};
 use ironclad_fleet::ClusterName;
 use ironclad_propagation::namespace::{self, Seen};
-use ironclad_runtime::Failure;
+use ironclad_runtime::{Failure, Informer};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::Value;
 
-use super::Key;
-use crate::{Context, Settings};
+use crate::{
+    caches::{CLUSTER_OVERRIDES, NAMESPACES},
+    clusters::ClusterSnapshot,
+    settings::Settings,
+    setup::Setup,
+};
+
+/// A namespace, for one member or for all.
+pub(super) type NamespaceKey = (Arc<str>, Option<ClusterName>);
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    pub(super) namespaces: Informer<Namespace>,
+    pub(super) cluster_overrides: Informer<ClusterOverridePolicy>,
+    works: Informer<Work>,
+    fleet: ClusterSnapshot,
+    settings: Arc<Settings>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
-    /// The Works that stand under its names.
+    /// The Works under its names.
     pub(super) works: Vec<Arc<Work>>,
     namespace: Value,
     clusters: BTreeMap<ClusterName, Arc<Cluster>>,
@@ -34,27 +51,41 @@ impl Observed {
     }
 }
 
-pub(super) fn observe(cx: &Context, (name, only): &Key) -> Result<Option<Observed>, Failure> {
-    let Some(namespace) = cx.namespaces.get("", name) else { return Ok(None) };
-    // A cluster without its execution space can't be given a Work yet: the space's own event brings the next pass.
-    let has_space = |cluster: &ClusterName| cx.namespaces.get("", &names::execution_namespace(&cluster.0)).is_some();
-    let clusters: BTreeMap<ClusterName, Arc<Cluster>> = cx
-        .all_clusters()
-        .iter()
-        .filter(|(cluster, _)| only.as_ref().is_none_or(|only| only == *cluster) && has_space(cluster))
-        .map(|(name, cluster)| (name.clone(), cluster.clone()))
-        .collect();
-    let work_names = namespace::work_names(name);
-    let works = clusters
-        .keys()
-        .flat_map(|cluster| work_names.iter().map(move |work| (names::execution_namespace(&cluster.0), work)))
-        .filter_map(|(space, work)| cx.works.get(&space, work))
-        .collect();
-    Ok(Some(Observed {
-        works,
-        namespace: serde_json::to_value(&*namespace).map_err(|e| Failure::Invalid(e.to_string()))?,
-        clusters,
-        cluster_overrides: cx.cluster_overrides.list(),
-        settings: cx.settings.clone(),
-    }))
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            namespaces: setup.caches.take(&NAMESPACES),
+            cluster_overrides: setup.caches.take(&CLUSTER_OVERRIDES),
+            works: setup.works.clone(),
+            fleet: setup.fleet.clone(),
+            settings: setup.settings.clone(),
+        }
+    }
+
+    pub(super) fn observe(&self, (name, only): &NamespaceKey) -> Result<Option<Observed>, Failure> {
+        let Some(namespace) = self.namespaces.get("", name) else { return Ok(None) };
+        // A cluster without execution space can't have a Work yet; its space enqueues the namespace again.
+        let has_space =
+            |cluster: &ClusterName| self.namespaces.get("", &names::execution_namespace(&cluster.0)).is_some();
+        let clusters: BTreeMap<ClusterName, Arc<Cluster>> = self
+            .fleet
+            .all()
+            .iter()
+            .filter(|(cluster, _)| only.as_ref().is_none_or(|only| only == *cluster) && has_space(cluster))
+            .map(|(name, cluster)| (name.clone(), cluster.clone()))
+            .collect();
+        let work_names = namespace::work_names(name);
+        let works = clusters
+            .keys()
+            .flat_map(|cluster| work_names.iter().map(move |work| (names::execution_namespace(&cluster.0), work)))
+            .filter_map(|(space, work)| self.works.get(&space, work))
+            .collect();
+        Ok(Some(Observed {
+            works,
+            namespace: serde_json::to_value(&*namespace).map_err(|e| Failure::Invalid(e.to_string()))?,
+            clusters,
+            cluster_overrides: self.cluster_overrides.list(),
+            settings: self.settings.clone(),
+        }))
+    }
 }

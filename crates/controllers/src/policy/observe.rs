@@ -1,8 +1,8 @@
-//! What is seen of one policy: what carries its id, and what waits for one like it.
+//! The snapshot of one policy: the objects that carry its permanent id, and the templates that wait for a policy.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ironclad_fleet::{Gvk, ObjectKey, gates::Gate};
+use ironclad_fleet::{Gvk, ObjectKey, PolicyKey, gates::Gate};
 use ironclad_propagation::{
     detector::claim::Claim,
     policy::{self, Claimed, Seen, Template},
@@ -13,34 +13,48 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use crate::{
-    AnyBinding, Context,
-    detector::AnyPolicy,
-    index::object_key,
-    index::{BY_POLICY, BY_TEMPLATE, policy_ids, template_name},
+    bindings::{AnyBinding, Bindings},
+    index::{BY_POLICY, BY_TEMPLATE, object_key, policy_ids, template_name},
+    mapper::Mapper,
+    objects::Objects,
+    policies::{AnyPolicy, Policies},
+    settings::Settings,
+    setup::Setup,
+    templates::TemplateQueue,
 };
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    policies: Policies,
+    bindings: Bindings,
+    templates: Arc<Objects<DynamicObject>>,
+    queue: TemplateQueue,
+    mapper: Arc<Mapper>,
+    settings: Arc<Settings>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
     /// The policy; its version is the one to write over.
     pub(super) policy: AnyPolicy,
     /// The bindings that carry its id, each with its template.
-    pub(super) claimed: Vec<(AnyBinding, Option<Held>)>,
+    pub(super) claimed: Vec<(AnyBinding, Option<CachedTemplate>)>,
     /// The templates that carry its id, each with its binding.
-    pub(super) templates: Vec<(Held, Option<AnyBinding>)>,
+    pub(super) templates: Vec<(CachedTemplate, Option<AnyBinding>)>,
     waiting: Vec<Value>,
-    preemption: Option<Vec<(Held, Option<AnyPolicy>)>>,
+    preemption: Option<Vec<(CachedTemplate, Option<AnyPolicy>)>>,
     overrides: BTreeSet<String>,
 }
 
 /// A cached template.
-pub(super) struct Held {
+pub(super) struct CachedTemplate {
     pub(super) key: ObjectKey,
     pub(super) object: Arc<DynamicObject>,
     /// The same, as decisions read it.
     pub(super) json: Value,
 }
 
-impl Held {
+impl CachedTemplate {
     fn new(key: ObjectKey, object: Arc<DynamicObject>) -> Result<Self, Failure> {
         let json = serde_json::to_value(&*object).map_err(|e| Failure::Invalid(e.to_string()))?;
         Ok(Self { key, object, json })
@@ -79,7 +93,7 @@ impl Observed {
     }
 
     /// The templates that were seen.
-    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &CachedTemplate> {
         let candidates = self.preemption.iter().flatten().map(|(held, _)| held);
         let claimed = self.claimed.iter().filter_map(|(_, held)| held.as_ref());
         self.templates.iter().map(|(held, _)| held).chain(claimed).chain(candidates)
@@ -91,65 +105,79 @@ impl Observed {
     }
 }
 
-pub(super) async fn observe(cx: &Context, key: &Key) -> Result<Option<Observed>, Failure> {
-    let policy = if key.namespace.is_empty() {
-        cx.cluster_policies.get_key(key).map(AnyPolicy::Cluster)
-    } else {
-        cx.policies.get_key(key).map(AnyPolicy::Namespaced)
-    };
-    let Some(policy) = policy else { return Ok(None) };
-    let ids = match &policy {
-        AnyPolicy::Namespaced(policy) => policy_ids(&**policy),
-        AnyPolicy::Cluster(policy) => policy_ids(&**policy),
-    };
-    let kinds: BTreeSet<Gvk> =
-        policy.view().spec().resource_selectors.iter().map(|s| Gvk::from_manifest(&s.api_version, &s.kind)).collect();
-    let mut templates = Vec::new();
-    for gvk in &kinds {
-        // A kind that nobody serves: its coming brings the next pass.
-        let Some(informer) = selectable(cx, gvk).await? else { continue };
-        for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
-            let held = Held::new(object_key(gvk, &*object), object)?;
-            let binding = cx.bindings.by_index(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
-            templates.push((held, binding));
+impl Observer {
+    pub(super) fn new(setup: &Setup, policies: Policies) -> Self {
+        Self {
+            policies,
+            bindings: setup.bindings.clone(),
+            templates: setup.templates.clone(),
+            queue: setup.template_queue.clone(),
+            mapper: setup.mapper.clone(),
+            settings: setup.settings.clone(),
         }
     }
-    let mut claimed = Vec::new();
-    for binding in ids.iter().flat_map(|id| cx.bindings.by_index(BY_POLICY, id)) {
-        let key = binding.template();
-        cx.templates.listed(&key.gvk).await?;
-        let held = cx.templates.get(&key).map(|object| Held::new(key, object)).transpose()?;
-        claimed.push((binding, held));
-    }
-    let mut waiting = Vec::new();
-    for key in cx.waiting.selected(policy.view()) {
-        if let Some(object) = cx.templates.get(&key) {
-            waiting.push(Held::new(key, object)?.json);
+
+    pub(super) async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
+        let policy = self.policies.get(&PolicyKey { namespace: key.namespace.clone(), name: key.name.clone() });
+        let Some(policy) = policy else { return Ok(None) };
+        let ids = match &policy {
+            AnyPolicy::Namespaced(policy) => policy_ids(&**policy),
+            AnyPolicy::Cluster(policy) => policy_ids(&**policy),
+        };
+        let kinds: BTreeSet<Gvk> = policy
+            .view()
+            .spec()
+            .resource_selectors
+            .iter()
+            .map(|s| Gvk::from_manifest(&s.api_version, &s.kind))
+            .collect();
+        let mut templates = Vec::new();
+        for gvk in &kinds {
+            // The policy is enqueued again when the kind is served.
+            let Some(informer) = self.selectable(gvk).await? else { continue };
+            for object in ids.iter().flat_map(|id| informer.by_index(BY_POLICY, id)) {
+                let held = CachedTemplate::new(object_key(gvk, &*object), object)?;
+                let binding = self.bindings.by_index(BY_TEMPLATE, &template_name(&held.key)).into_iter().next();
+                templates.push((held, binding));
+            }
         }
+        let mut claimed = Vec::new();
+        for binding in ids.iter().flat_map(|id| self.bindings.by_index(BY_POLICY, id)) {
+            let key = binding.template();
+            self.templates.listed(&key.gvk).await?;
+            let held = self.templates.get(&key).map(|object| CachedTemplate::new(key, object)).transpose()?;
+            claimed.push((binding, held));
+        }
+        let mut waiting = Vec::new();
+        for key in self.queue.selected(policy.view()) {
+            if let Some(object) = self.templates.get(&key) {
+                waiting.push(CachedTemplate::new(key, object)?.json);
+            }
+        }
+        let (namespaced, cluster) = self.policies.dependent_overrides(std::slice::from_ref(&policy));
+        let overrides = if key.namespace.is_empty() { cluster } else { namespaced };
+        let preempts = self.settings.gates.enabled(Gate::PropagationPolicyPreemption);
+        let preemption = preempts.then(|| self.preemption(&policy)).transpose()?;
+        Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
     }
-    let (namespaced, cluster) = cx.overrides_asked_for(std::slice::from_ref(&policy));
-    let overrides = if key.namespace.is_empty() { cluster } else { namespaced };
-    let preempts = cx.settings.gates.enabled(Gate::PropagationPolicyPreemption);
-    let preemption = preempts.then(|| preemption(cx, &policy)).transpose()?;
-    Ok(Some(Observed { policy, claimed, templates, waiting, preemption, overrides }))
-}
 
-/// The informer of a kind whose objects may be templates, at the version that discovery prefers (propagation.md 2).
-async fn selectable(cx: &Context, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
-    if cx.settings.propagation.skipped.skips_kind(gvk) || !cx.mapper.prefers(gvk).await? {
-        return Ok(None);
+    /// The informer of a kind whose objects may be templates, at the version that discovery prefers (propagation.md 2).
+    async fn selectable(&self, gvk: &Gvk) -> Result<Option<Informer<DynamicObject>>, Failure> {
+        if self.settings.propagation.skipped.skips_kind(gvk) || !self.mapper.prefers(gvk).await? {
+            return Ok(None);
+        }
+        self.templates.listed(gvk).await
     }
-    cx.templates.listed(gvk).await
-}
 
-/// The templates that the policy names, each with the policy that holds it.
-fn preemption(cx: &Context, policy: &AnyPolicy) -> Result<Vec<(Held, Option<AnyPolicy>)>, Failure> {
-    let mut all = Vec::new();
-    for key in policy::candidates(policy.view()) {
-        let Some(object) = cx.templates.get(&key) else { continue };
-        let held = Held::new(key, object)?;
-        let holder = Claim::of_template(&held.json).and_then(|claim| cx.policy(&claim.policy()));
-        all.push((held, holder));
+    /// The templates that the policy names, each with the policy that holds it.
+    fn preemption(&self, policy: &AnyPolicy) -> Result<Vec<(CachedTemplate, Option<AnyPolicy>)>, Failure> {
+        let mut all = Vec::new();
+        for key in policy::candidates(policy.view()) {
+            let Some(object) = self.templates.get(&key) else { continue };
+            let held = CachedTemplate::new(key, object)?;
+            let holder = Claim::of_template(&held.json).and_then(|claim| self.policies.get(&claim.policy()));
+            all.push((held, holder));
+        }
+        Ok(all)
     }
-    Ok(all)
 }

@@ -1,44 +1,84 @@
-//! Tells the bindings, then keeps the record of it.
+//! Triggers the bindings, then records the outcome in the status.
 
 use std::time::Duration;
 
+use ironclad_api::apps::WorkloadRebalancer;
 use ironclad_fleet::Plan;
 use ironclad_propagation::rebalance::Effect;
-use ironclad_runtime::{Failure, Key, Next, Writer};
-use kube::Api;
+use ironclad_runtime::{Failure, Informer, Key, Next, StatusWriter, Writer};
+use ironclad_seam::Clock;
+use kube::{Api, Client};
 
 use super::observe::Observed;
-use crate::Context;
+use crate::{
+    bindings::Bindings,
+    setup::Setup,
+    targets::{Typed, json},
+};
 
 /// The shortest wait for a time that has come already.
 const SOON: Duration = Duration::from_millis(100);
 
-pub(super) async fn apply(cx: &Context, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
-    let writer = Writer::new("workloadRebalancer");
-    for because in &plan.because {
-        tracing::debug!(rebalancer = %key, %because, "rebalance");
-    }
-    let mut next = Next::Forget;
-    for effect in plan.effects {
-        match effect {
-            Effect::PatchBinding { key, patch } => {
-                let binding = seen.bindings.iter().flatten().find(|b| b.view().key() == key);
-                let Some(binding) = binding else { continue };
-                cx.bindings.patch(&writer, binding, patch).await?;
-            }
-            Effect::Status(part) => {
-                let uid = seen.rebalancer.metadata.uid.clone().unwrap_or_default();
-                cx.rebalancer_status.want(key, &uid, "workloadRebalancer", part, false);
-            }
-            Effect::Delete { .. } => {
-                let api = Api::all(cx.plane.clone());
-                writer.delete_unchanged(&api, Some(&cx.rebalancers), &*seen.rebalancer).await?;
-            }
-            Effect::RequeueAt(at) => {
-                let wait = at.duration_since(cx.seam.clock.wall());
-                next = Next::After(Duration::try_from(wait).unwrap_or(SOON).max(SOON));
-            }
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    plane: Client,
+    rebalancers: Informer<WorkloadRebalancer>,
+    status: StatusWriter<Typed<WorkloadRebalancer>>,
+    bindings: Bindings,
+    clock: Clock,
+}
+
+impl Applier {
+    pub(super) fn new(setup: &Setup, rebalancers: Informer<WorkloadRebalancer>) -> Self {
+        let target = Typed {
+            client: setup.plane.clone(),
+            cache: rebalancers.clone(),
+            writer: Writer::new("workloadRebalancer"),
+            api: |client, _| Api::all(client.clone()),
+            status: |r: &WorkloadRebalancer| json(&r.status),
+        };
+        Self {
+            writer: Writer::new("workloadRebalancer"),
+            plane: setup.plane.clone(),
+            rebalancers,
+            status: StatusWriter::start("status/rebalancers", &setup.seam, target),
+            bindings: setup.bindings.clone(),
+            clock: setup.seam.clock.clone(),
         }
     }
-    Ok(next)
+
+    /// True if every requested status is written.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.status.is_quiet()
+    }
+
+    pub(super) async fn apply(&self, key: &Key, seen: &Observed, plan: Plan<Effect>) -> Result<Next, Failure> {
+        for because in &plan.because {
+            tracing::debug!(rebalancer = %key, %because, "rebalance");
+        }
+        let mut next = Next::Forget;
+        for effect in plan.effects {
+            match effect {
+                Effect::PatchBinding { key, patch } => {
+                    let binding = seen.bindings.iter().flatten().find(|b| b.view().key() == key);
+                    let Some(binding) = binding else { continue };
+                    self.bindings.patch(&self.writer, binding, patch).await?;
+                }
+                Effect::Status(part) => {
+                    let uid = seen.rebalancer.metadata.uid.clone().unwrap_or_default();
+                    self.status.want(key, &uid, "workloadRebalancer", part, false);
+                }
+                Effect::Delete { .. } => {
+                    let api = Api::all(self.plane.clone());
+                    self.writer.delete_unchanged(&api, Some(&self.rebalancers), &*seen.rebalancer).await?;
+                }
+                Effect::RequeueAt(at) => {
+                    let wait = at.duration_since(self.clock.wall());
+                    next = Next::After(Duration::try_from(wait).unwrap_or(SOON).max(SOON));
+                }
+            }
+        }
+        Ok(next)
+    }
 }

@@ -1,17 +1,24 @@
-//! What is seen of one rebalancer: the bindings of the workloads that it names.
+//! The snapshot of one rebalancer with the bindings of its workloads.
 
 use std::sync::Arc;
 
 use ironclad_api::apps::WorkloadRebalancer;
 use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_propagation::{detector::binding::Binding, rebalance::Seen};
-use ironclad_runtime::Key;
+use ironclad_runtime::{Informer, Key};
 use jiff::Timestamp;
 
 use crate::{
-    AnyBinding, Context,
+    bindings::{AnyBinding, Bindings},
     index::{BY_TEMPLATE, template_name},
+    setup::Setup,
 };
+
+/// The caches that the controller reads.
+pub(super) struct Observer {
+    rebalancers: Informer<WorkloadRebalancer>,
+    bindings: Bindings,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -30,20 +37,26 @@ impl Observed {
     }
 }
 
-pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
-    let rebalancer = cx.rebalancers.get_key(key)?;
-    let bindings = rebalancer
-        .spec
-        .workloads
-        .iter()
-        .map(|workload| {
-            let key = ObjectKey {
-                gvk: Gvk::from_manifest(&workload.api_version, &workload.kind),
-                namespace: workload.namespace.as_str().into(),
-                name: workload.name.as_str().into(),
-            };
-            cx.bindings.by_index(BY_TEMPLATE, &template_name(&key)).into_iter().next()
-        })
-        .collect();
-    Some(Observed { rebalancer, bindings })
+impl Observer {
+    pub(super) fn new(setup: &Setup, rebalancers: Informer<WorkloadRebalancer>) -> Self {
+        Self { rebalancers, bindings: setup.bindings.clone() }
+    }
+
+    pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
+        let rebalancer = self.rebalancers.get_key(key)?;
+        let bindings = rebalancer
+            .spec
+            .workloads
+            .iter()
+            .map(|workload| {
+                let key = ObjectKey {
+                    gvk: Gvk::from_manifest(&workload.api_version, &workload.kind),
+                    namespace: workload.namespace.as_str().into(),
+                    name: workload.name.as_str().into(),
+                };
+                self.bindings.by_index(BY_TEMPLATE, &template_name(&key)).into_iter().next()
+            })
+            .collect();
+        Some(Observed { rebalancer, bindings })
+    }
 }

@@ -1,9 +1,10 @@
-//! The scheduler: bindings to clusters (scheduling.md 2). One binding is decided on at a time, so that each pass sees the one
-//! before; for the answers to what it writes it does not wait.
+//! The scheduler: from bindings to clusters (specification/scheduling.md 2). One binding is decided on at a time, so that
+//! each cycle sees the result of the previous one. It does not wait for the answers to its writes.
 
 mod apply;
+pub(crate) mod metrics;
 mod observe;
-mod state;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,145 +13,198 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
     self as scheduling, Binding, Decision,
     trigger::{Wakes, concerns, is_unsettled, may_fit, wakes},
+    wakes::Wake,
 };
+use ironclad_seam::Seam;
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use tokio::sync;
 
-pub(crate) use self::state::{State, Waiting};
-use crate::{AnyBinding, Context, metrics::scheduler::Incoming};
+use self::{
+    apply::Applier,
+    metrics::{Incoming, SchedulerMetrics},
+    observe::Observer,
+    waiting::Waiting,
+};
+use crate::{
+    bindings::{AnyBinding, Bindings},
+    capacity::FleetCapacity,
+    clusters::ClusterSnapshot,
+    controller::Controller,
+    setup::{Setup, on_change},
+};
 
-/// A cluster that has more room now gives a turn to at most so many of those that wait for room, and looks at as many more;
-/// the rest follow with its next growth, or by their own time.
+/// Bindings waiting for capacity that the growth of one cluster enqueues at most. The others follow with its next growth,
+/// or by their own recheck.
 const WOKEN_MAX: usize = 100;
-const LOOKED_AT_MAX: usize = 1_000;
+/// Bindings that are examined to find these.
+const EXAMINED_MAX: usize = 1_000;
 /// Results that are being written at once.
 const WRITES_MAX: usize = 16;
-/// Growth of several clusters within this time gives a binding one turn (16.3).
+/// Growth of several clusters within this time enqueues a binding once (specification/scheduling.md 16.3).
 const WAKE_DELAY: Duration = Duration::from_secs(1);
 
-/// Starts the workers.
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("scheduler", &cx.seam.tasks, &cx.queues.scheduler, WRITES_MAX, move |key| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, key).await }
+struct Scheduler {
+    seam: Seam,
+    queue: Queue<Key>,
+    bindings: Bindings,
+    fleet: ClusterSnapshot,
+    capacity: FleetCapacity,
+    /// Locked during a decision, first come, first served: each decision sees the one before. Do not hold it across an
+    /// `.await`.
+    cycle: sync::Mutex<()>,
+    waiting: Arc<Mutex<Waiting>>,
+    observer: Observer,
+    applier: Applier,
+    metrics: SchedulerMetrics,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let metrics = setup.register(SchedulerMetrics::register);
+    let queue = setup.queue("scheduler");
+    metrics.watch(&queue);
+    setup.explain.offer_scheduling_queue(&queue);
+    let this = Arc::new(Scheduler {
+        seam: setup.seam.clone(),
+        queue,
+        bindings: setup.bindings.clone(),
+        fleet: setup.fleet.clone(),
+        capacity: setup.capacity.clone(),
+        cycle: sync::Mutex::new(()),
+        waiting: metrics.waiting(),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup),
+        metrics,
     });
+    on_change(&setup.bindings.namespaced, &this, Scheduler::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, Scheduler::on_cluster_binding);
+    on_change(&setup.clusters, &this, Scheduler::on_cluster);
+    this
 }
 
-async fn reconcile(cx: &Context, key: Key) -> Result<Next, Failure> {
-    cx.scheduler.waiting().leave(&key);
-    let turn = cx.scheduler.turn().await;
-    let Some(observed) = observe::observe(cx, &key) else { return Ok(Next::Forget) };
-    cx.scheduler.expire();
-    let mut attempt = cx.metrics.scheduler.attempt(&cx.seam.clock);
-    let decision = {
-        let capacity = cx.scheduler.capacity();
-        let seen = observed.seen(&capacity, &cx.scheduler.options);
-        scheduling::decide_timed(&seen, cx.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
-    };
-    let assumed = decision.result().map(|targets| cx.scheduler.assume(&observed.binding.for_scheduler(), targets));
-    drop(turn);
-    let outcome = apply::apply(cx, &key, &observed, &decision, assumed).await;
-    attempt.ended(decision.attempt(), outcome.is_ok());
-    wait(cx, &key, &decision, outcome.is_ok());
-    outcome
-}
-
-/// Where a binding whose attempt failed waits.
-fn wait(cx: &Context, key: &Key, decision: &Decision, written: bool) {
-    match decision.next {
-        _ if !written => cx.scheduler.waiting().backs_off(key),
-        scheduling::Next::WhenRoom => cx.scheduler.waiting().for_room(key),
-        scheduling::Next::Recheck => cx.scheduler.waiting().for_fit(key),
-        scheduling::Next::Backoff => cx.scheduler.waiting().backs_off(key),
-        scheduling::Next::OnEvent | scheduling::Next::At(_) => return,
+impl Controller for Scheduler {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("scheduler", &self.seam.tasks, &self.queue, WRITES_MAX, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(key).await }
+        });
     }
-    cx.metrics.scheduler.incoming(Incoming::ScheduleAttemptFailure);
+
+    /// Bindings that fit no cluster are rechecked after minutes.
+    fn is_quiet(&self) -> bool {
+        self.queue.is_idle() && self.queue.len() <= self.waiting.lock().unfit()
+    }
 }
 
-/// Gives a changed binding a turn; what only its status tells, and the echo of our own result, does not.
-pub(crate) fn on_binding(cx: &Context, change: &Change<ResourceBinding>) {
-    cx.scheduler.on_binding(change);
-    changed(cx, change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-}
+impl Scheduler {
+    async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
+        self.waiting.lock().leave(&key);
+        let cycle = self.cycle.lock().await;
+        let Some(observed) = self.observer.observe(&key) else { return Ok(Next::Forget) };
+        self.capacity.expire();
+        let mut attempt = self.metrics.attempt(&self.seam.clock);
+        let decision = {
+            let capacity = self.capacity.lock();
+            let seen = observed.seen(&capacity, self.capacity.options());
+            scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
+        };
+        let assumed = decision.result().map(|targets| self.capacity.assume(&observed.binding.for_scheduler(), targets));
+        drop(cycle);
+        let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
+        attempt.ended(decision.attempt(), outcome.is_ok());
+        self.note_failure(&key, &decision, outcome.is_ok());
+        outcome
+    }
 
-/// The same for bindings of cluster-scoped templates.
-pub(crate) fn on_cluster_binding(cx: &Context, change: &Change<ClusterResourceBinding>) {
-    changed(cx, change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
-}
-
-fn changed(cx: &Context, old: Option<Binding<'_>>, new: Option<Binding<'_>>) {
-    let Some(new) = new else {
-        if let Some(old) = old {
-            let key = old.key();
-            cx.scheduler.waiting().leave(&Key::new(&key.namespace, &key.name));
+    /// Notes what a binding waits for whose attempt failed.
+    fn note_failure(&self, key: &Key, decision: &Decision, written: bool) {
+        match decision.next {
+            _ if !written => self.waiting.lock().backs_off(key),
+            scheduling::Next::WhenRoom => self.waiting.lock().for_room(key),
+            scheduling::Next::Recheck => self.waiting.lock().for_fit(key),
+            scheduling::Next::Backoff => self.waiting.lock().backs_off(key),
+            scheduling::Next::OnEvent | scheduling::Next::At(_) => return,
         }
-        return;
-    };
-    let ours = |binding: &Binding<'_>| scheduling::trigger::responsible(binding, &cx.scheduler.options).is_ok();
-    let was_ours = old.as_ref().is_some_and(ours);
-    let moved = old.as_ref().is_none_or(|old| old.generation() != new.generation()) || !was_ours;
-    if moved && ours(&new) {
-        let key = new.key();
-        push(
-            cx,
-            Key::new(&key.namespace, &key.name),
-            if was_ours { Incoming::BindingUpdate } else { Incoming::BindingAdd },
-        );
+        self.metrics.incoming(Incoming::ScheduleAttemptFailure);
     }
-}
 
-/// A turn as soon as may be; whatever it waited for, it waits no longer.
-fn push(cx: &Context, key: Key, event: Incoming) {
-    cx.scheduler.waiting().leave(&key);
-    cx.metrics.scheduler.incoming(event);
-    match event {
-        Incoming::ClusterChanged => cx.queues.scheduler.add_replay(key),
-        _ => cx.queues.scheduler.add(key),
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        self.capacity.on_binding(change);
+        self.changed(change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
     }
-}
 
-/// Gives the bindings that a change of a cluster concerns a turn.
-pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
-    let (old, new) = (change.old.as_deref(), change.new.as_deref());
-    let Some(name) = new.or(old).map(|cluster| ClusterName::from(cluster.name_any().as_str())) else { return };
-    let grown = cx.scheduler.on_cluster(&name, change);
-    if !grown.is_empty() {
-        crate::taint_manager::on_room(cx);
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        self.changed(change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
     }
-    for cluster in &grown {
-        wake_for_room(cx, cluster);
-    }
-    let wakes = wakes(old, new);
-    if wakes == Wakes::Nobody {
-        return;
-    }
-    for binding in cx.bindings.list() {
-        let view = binding.for_scheduler();
-        let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, &cx.scheduler.options));
-        if concerned && (wakes == Wakes::Concerned || is_unsettled(&view)) {
-            let key = view.key();
-            push(cx, Key::new(&key.namespace, &key.name), Incoming::ClusterChanged);
+
+    fn changed(&self, old: Option<Binding<'_>>, new: Option<Binding<'_>>) {
+        let Some(new) = new else {
+            if let Some(old) = old {
+                self.waiting.lock().leave(&key_of(&old));
+            }
+            return;
+        };
+        match scheduling::wakes::binding(old.as_ref(), &new, self.capacity.options()) {
+            Some(Wake::Added) => self.enqueue(key_of(&new), Incoming::BindingAdd),
+            Some(Wake::Updated) => self.enqueue(key_of(&new), Incoming::BindingUpdate),
+            None => {}
         }
     }
+
+    /// Enqueues a binding, whatever it waits for.
+    fn enqueue(&self, key: Key, event: Incoming) {
+        self.waiting.lock().leave(&key);
+        self.metrics.incoming(event);
+        match event {
+            Incoming::ClusterChanged => self.queue.add_replay(key),
+            _ => self.queue.add(key),
+        }
+    }
+
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let (old, new) = (change.old.as_deref(), change.new.as_deref());
+        let Some(name) = new.or(old).map(|cluster| ClusterName::from(cluster.name_any().as_str())) else { return };
+        for cluster in &self.capacity.on_cluster(&name, change) {
+            self.enqueue_waiting(cluster);
+        }
+        let wakes = wakes(old, new);
+        if wakes == Wakes::Nobody {
+            return;
+        }
+        let options = self.capacity.options();
+        for binding in self.bindings.list() {
+            let view = binding.for_scheduler();
+            let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, options));
+            if concerned && (wakes == Wakes::Concerned || is_unsettled(&view)) {
+                self.enqueue(binding.key(), Incoming::ClusterChanged);
+            }
+        }
+    }
+
+    /// Enqueues bindings that wait for capacity and may fit into this cluster, in the order in which they began to wait.
+    fn enqueue_waiting(&self, cluster: &ClusterName) {
+        let clusters = self.fleet.all();
+        let Some(cluster) = clusters.get(cluster) else { return };
+        let first = self.waiting.lock().first(EXAMINED_MAX);
+        let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((self.bindings.get(&key)?, key))).collect();
+        let woken: Vec<Key> = {
+            let capacity = self.capacity.lock();
+            let fits = |b: &AnyBinding| may_fit(&b.for_scheduler(), cluster, &capacity, self.capacity.options());
+            bindings.into_iter().filter(|(b, _)| fits(b)).map(|(_, key)| key).take(WOKEN_MAX).collect()
+        };
+        for key in woken {
+            self.metrics.incoming(Incoming::ClusterChanged);
+            self.queue.add_after(key, WAKE_DELAY);
+        }
+    }
 }
 
-/// Gives a turn to those that wait for room and may find some in this cluster: the first of the line first.
-fn wake_for_room(cx: &Context, cluster: &ClusterName) {
-    let clusters = cx.all_clusters();
-    let Some(cluster) = clusters.get(cluster) else { return };
-    let first = cx.scheduler.waiting().first(LOOKED_AT_MAX);
-    let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((cx.bindings.get(&key)?, key))).collect();
-    let woken: Vec<Key> = {
-        let capacity = cx.scheduler.capacity();
-        let may = |b: &AnyBinding| may_fit(&b.for_scheduler(), cluster, &capacity, &cx.scheduler.options);
-        bindings.into_iter().filter(|(b, _)| may(b)).map(|(_, key)| key).take(WOKEN_MAX).collect()
-    };
-    for key in woken {
-        cx.metrics.scheduler.incoming(Incoming::ClusterChanged);
-        cx.queues.scheduler.add_after(key, WAKE_DELAY);
-    }
+fn key_of(binding: &Binding<'_>) -> Key {
+    let key = binding.key();
+    Key::new(&key.namespace, &key.name)
 }

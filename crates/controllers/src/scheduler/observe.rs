@@ -1,13 +1,23 @@
-//! What the scheduler sees: one binding with its status as it will stand, all clusters, and their room.
+//! The snapshot of one scheduling cycle: a binding with its requested status, all clusters, and their capacity.
 
 use std::sync::Arc;
 
 use ironclad_runtime::Key;
 use ironclad_scheduling::{Available, Capacity, Clusters, Options, Seen};
 
-use crate::{AnyBinding, Context};
+use crate::{
+    bindings::{AnyBinding, Bindings},
+    clusters::ClusterSnapshot,
+    setup::Setup,
+};
 
-/// The snapshot of one pass; the room is lent to it.
+/// The caches that the scheduler reads.
+pub(super) struct Observer {
+    bindings: Bindings,
+    fleet: ClusterSnapshot,
+}
+
+/// The snapshot, without the capacity, which is borrowed for the decision.
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
     pub(super) binding: AnyBinding,
@@ -16,14 +26,20 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// As the decision takes it.
+    /// The form that the decision takes.
     pub(super) fn seen<'a>(&'a self, capacity: &'a Capacity, options: &'a Options) -> Seen<'a> {
         let binding = self.binding.for_scheduler();
         Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options }
     }
 }
 
-pub(super) fn observe(cx: &Context, key: &Key) -> Option<Observed> {
-    let binding = cx.bindings.get_as_requested(key)?;
-    Some(Observed { binding, clusters: cx.all_clusters(), available: Available::new() })
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self { bindings: setup.bindings.clone(), fleet: setup.fleet.clone() }
+    }
+
+    pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
+        let binding = self.bindings.get_as_requested(key)?;
+        Some(Observed { binding, clusters: self.fleet.all(), available: Available::new() })
+    }
 }

@@ -1,11 +1,13 @@
-//! Evicts bindings from faulty clusters, as fast as the fleet can bear (failover.md 3, 6). Runs while gate `Failover` is on.
+//! The taint manager: evicts bindings from faulty clusters, as fast as the fleet can bear (specification/failover.md 3, 6).
 //!
-//! [`Evictions`] decides; this feeds it with what the caches tell, writes what it hands out, and waits as long as it says.
-//! The queue is memory of the leader: a new one builds it anew from the objects.
+//! [`Evictions`] decides. This controller feeds it with changes of the caches, writes the evictions that it hands out, and
+//! waits as long as it says. The queue is memory of the leader: a new leader builds it from the objects.
 
 mod apply;
+pub(crate) mod metrics;
 mod observe;
 mod report;
+pub(crate) mod running;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,245 +17,247 @@ use ironclad_api::{
 };
 use ironclad_failover::{
     Bound, Evictions, Flags, Now,
-    eviction::{Eviction, Next, Notice},
+    eviction::{Eviction, Next, Notice, Report},
     flags::NoExecutePolicy,
-    guards::Held,
+    wakes,
 };
-use ironclad_fleet::{ClusterName, Event, gates::Gate};
-use ironclad_runtime::{Change, Informer};
-use ironclad_seam::Clock;
+use ironclad_fleet::{ClusterName, Event};
+use ironclad_runtime::Change;
+use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::Context;
+use self::{
+    apply::Applier,
+    metrics::EvictionMetrics,
+    observe::Observer,
+    report::Publisher,
+    running::{Running, Shared},
+};
+use crate::{
+    controller::Controller,
+    setup::{Setup, on_change},
+};
 
-/// The bindings of every faulty cluster are looked at again after this time, whatever was or was not told (6.8).
+/// Time after which the bindings of every faulty cluster are evaluated again, in case an event was lost
+/// (specification/failover.md 6.8).
 const RESCAN: Duration = Duration::from_secs(10);
 
-/// The decisions with their clock. Metrics read them too.
-pub(crate) struct Running {
-    pub(crate) evictions: Evictions,
-    began: Instant,
-    clock: Clock,
-}
-
-impl Running {
-    /// Decisions whose monotonic time begins now.
-    #[cfg(test)]
-    pub(crate) fn new(evictions: Evictions, clock: Clock) -> Self {
-        Self { evictions, began: clock.mono(), clock }
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        Now { wall: self.clock.wall(), mono: self.clock.mono() - self.began }
-    }
-}
-
-/// Nothing until the taint manager runs.
-pub(crate) type Shared = Arc<Mutex<Option<Running>>>;
-
-/// What is remembered of evictions.
-pub(crate) struct State {
-    pub(crate) running: Shared,
+struct TaintManager {
+    seam: Seam,
+    running: Shared,
     changed: Notify,
-    /// ConfigMap `karmada-system/ironclad-failover`, by which people pause evictions.
-    pause: Informer<ConfigMap>,
-    report: report::Report,
+    observer: Observer,
+    applier: Applier,
+    publisher: Arc<Publisher>,
+    metrics: EvictionMetrics,
 }
 
-impl State {
-    pub(crate) fn new(running: Shared) -> Self {
-        Self { running, changed: Notify::new(), pause: Informer::new(&[]), report: report::Report::default() }
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let metrics = setup.register(EvictionMetrics::register);
+    let running = metrics.source();
+    let explained = running.clone();
+    setup.explain.offer_evictions(move || {
+        let running = explained.lock();
+        let running = running.as_ref()?;
+        let now = running.now();
+        let report = Report { rows: Vec::new(), ..running.evictions.report(now) };
+        Some((report, running.evictions.rows(now)))
+    });
+    let this = Arc::new(TaintManager {
+        seam: setup.seam.clone(),
+        changed: Notify::new(),
+        observer: Observer::new(setup),
+        applier: Applier::new(setup, running.clone()),
+        publisher: Publisher::new(setup, running.clone()),
+        running,
+        metrics,
+    });
+    on_change(&setup.clusters, &this, TaintManager::on_cluster);
+    on_change(&setup.bindings.namespaced, &this, TaintManager::on_binding);
+    on_change(&setup.bindings.cluster_scoped, &this, TaintManager::on_cluster_binding);
+    on_change(&this.observer.pause, &this, TaintManager::on_pause);
+    if setup.settings.failover.eviction.capacity_check {
+        let weak = Arc::downgrade(&this);
+        setup.capacity.on_growth(move || {
+            if let Some(this) = weak.upgrade() {
+                this.update(|evictions, _| evictions.room_appeared());
+            }
+        });
+    }
+    this
+}
+
+impl Controller for TaintManager {
+    /// Fills the queue from the caches, which are complete, and starts the loop.
+    fn start(self: Arc<Self>) {
+        let flags = self.observer.flags.clone();
+        warn_of_no_execute(&flags);
+        let clock = self.seam.clock.clone();
+        let began = clock.mono();
+        let now = Now { wall: clock.wall(), mono: Duration::ZERO };
+        let mut evictions = Evictions::new(flags, now);
+        self.observer.fill(&mut evictions, now);
+        *self.running.lock() = Some(Running::since(began, evictions, clock));
+        // Changes during the fill reached nobody.
+        self.update(|evictions, now| self.observer.rescan(evictions, now));
+        let this = self.clone();
+        drop(self.seam.tasks.spawn("taint manager", async move { this.run().await }));
+        self.publisher.start();
     }
 
-    /// Tells the decisions of something, if they run, and has the loop look again.
-    fn tell(&self, what: impl FnOnce(&mut Evictions, Now)) {
+    /// True if no eviction is being written.
+    fn is_quiet(&self) -> bool {
+        self.running.lock().as_ref().is_none_or(|running| running.evictions.is_quiet())
+    }
+}
+
+/// People who come from Karmada expect that NoExecute taints evict only once that is allowed
+/// (specification/failover.md IR-12).
+fn warn_of_no_execute(flags: &Flags) {
+    if flags.eviction.enable_no_execute_taint_eviction && flags.no_execute_policy == NoExecutePolicy::Allowed {
+        tracing::warn!(
+            "NoExecute taints evict every workload that does not tolerate them, and ClusterTaintPolicies may add them; \
+             --enable-no-execute-taint-eviction=false or --allow-no-execute-taint-policy=false behaves like Karmada"
+        );
+    }
+}
+
+/// Result of one step of the decisions.
+struct Step {
+    next: Next,
+    notice: Option<Notice>,
+    events: Vec<Event>,
+    /// Time of the next step, at the latest.
+    due: Option<Instant>,
+    faulty: bool,
+}
+
+impl TaintManager {
+    /// Feeds the decisions, if they run, and wakes the loop.
+    fn update(&self, feed: impl FnOnce(&mut Evictions, Now)) {
         if let Some(running) = self.running.lock().as_mut() {
             let now = running.now();
-            what(&mut running.evictions, now);
+            feed(&mut running.evictions, now);
         } else {
             return;
         }
         self.changed.notify_one();
     }
-}
 
-fn runs(cx: &Context) -> bool {
-    cx.settings.gates.enabled(Gate::Failover) && cx.settings.controllers.enabled("taint-manager")
-}
-
-/// Fills the queue from the caches, which are complete, and starts the loop.
-pub(crate) async fn start(cx: &Arc<Context>) {
-    if !runs(cx) {
-        return;
-    }
-    let flags = observe::flags(cx);
-    warn_of_no_execute(&flags);
-    observe::watch_pause(cx).await;
-    let clock = cx.seam.clock.clone();
-    let began = clock.mono();
-    let now = Now { wall: clock.wall(), mono: Duration::ZERO };
-    let mut evictions = Evictions::new(flags, now);
-    observe::fill(cx, &mut evictions, now);
-    *cx.taint_manager.running.lock() = Some(Running { evictions, began, clock });
-    // What changed while it was filled was told to nobody.
-    observe::rescan(cx);
-    let running = cx.clone();
-    drop(cx.seam.tasks.spawn("taint manager", async move { run(&running).await }));
-    report::start(cx);
-}
-
-/// People who come from Karmada expect a fence around NoExecute that is open here (IR-12).
-fn warn_of_no_execute(flags: &Flags) {
-    if flags.eviction.enable_no_execute_taint_eviction && flags.no_execute_policy == NoExecutePolicy::Allowed {
-        tracing::warn!(
-            "NoExecute taints evict every workload that does not tolerate them, and ClusterTaintPolicies may add them: \
-             --enable-no-execute-taint-eviction=false or --allow-no-execute-taint-policy=false is the fence that Karmada has"
-        );
-    }
-}
-
-/// What one look at the decisions came to.
-struct Turn {
-    next: Next,
-    notice: Option<Notice>,
-    events: Vec<Event>,
-    /// When there is something to do, at the latest.
-    wake: Option<Instant>,
-    faulty: bool,
-}
-
-async fn run(cx: &Arc<Context>) {
-    let state = &cx.taint_manager;
-    let mut rescan_at = cx.seam.clock.mono() + RESCAN;
-    loop {
-        let changed = state.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        let Some(turn) = turn(cx) else { return };
-        for event in &turn.events {
-            cx.events.record(event);
-        }
-        let told = turn.notice.is_some();
-        if let Some(notice) = &turn.notice {
-            apply::show(cx, notice);
-        }
-        match turn.next {
-            Next::Evict(eviction) => {
-                let worker = cx.clone();
-                drop(cx.seam.tasks.spawn("eviction", async move { evict(&worker, *eviction).await }));
-                continue;
+    async fn run(self: &Arc<Self>) {
+        let clock = &self.seam.clock;
+        let mut rescan_at = clock.mono() + RESCAN;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let Some(step) = self.step() else { return };
+            for event in &step.events {
+                self.applier.events.record(event);
             }
-            Next::Again => {
-                cx.seam.clock.sleep(Duration::ZERO).await;
-                continue;
+            let has_notice = step.notice.is_some();
+            if let Some(notice) = &step.notice {
+                self.applier.show(notice);
             }
-            Next::Wait(_) if told => continue,
-            Next::Wait(_) => {}
-        }
-        let rescan = turn.faulty.then_some(rescan_at);
-        let wake = [turn.wake, rescan].into_iter().flatten().min();
-        match wake {
-            Some(at) => tokio::select! {
-                biased;
-                () = &mut changed => {}
-                () = cx.seam.clock.sleep_until(at) => {}
-            },
-            None => changed.await,
-        }
-        if cx.seam.clock.mono() >= rescan_at {
-            rescan_at = cx.seam.clock.mono() + RESCAN;
-            if turn.faulty {
-                observe::rescan(cx);
+            match step.next {
+                Next::Evict(eviction) => {
+                    let this = self.clone();
+                    drop(self.seam.tasks.spawn("eviction", async move { this.evict(*eviction).await }));
+                    continue;
+                }
+                Next::Again => {
+                    clock.sleep(Duration::ZERO).await;
+                    continue;
+                }
+                Next::Wait(_) if has_notice => continue,
+                Next::Wait(_) => {}
+            }
+            let rescan = step.faulty.then_some(rescan_at);
+            match [step.due, rescan].into_iter().flatten().min() {
+                Some(at) => tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = clock.sleep_until(at) => {}
+                },
+                None => changed.await,
+            }
+            if clock.mono() >= rescan_at {
+                rescan_at = clock.mono() + RESCAN;
+                if step.faulty {
+                    self.update(|evictions, now| self.observer.rescan(evictions, now));
+                }
             }
         }
     }
-}
 
-fn turn(cx: &Context) -> Option<Turn> {
-    let clusters = cx.all_clusters();
-    let mut running = cx.taint_manager.running.lock();
-    let running = running.as_mut()?;
-    let now = running.now();
-    let began = running.began;
-    let evictions = &mut running.evictions;
-    let notice = evictions.next_notice(now);
-    let room = |spec: &ResourceBindingSpec, cluster: &ClusterName| observe::room(cx, spec, cluster);
-    let next = evictions.next_with_room(&clusters, Some(&room), |key| observe::bound(cx, key), now);
-    let events = evictions.take_events();
-    cx.metrics.eviction.waited(evictions.take_waited());
-    let at = match &next {
-        Next::Wait(at) => *at,
-        Next::Evict(_) | Next::Again => None,
-    };
-    let wake = [at, evictions.next_notice_at()].into_iter().flatten().min().map(|at| began + at);
-    Some(Turn { next, notice, events, wake, faulty: !evictions.episodes().is_empty() })
-}
+    fn step(&self) -> Option<Step> {
+        let clusters = self.observer.clusters();
+        let mut running = self.running.lock();
+        let running = running.as_mut()?;
+        let now = running.now();
+        let began = running.began;
+        let evictions = &mut running.evictions;
+        let notice = evictions.next_notice(now);
+        let available = |spec: &ResourceBindingSpec, cluster: &ClusterName| self.observer.available(spec, cluster);
+        let next = evictions.next_with_room(&clusters, Some(&available), |key| self.observer.binding(key), now);
+        let events = evictions.take_events();
+        self.metrics.waited(evictions.take_waited());
+        let at = match &next {
+            Next::Wait(at) => *at,
+            Next::Evict(_) | Next::Again => None,
+        };
+        let due = [at, evictions.next_notice_at()].into_iter().flatten().min().map(|at| began + at);
+        Some(Step { next, notice, events, due, faulty: !evictions.episodes().is_empty() })
+    }
 
-/// Writes one eviction and reports how it went.
-async fn evict(cx: &Context, eviction: Eviction) {
-    let outcome = apply::evict(cx, &eviction).await;
-    let key = &eviction.key.binding;
-    cx.taint_manager.tell(|evictions, now| {
-        if evictions.done(&eviction, &outcome, now) {
-            evictions.binding(key, observe::bound(cx, key).as_ref(), now);
+    /// Writes one eviction and feeds back the outcome.
+    async fn evict(&self, eviction: Eviction) {
+        let outcome = self.applier.evict(&eviction).await;
+        let key = &eviction.key.binding;
+        self.update(|evictions, now| {
+            if evictions.done(&eviction, &outcome, now) {
+                evictions.binding(key, self.observer.binding(key).as_ref(), now);
+            }
+        });
+    }
+
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        let name = ClusterName::from(cluster.name_any().as_str());
+        if change.new.is_none() {
+            self.metrics.forget(&name.0);
         }
-    });
-}
-
-/// A cluster changed: its health, its taints, or whether it can take workloads.
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    let name = ClusterName::from(cluster.name_any().as_str());
-    if change.new.is_none() {
-        cx.metrics.eviction.forget(&name.0);
+        self.update(|evictions, now| self.observer.cluster(evictions, &name, change.new.as_ref(), now));
     }
-    cx.taint_manager.tell(|evictions, now| observe::cluster(cx, evictions, &name, change.new.as_ref(), now));
-}
 
-/// Some cluster has more room than before.
-pub(crate) fn on_room(cx: &Context) {
-    if cx.settings.failover.eviction.capacity_check {
-        cx.taint_manager.tell(|evictions, _| evictions.room_appeared());
+    fn on_binding(&self, change: &Change<ResourceBinding>) {
+        self.changed(change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
     }
-}
 
-/// A ResourceBinding changed.
-pub(crate) fn on_binding(cx: &Arc<Context>, change: &Change<ResourceBinding>) {
-    let (old, new) = (change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
-    on_bound(cx, old, new);
-}
-
-/// A ClusterResourceBinding changed.
-pub(crate) fn on_cluster_binding(cx: &Arc<Context>, change: &Change<ClusterResourceBinding>) {
-    let (old, new) = (change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
-    on_bound(cx, old, new);
-}
-
-fn on_bound(cx: &Context, old: Option<Bound>, new: Option<Bound>) {
-    let Some(key) = new.as_ref().or(old.as_ref()).map(Bound::key) else { return };
-    if old.as_ref().zip(new.as_ref()).is_some_and(|(old, new)| !observe::matters(old, new)) {
-        return;
+    fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
+        self.changed(change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
     }
-    cx.taint_manager.tell(|evictions, now| {
-        if let (Some(old), Some(new)) = (&old, &new) {
-            evictions.moved(&key, old, new);
+
+    fn changed(&self, old: Option<Bound>, new: Option<Bound>) {
+        fn parts(binding: &Bound) -> wakes::Parts<'_> {
+            (binding.metadata(), binding.spec(), binding.status())
         }
-        evictions.binding(&key, new.as_ref(), now);
-    });
-}
+        let Some(key) = new.as_ref().or(old.as_ref()).map(Bound::key) else { return };
+        if !wakes::taint_manager::binding(old.as_ref().map(parts), new.as_ref().map(parts)) {
+            return;
+        }
+        self.update(|evictions, now| {
+            if let (Some(old), Some(new)) = (&old, &new) {
+                evictions.moved(&key, old, new);
+            }
+            evictions.binding(&key, new.as_ref(), now);
+        });
+    }
 
-/// A person paused evictions, or lets them go on.
-fn on_pause(cx: &Context) {
-    let held = if observe::is_paused(cx) { Held::Paused } else { Held::No };
-    cx.taint_manager.tell(|evictions, _| evictions.hold(held));
-}
-
-impl Context {
-    /// True if no eviction is being written.
-    pub(crate) fn evictions_are_quiet(&self) -> bool {
-        self.taint_manager.running.lock().as_ref().is_none_or(|running| running.evictions.is_quiet())
+    fn on_pause(&self, _: &Change<ConfigMap>) {
+        let pause = self.observer.pause();
+        self.update(|evictions, _| evictions.hold(pause));
     }
 }

@@ -1,29 +1,50 @@
-//! Writes the taints and their owners, in one request, over the very version that was seen.
+//! Writes the taints and their owners, in one request, provided that the cluster is still the version seen.
 
+use ironclad_api::cluster::Cluster;
 use ironclad_failover::taint_policy::Effect;
 use ironclad_fleet::Plan;
-use ironclad_runtime::{Failure, Writer};
-use kube::{Api, ResourceExt as _};
+use ironclad_runtime::{Failure, Informer, Writer};
+use kube::{Api, Client, ResourceExt as _};
 
 use super::observe::Observed;
-use crate::Context;
+use crate::{events::Events, setup::Setup, taint_failure};
 
-pub(super) async fn apply(cx: &Context, seen: &Observed, plan: &Plan<Effect>) -> Result<(), Failure> {
-    let writer = Writer::new("clustertaintpolicy");
-    for because in &plan.because {
-        tracing::debug!(cluster = %seen.cluster.name_any(), %because, "taints by policy");
-    }
-    for effect in &plan.effects {
-        match effect {
-            Effect::Patch(patch) => {
-                let api = Api::all(cx.plane.clone());
-                if let Err(failure) = writer.patch(&api, Some(&cx.clusters), &*seen.cluster, patch.clone()).await {
-                    cx.tell_untainted(&seen.cluster, patch, &failure);
-                    return Err(failure);
-                }
-            }
-            Effect::Event(event) => cx.events.record(event),
+/// The writes of the controller.
+pub(super) struct Applier {
+    writer: Writer,
+    plane: Client,
+    clusters: Informer<Cluster>,
+    events: Events,
+}
+
+impl Applier {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            writer: Writer::new("clustertaintpolicy"),
+            plane: setup.plane.clone(),
+            clusters: setup.clusters.clone(),
+            events: setup.events.clone(),
         }
     }
-    Ok(())
+
+    pub(super) async fn apply(&self, seen: &Observed, plan: &Plan<Effect>) -> Result<(), Failure> {
+        for because in &plan.because {
+            tracing::debug!(cluster = %seen.cluster.name_any(), %because, "taints by policy");
+        }
+        for effect in &plan.effects {
+            match effect {
+                Effect::Patch(patch) => {
+                    let api = Api::all(self.plane.clone());
+                    let patched = self.writer.patch(&api, Some(&self.clusters), &*seen.cluster, patch.clone()).await;
+                    if let Err(failure) = patched {
+                        let event = taint_failure::event(&seen.cluster, patch, &failure);
+                        event.iter().for_each(|event| self.events.record(event));
+                        return Err(failure);
+                    }
+                }
+                Effect::Event(event) => self.events.record(event),
+            }
+        }
+        Ok(())
+    }
 }

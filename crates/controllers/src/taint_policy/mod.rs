@@ -1,4 +1,4 @@
-//! Keeps the taints of clusters as ClusterTaintPolicies want them (failover.md 2). Runs while gate `Failover` is on.
+//! The ClusterTaintPolicy controller: keeps the taints of clusters as policies want them (specification/failover.md 2).
 
 mod apply;
 mod observe;
@@ -7,83 +7,99 @@ mod status;
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
-use ironclad_failover::taint_policy::{self, Memory};
-use ironclad_fleet::{ClusterName, gates::Gate};
-use ironclad_runtime::{Change, Failure, Key, Next, run_workers};
+use ironclad_failover::{taint_policy, wakes};
+use ironclad_fleet::ClusterName;
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::Context;
+use self::{apply::Applier, observe::Observer, status::Reports};
+use crate::{
+    controller::Controller,
+    setup::{Setup, on_change},
+};
 
-/// Clusters looked at at once.
+/// Clusters that are reconciled at once.
 const WORKERS: usize = 3;
 
-/// What is remembered from one look at a cluster to the next.
-#[derive(Default)]
-pub(crate) struct State {
-    /// The moment that monotonic time is counted from.
+struct TaintPolicy {
+    seam: Seam,
+    queue: Queue<ClusterName>,
+    clusters: Informer<Cluster>,
+    /// The moment from which monotonic time is counted: the first decision.
     began: Mutex<Option<Instant>>,
-    memories: Mutex<BTreeMap<ClusterName, Memory>>,
-    reports: status::Reports,
+    observer: Observer,
+    applier: Applier,
+    reports: Arc<Reports>,
 }
 
-fn runs(cx: &Context) -> bool {
-    cx.settings.gates.enabled(Gate::Failover) && cx.settings.controllers.enabled("clustertaintpolicy")
-}
-
-pub(crate) fn start(cx: &Arc<Context>) {
-    if !runs(cx) {
-        return;
-    }
-    let worker = cx.clone();
-    run_workers("taint policy", &cx.seam.tasks, &cx.queues.taint_policy, WORKERS, move |name| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, name).await }
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let observer = Observer::new(setup);
+    let this = Arc::new(TaintPolicy {
+        seam: setup.seam.clone(),
+        queue: setup.queue("taintPolicy"),
+        clusters: setup.clusters.clone(),
+        began: Mutex::default(),
+        reports: Reports::new(setup, observer.policies.clone()),
+        observer,
+        applier: Applier::new(setup),
     });
-    status::start(cx);
+    on_change(&setup.clusters, &this, TaintPolicy::on_cluster);
+    on_change(&this.observer.policies, &this, TaintPolicy::on_policy);
+    this
 }
 
-async fn reconcile(cx: &Arc<Context>, name: ClusterName) -> Result<Next, Failure> {
-    let state = &cx.taint_policy;
-    let Some(seen) = observe::observe(cx, &name) else {
-        state.memories.lock().remove(&name);
-        status::report(cx, &name, BTreeMap::new());
-        return Ok(Next::Forget);
-    };
-    let mono = cx.seam.clock.mono();
-    let mono = mono - *state.began.lock().get_or_insert(mono);
-    let decision = taint_policy::decide(&seen.seen(), cx.seam.clock.wall(), mono);
-    let done = apply::apply(cx, &seen, &decision.plan).await;
-    let memory = if done.is_ok() { decision.memory } else { decision.memory.untold() };
-    state.memories.lock().insert(name.clone(), memory);
-    done?;
-    status::report(cx, &name, decision.status);
-    Ok(decision.next.map_or(Next::Forget, Next::After))
-}
+impl Controller for TaintPolicy {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("taint policy", &self.seam.tasks, &self.queue, WORKERS, move |name| {
+            let this = this.clone();
+            async move { this.reconcile(name).await }
+        });
+        self.reports.start();
+    }
 
-/// What policies look at may have changed.
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    if runs(cx) && observe::matters(change) {
-        cx.queues.taint_policy.add(cluster.name_any().as_str().into());
+    /// Windows that last for minutes are no work.
+    fn is_quiet(&self) -> bool {
+        self.queue.is_idle() && self.reports.is_quiet()
     }
 }
 
-/// A policy came, went or says something else. Every cluster may be meant, also one that it does not select any more.
-pub(crate) fn on_policy(cx: &Arc<Context>, change: &Change<ClusterTaintPolicy>) {
-    let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
-    let same = |old: &ClusterTaintPolicy, new: &ClusterTaintPolicy| {
-        old.spec == new.spec
-            && old.metadata.uid == new.metadata.uid
-            && old.metadata.generation == new.metadata.generation
-            && old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
-    };
-    if !runs(cx) || change.old.as_ref().zip(change.new.as_ref()).is_some_and(|(old, new)| same(old, new)) {
-        return;
+impl TaintPolicy {
+    async fn reconcile(&self, name: ClusterName) -> Result<Next, Failure> {
+        let Some(seen) = self.observer.observe(&name) else {
+            self.observer.memories.lock().remove(&name);
+            self.reports.report(&name, BTreeMap::new());
+            return Ok(Next::Forget);
+        };
+        let mono = self.seam.clock.mono();
+        let mono = mono - *self.began.lock().get_or_insert(mono);
+        let decision = taint_policy::decide(&seen.seen(), self.seam.clock.wall(), mono);
+        let applied = self.applier.apply(&seen, &decision.plan).await;
+        let memory = if applied.is_ok() { decision.memory } else { decision.memory.untold() };
+        self.observer.memories.lock().insert(name.clone(), memory);
+        applied?;
+        self.reports.report(&name, decision.status);
+        Ok(decision.next.map_or(Next::Forget, Next::After))
     }
-    for cluster in cx.clusters.list() {
-        cx.queues.taint_policy.add(cluster.name_any().as_str().into());
+
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        if wakes::taint_policy::cluster(change.old.as_deref(), change.new.as_deref()) {
+            self.queue.add(cluster.name_any().as_str().into());
+        }
     }
-    status::on_policy(cx, Key::of(&**policy), change.new.is_some());
+
+    fn on_policy(&self, change: &Change<ClusterTaintPolicy>) {
+        let Some(policy) = change.new.as_ref().or(change.old.as_ref()) else { return };
+        if !wakes::taint_policy::policy(change.old.as_deref(), change.new.as_deref()) {
+            return;
+        }
+        for cluster in self.clusters.list() {
+            self.queue.add(cluster.name_any().as_str().into());
+        }
+        self.reports.on_policy(Key::of(&**policy), change.new.is_some());
+    }
 }

@@ -1,13 +1,22 @@
-//! What the decision sees: one cluster, and all policies.
+//! The snapshot of one cluster with all taint policies.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::{cluster::Cluster, policy::ClusterTaintPolicy};
 use ironclad_failover::taint_policy::{Memory, Seen};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::Change;
+use ironclad_runtime::Informer;
+use parking_lot::Mutex;
 
-use crate::Context;
+use crate::{caches::TAINT_POLICIES, setup::Setup};
+
+/// The caches and the memory that the controller reads.
+pub(super) struct Observer {
+    clusters: Informer<Cluster>,
+    pub(super) policies: Informer<ClusterTaintPolicy>,
+    /// Memory of the previous decision on each cluster.
+    pub(super) memories: Mutex<BTreeMap<ClusterName, Memory>>,
+}
 
 /// The snapshot.
 pub(super) struct Observed {
@@ -18,26 +27,24 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// As the decision takes it.
+    /// The form that the decision takes.
     pub(super) fn seen(&self) -> Seen<'_> {
         Seen { cluster: &self.cluster, policies: &self.policies, memory: self.memory.as_ref() }
     }
 }
 
-pub(super) fn observe(cx: &Context, name: &ClusterName) -> Option<Observed> {
-    let cluster = cx.clusters.get("", &name.0)?;
-    let memory = cx.taint_policy.memories.lock().get(name).cloned();
-    Some(Observed { cluster, policies: cx.taint_policies.list(), memory })
-}
+impl Observer {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            clusters: setup.clusters.clone(),
+            policies: setup.caches.take(&TAINT_POLICIES),
+            memories: Mutex::default(),
+        }
+    }
 
-/// Whether a change of a cluster can change what policies want of it: what a member reports of itself does not.
-pub(super) fn matters(change: &Change<Cluster>) -> bool {
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
-    let conditions = |cluster: &Cluster| cluster.status.as_ref().map(|status| status.conditions.clone());
-    old.metadata.uid != new.metadata.uid
-        || old.metadata.labels != new.metadata.labels
-        || old.metadata.annotations != new.metadata.annotations
-        || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || old.spec != new.spec
-        || conditions(old) != conditions(new)
+    pub(super) fn observe(&self, name: &ClusterName) -> Option<Observed> {
+        let cluster = self.clusters.get("", &name.0)?;
+        let memory = self.memories.lock().get(name).cloned();
+        Some(Observed { cluster, policies: self.policies.list(), memory })
+    }
 }

@@ -1,25 +1,32 @@
-//! Tells in the status of each policy where it stands on its clusters (failover.md 2.9): at most one write every five
-//! seconds, by workers of its own, so that it never delays a taint.
+//! Status of each taint policy: the outcome on each of its clusters (specification/failover.md 2.9). It is written at
+//! most every five seconds, by a worker of its own, so that it never delays a taint.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus, TaintPolicyCluster};
 use ironclad_fleet::ClusterName;
-use ironclad_runtime::{Failure, Key, Next, Writer, run_workers};
-use kube::{Api, ResourceExt as _};
+use ironclad_runtime::{Failure, Informer, Key, Next, Queue, Writer, run_workers};
+use ironclad_seam::Seam;
+use kube::{Api, Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{Context, targets::json};
+use crate::{setup::Setup, targets::json};
 
-/// From one write of a policy's status to the next.
+/// Time from one write of a policy's status to the next.
 const EVERY: Duration = Duration::from_secs(5);
-/// What belongs together comes within this time.
+/// Changes within this time are written together.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// What is known of each policy, by its name.
-#[derive(Default)]
-pub(super) struct Reports(Mutex<BTreeMap<Key, Report>>);
+/// The outcomes by policy, and the worker that writes them.
+pub(super) struct Reports {
+    seam: Seam,
+    plane: Client,
+    writer: Writer,
+    policies: Informer<ClusterTaintPolicy>,
+    queue: Queue<Key>,
+    reports: Mutex<BTreeMap<Key, Report>>,
+}
 
 #[derive(Default)]
 struct Report {
@@ -27,80 +34,96 @@ struct Report {
     written: Option<Instant>,
 }
 
-pub(super) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("taint policy status", &cx.seam.tasks, &cx.queues.taint_policy_status, 1, move |policy| {
-        let cx = worker.clone();
-        async move { flush(&cx, policy).await }
-    });
-}
+impl Reports {
+    pub(super) fn new(setup: &Setup, policies: Informer<ClusterTaintPolicy>) -> Arc<Self> {
+        Arc::new(Self {
+            seam: setup.seam.clone(),
+            plane: setup.plane.clone(),
+            writer: Writer::new("clustertaintpolicy"),
+            policies,
+            queue: setup.queue("taintPolicyStatus"),
+            reports: Mutex::default(),
+        })
+    }
 
-/// What the policies that select a cluster say of it now.
-pub(super) fn report(cx: &Context, cluster: &ClusterName, mut said: BTreeMap<String, TaintPolicyCluster>) {
-    let mut changed = Vec::new();
-    let mut reports = cx.taint_policy.reports.0.lock();
-    for (policy, report) in reports.iter_mut() {
-        let before = report.clusters.get(cluster);
-        let now = said.remove(&*policy.name);
-        if before == now.as_ref() {
-            continue;
+    pub(super) fn start(self: &Arc<Self>) {
+        let this = self.clone();
+        run_workers("taint policy status", &self.seam.tasks, &self.queue, 1, move |policy| {
+            let this = this.clone();
+            async move { this.flush(policy).await }
+        });
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Notes the outcomes on one cluster of the policies that select it now.
+    pub(super) fn report(&self, cluster: &ClusterName, mut outcomes: BTreeMap<String, TaintPolicyCluster>) {
+        let mut changed = Vec::new();
+        let mut reports = self.reports.lock();
+        for (policy, report) in reports.iter_mut() {
+            let before = report.clusters.get(cluster);
+            let now = outcomes.remove(&*policy.name);
+            if before == now.as_ref() {
+                continue;
+            }
+            match now {
+                Some(now) => report.clusters.insert(cluster.clone(), now),
+                None => report.clusters.remove(cluster),
+            };
+            changed.push(policy.clone());
         }
-        match now {
-            Some(now) => report.clusters.insert(cluster.clone(), now),
-            None => report.clusters.remove(cluster),
+        for (policy, now) in outcomes {
+            let key = Key::new("", &policy);
+            reports.entry(key.clone()).or_default().clusters.insert(cluster.clone(), now);
+            changed.push(key);
+        }
+        drop(reports);
+        for policy in changed {
+            self.queue.add_after(policy, GATHER);
+        }
+    }
+
+    /// Notes that a policy was created, changed or deleted.
+    pub(super) fn on_policy(&self, policy: Key, exists: bool) {
+        if exists {
+            self.queue.add_after(policy, GATHER);
+        } else {
+            self.reports.lock().remove(&policy);
+        }
+    }
+
+    async fn flush(&self, key: Key) -> Result<Next, Failure> {
+        let Some(policy) = self.policies.get_key(&key) else { return Ok(Next::Forget) };
+        let now = self.seam.clock.mono();
+        let clusters = {
+            let reports = self.reports.lock();
+            let report = reports.get(&key);
+            let since = report.and_then(|report| report.written).map(|written| now - written);
+            if let Some(since) = since.filter(|since| *since < EVERY) {
+                return Ok(Next::After(EVERY - since));
+            }
+            report.map(|report| report.clusters.values().cloned().collect()).unwrap_or_default()
         };
-        changed.push(policy.clone());
-    }
-    for (policy, now) in said {
-        let key = Key::new("", &policy);
-        reports.entry(key.clone()).or_default().clusters.insert(cluster.clone(), now);
-        changed.push(key);
-    }
-    drop(reports);
-    for policy in changed {
-        cx.queues.taint_policy_status.add_after(policy, GATHER);
-    }
-}
-
-/// A policy came, went or says something else.
-pub(super) fn on_policy(cx: &Context, policy: Key, exists: bool) {
-    if exists {
-        cx.queues.taint_policy_status.add_after(policy, GATHER);
-    } else {
-        cx.taint_policy.reports.0.lock().remove(&policy);
-    }
-}
-
-async fn flush(cx: &Context, key: Key) -> Result<Next, Failure> {
-    let Some(policy) = cx.taint_policies.get_key(&key) else { return Ok(Next::Forget) };
-    let now = cx.seam.clock.mono();
-    let clusters = {
-        let reports = cx.taint_policy.reports.0.lock();
-        let report = reports.get(&key);
-        let since = report.and_then(|report| report.written).map(|written| now - written);
-        if let Some(since) = since.filter(|since| *since < EVERY) {
-            return Ok(Next::After(EVERY - since));
+        let wanted =
+            ClusterTaintPolicyStatus { observed_generation: policy.metadata.generation.unwrap_or_default(), clusters };
+        if policy.status.as_ref() == Some(&wanted) {
+            return Ok(Next::Forget);
         }
-        report.map(|report| report.clusters.values().cloned().collect()).unwrap_or_default()
-    };
-    let wanted =
-        ClusterTaintPolicyStatus { observed_generation: policy.metadata.generation.unwrap_or_default(), clusters };
-    if policy.status.as_ref() == Some(&wanted) {
-        return Ok(Next::Forget);
+        let api: Api<ClusterTaintPolicy> = Api::all(self.plane.clone());
+        let base = policy.resource_version().unwrap_or_default();
+        let mut status = json(&Some(&wanted));
+        if wanted.clusters.is_empty() {
+            // A merge patch does not change a field that it does not name.
+            status["clusters"] = serde_json::Value::Null;
+        }
+        match self.writer.patch_status(&api, Some(&self.policies), &key.name, &base, status).await {
+            Ok(_) => {}
+            Err(Failure::NotFound(_)) => return Ok(Next::Forget),
+            Err(failure) => return Err(failure),
+        }
+        self.reports.lock().entry(key).or_default().written = Some(now);
+        Ok(Next::Forget)
     }
-    let api: Api<ClusterTaintPolicy> = Api::all(cx.plane.clone());
-    let base = policy.resource_version().unwrap_or_default();
-    let mut status = json(&Some(&wanted));
-    if wanted.clusters.is_empty() {
-        // A merge patch leaves alone what it does not name.
-        status["clusters"] = serde_json::Value::Null;
-    }
-    let writer = Writer::new("clustertaintpolicy");
-    match writer.patch_status(&api, Some(&cx.taint_policies), &key.name, &base, status).await {
-        Ok(_) => {}
-        Err(Failure::NotFound(_)) => return Ok(Next::Forget),
-        Err(failure) => return Err(failure),
-    }
-    cx.taint_policy.reports.0.lock().entry(key).or_default().written = Some(now);
-    Ok(Next::Forget)
 }

@@ -1,4 +1,5 @@
-//! The control plane's RBAC of the proxy, into members (propagation.md 23). It reads caches and writes two Works a cluster.
+//! The unified auth controller: copies the control plane's RBAC of the proxy into members
+//! (specification/propagation.md 23). It writes two Works for each cluster.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,8 +9,10 @@ use ironclad_propagation::{
     changes,
     new_ids::NewIds,
     unified_auth::{self, Rbac, Rule, Seen, Subject},
+    wakes,
 };
-use ironclad_runtime::{Change, Failure, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Next, Queue, run_workers};
+use ironclad_seam::Seam;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -17,68 +20,167 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 
-use crate::{Context, index::cluster_of, owned};
+use crate::{
+    caches::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES},
+    controller::Controller,
+    events::Events,
+    index::cluster_of,
+    owned::OwnedWorks,
+    setup::{Setup, on_change},
+};
 
-/// Clusters worked on at once.
+/// Clusters that are reconciled at once.
 const WORKERS: usize = 1;
 
-pub(crate) fn start(cx: &Arc<Context>) {
-    let worker = cx.clone();
-    run_workers("unifiedAuth", &cx.seam.tasks, &cx.queues.unified_auth, WORKERS, move |name| {
-        let cx = worker.clone();
-        async move { reconcile(&cx, &name).await }
-    });
+struct UnifiedAuth {
+    seam: Seam,
+    queue: Queue<ClusterName>,
+    clusters: Informer<Cluster>,
+    namespaces: Informer<Namespace>,
+    works: Informer<Work>,
+    roles: Informer<ClusterRole>,
+    role_bindings: Informer<ClusterRoleBinding>,
+    owned: OwnedWorks,
+    events: Events,
+    /// The failure that was last reported, by cluster.
+    reported: Mutex<BTreeMap<ClusterName, String>>,
 }
 
-async fn reconcile(cx: &Context, name: &ClusterName) -> Result<Next, Failure> {
-    let space = names::execution_namespace(&name.0);
-    let (Some(cluster), Some(_)) = (cx.clusters.get("", &name.0), cx.namespaces.get("", &space)) else {
-        return Ok(Next::Forget);
-    };
-    let works: Vec<Arc<Work>> =
-        unified_auth::keys(name).iter().filter_map(|key| cx.works.get(&space, &key.name)).collect();
-    let rbac = rbac(cx);
-    let ids = NewIds::from(cx.seam.rng.uuid());
-    let plan = unified_auth::decide(&Seen { cluster: &cluster, rbac: &rbac, works: &works }, ids);
-    let mut outcome = Ok(());
-    for write in plan.effects {
-        outcome = owned::send(cx, "unifiedAuth", &works, write).await;
-        if outcome.is_err() {
-            break;
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(UnifiedAuth {
+        seam: setup.seam.clone(),
+        queue: setup.queue("unifiedAuth"),
+        clusters: setup.clusters.clone(),
+        namespaces: setup.caches.take(&NAMESPACES),
+        works: setup.works.clone(),
+        roles: setup.caches.take(&CLUSTER_ROLES),
+        role_bindings: setup.caches.take(&CLUSTER_ROLE_BINDINGS),
+        owned: OwnedWorks::new(setup, "unifiedAuth"),
+        events: setup.events.clone(),
+        reported: Mutex::default(),
+    });
+    on_change(&this.namespaces, &this, UnifiedAuth::on_namespace);
+    on_change(&setup.clusters, &this, UnifiedAuth::on_cluster);
+    on_change(&setup.works, &this, UnifiedAuth::on_work);
+    on_change(&this.roles, &this, UnifiedAuth::on_role);
+    on_change(&this.role_bindings, &this, UnifiedAuth::on_role_binding);
+    this
+}
+
+impl Controller for UnifiedAuth {
+    fn start(self: Arc<Self>) {
+        let this = self.clone();
+        run_workers("unifiedAuth", &self.seam.tasks, &self.queue, WORKERS, move |key| {
+            let this = this.clone();
+            async move { this.reconcile(&key).await }
+        });
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl UnifiedAuth {
+    async fn reconcile(&self, name: &ClusterName) -> Result<Next, Failure> {
+        let space = names::execution_namespace(&name.0);
+        let (Some(cluster), Some(_)) = (self.clusters.get("", &name.0), self.namespaces.get("", &space)) else {
+            return Ok(Next::Forget);
+        };
+        let works: Vec<Arc<Work>> =
+            unified_auth::keys(name).iter().filter_map(|key| self.works.get(&space, &key.name)).collect();
+        let rbac = self.rbac();
+        let ids = NewIds::from(self.seam.rng.uuid());
+        let plan = unified_auth::decide(&Seen { cluster: &cluster, rbac: &rbac, works: &works }, ids);
+        let mut outcome = Ok(());
+        for write in plan.effects {
+            outcome = self.owned.send(&works, write).await;
+            if outcome.is_err() {
+                break;
+            }
+        }
+        self.report(&cluster, outcome.as_ref().err());
+        outcome.map(|()| Next::Forget)
+    }
+
+    fn report(&self, cluster: &Cluster, failure: Option<&Failure>) {
+        // Somebody wrote in between, and the next reconcile sees it: people can do nothing about it.
+        if matches!(failure, Some(Failure::Conflict(_) | Failure::AlreadyExists(_))) {
+            return;
+        }
+        let name = ClusterName::from(cluster.name_any().as_str());
+        let failure = failure.map(ToString::to_string);
+        let mut reported = self.reported.lock();
+        let event = unified_auth::sync_event(cluster, failure.as_deref(), reported.get(&name).map(String::as_str));
+        event.iter().for_each(|event| self.events.record(event));
+        match failure {
+            Some(failure) => reported.insert(name, failure),
+            None => reported.remove(&name),
+        };
+    }
+
+    /// The RBAC of the control plane, as the decision takes it.
+    fn rbac(&self) -> Rbac {
+        Rbac {
+            roles: self.roles.list().iter().map(|role| (role.name_any(), rules(role))).collect(),
+            bindings: self.role_bindings.list().iter().map(|binding| grant(binding)).collect(),
         }
     }
-    tell(cx, &cluster, outcome.as_ref().err());
-    outcome.map(|()| Next::Forget)
+
+    /// A new execution space can have Works.
+    fn on_namespace(&self, change: &Change<Namespace>) {
+        if let (None, Some(namespace)) = (&change.old, &change.new)
+            && let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any())
+        {
+            self.queue.add(cluster.into());
+        }
+    }
+
+    /// A joined cluster, or other credentials.
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        if let Some(new) = &change.new
+            && changes::work(change.old.as_ref().map(|c| &c.metadata), &new.metadata)
+        {
+            self.queue.add(new.name_any().as_str().into());
+        }
+    }
+
+    fn on_role(&self, change: &Change<ClusterRole>) {
+        let of = |role: &Option<Arc<ClusterRole>>| role.as_deref().map(rules).unwrap_or_default();
+        if wakes::unified_auth::role(&of(&change.old), &of(&change.new)) {
+            self.enqueue_all();
+        }
+    }
+
+    fn on_role_binding(&self, change: &Change<ClusterRoleBinding>) {
+        let of = |binding: &Option<Arc<ClusterRoleBinding>>| binding.as_deref().map(grant).unwrap_or_default();
+        if wakes::unified_auth::role_binding(&of(&change.old), &of(&change.new)) {
+            self.enqueue_all();
+        }
+    }
+
+    /// One of its Works was deleted or changed by somebody else.
+    fn on_work(&self, change: &Change<Work>) {
+        let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
+        let Some(cluster) = cluster_of(old) else { return };
+        let is_ours = unified_auth::keys(&cluster).iter().any(|key| *key.name == *old.name_any());
+        if is_ours && wakes::binding::work(Some(old), change.new.as_deref()) {
+            self.queue.add(cluster);
+        }
+    }
+
+    fn enqueue_all(&self) {
+        for cluster in self.clusters.list() {
+            if cluster.spec.impersonator_secret_ref.is_some() {
+                self.queue.add_replay(cluster.name_any().as_str().into());
+            }
+        }
+    }
 }
 
-/// What was last told to have failed, by cluster.
-#[derive(Debug, Default)]
-pub(crate) struct Failing(Mutex<BTreeMap<ClusterName, String>>);
-
-fn tell(cx: &Context, cluster: &Cluster, failure: Option<&Failure>) {
-    // Somebody wrote in between, and the next pass sees it: nothing that people can do anything about.
-    if matches!(failure, Some(Failure::Conflict(_) | Failure::AlreadyExists(_))) {
-        return;
-    }
-    let name = ClusterName::from(cluster.name_any().as_str());
-    let failure = failure.map(ToString::to_string);
-    let mut failing = cx.impersonation_fails.0.lock();
-    if let Some(event) = unified_auth::sync_event(cluster, failure.as_deref(), failing.get(&name).map(String::as_str)) {
-        cx.events.record(&event);
-    }
-    match failure {
-        Some(failure) => failing.insert(name, failure),
-        None => failing.remove(&name),
-    };
-}
-
-/// The rules and subjects, as the decision takes them.
-fn rbac(cx: &Context) -> Rbac {
-    let bindings = cx.cluster_role_bindings.list();
-    Rbac {
-        roles: cx.cluster_roles.list().iter().map(|role| (role.name_any(), rules(role))).collect(),
-        bindings: bindings.iter().map(|binding| (binding.role_ref.name.clone(), subjects(binding))).collect(),
-    }
+/// The role of a ClusterRoleBinding with its subjects.
+fn grant(binding: &ClusterRoleBinding) -> (String, Vec<Subject>) {
+    (binding.role_ref.name.clone(), subjects(binding))
 }
 
 fn rules(role: &ClusterRole) -> Vec<Rule> {
@@ -101,60 +203,4 @@ fn subjects(binding: &ClusterRoleBinding) -> Vec<Subject> {
             name: subject.name.clone(),
         })
         .collect()
-}
-
-/// The execution space of a cluster came: it can be given Works.
-pub(crate) fn on_namespace(cx: &Arc<Context>, change: &Change<Namespace>) {
-    if let (None, Some(namespace)) = (&change.old, &change.new)
-        && let Ok(cluster) = names::cluster_of_execution_namespace(&namespace.name_any())
-    {
-        cx.queues.unified_auth.add(cluster.into());
-    }
-}
-
-/// A cluster was joined, or its credentials moved.
-pub(crate) fn on_cluster(cx: &Arc<Context>, change: &Change<Cluster>) {
-    if let Some(new) = &change.new
-        && changes::work(change.old.as_ref().map(|c| &c.metadata), &new.metadata)
-    {
-        cx.queues.unified_auth.add(new.name_any().as_str().into());
-    }
-}
-
-/// A role that lets somebody in came, changed or went.
-pub(crate) fn on_role(cx: &Arc<Context>, change: &Change<ClusterRole>) {
-    let of = |role: &Option<Arc<ClusterRole>>| role.as_deref().map(rules).unwrap_or_default();
-    let (old, new) = (of(&change.old), of(&change.new));
-    if old != new && (unified_auth::concerns(&old) || unified_auth::concerns(&new)) {
-        enqueue_all(cx);
-    }
-}
-
-/// Somebody was given a role, or it was taken from them.
-pub(crate) fn on_role_binding(cx: &Arc<Context>, change: &Change<ClusterRoleBinding>) {
-    let of = |binding: &Option<Arc<ClusterRoleBinding>>| {
-        binding.as_deref().map(|b| (b.role_ref.name.clone(), subjects(b))).unwrap_or_default()
-    };
-    if of(&change.old) != of(&change.new) {
-        enqueue_all(cx);
-    }
-}
-
-/// One of its Works went or was changed by somebody else.
-pub(crate) fn on_work(cx: &Arc<Context>, change: &Change<Work>) {
-    let Some(old) = change.old.as_deref().filter(|_| !change.ours) else { return };
-    let Some(cluster) = cluster_of(old) else { return };
-    let is_ours = unified_auth::keys(&cluster).iter().any(|key| *key.name == *old.name_any());
-    let moved = change.new.as_deref().is_none_or(|new| changes::work(Some(&old.metadata), &new.metadata));
-    if is_ours && moved {
-        cx.queues.unified_auth.add(cluster);
-    }
-}
-
-fn enqueue_all(cx: &Context) {
-    for cluster in cx.clusters.list() {
-        if cluster.spec.impersonator_secret_ref.is_some() {
-            cx.queues.unified_auth.add_replay(cluster.name_any().as_str().into());
-        }
-    }
 }

@@ -1,55 +1,121 @@
-//! The status of member objects, into their Works (propagation.md 15). A few workers for each member.
+//! The work status controller: from the status of objects in members to their Works (specification/propagation.md 15). Each
+//! member has its own queue and workers.
 
 use std::sync::Arc;
 
-use ironclad_fleet::ObjectKey;
+use ironclad_api::work::Work;
+use ironclad_fleet::{Gvk, ObjectKey};
 use ironclad_interpreter::Kept;
 use ironclad_propagation::{
     drift,
     work_status::{self, Effect, Seen},
 };
-use ironclad_runtime::{Failure, Key, Next, run_workers};
+use ironclad_runtime::{Change, Failure, Informer, Key, Next, run_workers};
 
-use crate::{Context, Member};
+use crate::{
+    controller::Controller,
+    events::Events,
+    index::object_key,
+    interpreter::Interpreters,
+    member_object::MemberObject,
+    members::{Member, Members},
+    setup::Setup,
+    works::WorkStatus,
+};
 
-/// Objects of one member looked at at once.
+/// Objects of one member that are reconciled at once.
 const WORKERS: usize = 2;
 
-pub(crate) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
-    let (weak_cx, weak_member) = (Arc::downgrade(cx), Arc::downgrade(member));
-    run_workers("workStatus", &member.tasks, &member.statuses, WORKERS, move |key| {
-        let (cx, member) = (weak_cx.upgrade(), weak_member.upgrade());
-        async move {
-            let (Some(cx), Some(member)) = (cx, member) else { return Ok(Next::Forget) };
-            reconcile(&cx, &member, &key).await
-        }
-    });
+struct WorkStatusController {
+    works: Informer<Work>,
+    work_status: WorkStatus,
+    members: Arc<Members>,
+    interpreters: Arc<Interpreters>,
+    events: Events,
 }
 
-/// It only reads caches and wants a status: nothing to wait for but an interpreter's webhook.
-async fn reconcile(cx: &Context, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
-    if !crate::runs(cx, "workStatus") {
-        return Ok(Next::Forget);
-    }
-    let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
-    let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
-        return Ok(Next::Forget);
-    };
-    let Some(work) = cx.works.get_key(&work_key) else { return Ok(Next::Forget) };
-    let seen_work = cx.work_status.as_requested(&work);
-    let interpreter = cx.interpreter();
-    if !object.is_whole() && interpreter.kept(&key.gvk) == Kept::Whole {
-        // Who answers for the kind changed just now: it is listed anew, which brings the object again.
-        return Ok(Next::Forget);
-    }
-    let object = object.json()?;
-    let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
-    let settled = cx.interpreters.resolve(&interpreter, || work_status::decide(&seen)).await;
-    for effect in settled.plan.effects {
-        match effect {
-            Effect::Status(part) => cx.work_status.request(&work, "workStatus", part, false),
-            Effect::Event(event) => cx.events.record(&event),
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let this = Arc::new(WorkStatusController {
+        works: setup.works.clone(),
+        work_status: setup.work_status.clone(),
+        members: setup.members.clone(),
+        interpreters: setup.interpreters.clone(),
+        events: setup.events.clone(),
+    });
+    let weak = Arc::downgrade(&this);
+    setup.members.on_connect(move |member| {
+        if let Some(this) = weak.upgrade() {
+            this.start_member(member);
         }
+    });
+    let weak = Arc::downgrade(&this);
+    setup.interpreters.on_change(move |changed| {
+        if let Some(this) = weak.upgrade() {
+            for member in this.members.list() {
+                member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_replay(key));
+            }
+        }
+    });
+    this
+}
+
+impl Controller for WorkStatusController {
+    /// Its workers start when members are connected.
+    fn start(self: Arc<Self>) {}
+
+    /// The queues of members are asked by [`Members::is_quiet`].
+    fn is_quiet(&self) -> bool {
+        true
     }
-    Ok(settled.retry.next(Next::Forget))
+}
+
+impl WorkStatusController {
+    fn start_member(self: &Arc<Self>, member: &Arc<Member>) {
+        let weak = Arc::downgrade(member);
+        member.objects.on_change(move |gvk, change| {
+            if let Some(member) = weak.upgrade() {
+                on_object(&member, gvk, change);
+            }
+        });
+        let (weak, weak_member) = (Arc::downgrade(self), Arc::downgrade(member));
+        run_workers("workStatus", &member.tasks, &member.statuses, WORKERS, move |key| {
+            let (this, member) = (weak.upgrade(), weak_member.upgrade());
+            async move {
+                let (Some(this), Some(member)) = (this, member) else { return Ok(Next::Forget) };
+                this.reconcile(&member, &key).await
+            }
+        });
+    }
+
+    /// Reads caches and requests a status. It waits only for interpreter webhooks.
+    async fn reconcile(&self, member: &Member, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(object) = member.objects.get(key) else { return Ok(Next::Forget) };
+        let Some(work_key) = drift::work_of(None, Some(&object.metadata)).map(|(ns, name)| Key::new(ns, name)) else {
+            return Ok(Next::Forget);
+        };
+        let Some(work) = self.works.get_key(&work_key) else { return Ok(Next::Forget) };
+        let seen_work = self.work_status.as_requested(&work);
+        let interpreter = self.interpreters.for_a_decision();
+        if !object.is_whole() && interpreter.kept(&key.gvk) == Kept::Whole {
+            // The interpreter of the kind changed just now: the kind is listed again, which brings the object again.
+            return Ok(Next::Forget);
+        }
+        let object = object.json()?;
+        let seen = Seen { work: &seen_work, object: &object, interpreter: &interpreter };
+        let resolved = self.interpreters.resolve(&interpreter, || work_status::decide(&seen)).await;
+        for effect in resolved.plan.effects {
+            match effect {
+                Effect::Status(part) => self.work_status.request(&work, "workStatus", part, false),
+                Effect::Event(event) => self.events.record(&event),
+            }
+        }
+        Ok(resolved.retry.next(Next::Forget))
+    }
+}
+
+fn on_object(member: &Member, gvk: &Gvk, change: &Change<MemberObject>) {
+    let (old, new) = (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
+    if let Some(object) = change.new.as_deref().filter(|_| drift::changes_status(old, new)) {
+        member.statuses.add(object_key(gvk, object));
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_controllers::Context;
+use ironclad_controllers::Controllers;
 use ironclad_extension::explain::{Leader, Waiting};
 use ironclad_failover::eviction::{Report, Row};
 use ironclad_runtime::QueuedState;
 
 /// The controllers of `up`, which is always its own leader.
-pub(crate) struct Here(pub(crate) Arc<Context>);
+pub(crate) struct Here(pub(crate) Arc<Controllers>);
 
 impl Leader for Here {
     fn evictions(&self) -> Option<(Report, Vec<Row>)> {

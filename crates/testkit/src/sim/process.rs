@@ -8,7 +8,7 @@ use std::{
 
 use ironclad_api::cluster::Cluster;
 use ironclad_apiserver::{Identity, Server};
-use ironclad_controllers::{Connector, Context, Settings};
+use ironclad_controllers::{Connector, Controllers, Settings};
 use ironclad_runtime::{
     Traffic, in_process_client,
     leader::{Elector, Fence, LeaderOptions, fenced},
@@ -43,7 +43,7 @@ pub(super) struct Slot {
 struct Process {
     tasks: Tasks,
     /// What its reconcilers share, while it works.
-    present: Arc<Mutex<Option<Arc<Context>>>>,
+    present: Arc<Mutex<Option<Arc<Controllers>>>>,
 }
 
 /// Whether a process works at once, or only while it holds the Lease.
@@ -109,14 +109,14 @@ impl Slot {
             Some(fence) => fenced(client, fence),
             None => client,
         };
-        let present: Arc<Mutex<Option<Arc<Context>>>> = Arc::default();
+        let present: Arc<Mutex<Option<Arc<Controllers>>>> = Arc::default();
         let (shown, settings, history, model) = (present.clone(), settings.clone(), history.clone(), model.clone());
         let begin = move |term: Seam| {
             history.log(format!("{name} works"));
             model.tell(|checker, at| checker.started(at));
-            let context = Context::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
+            let context = Controllers::new(writer.clone(), term.clone(), connector.clone(), settings.clone());
             *shown.lock() = Some(context.clone());
-            term.tasks.spawn("start", async move { ironclad_controllers::start(&context).await });
+            term.tasks.spawn("start", async move { context.start().await });
             Working(Some(shown.clone()))
         };
         self.process = Some(Process { tasks: seam.tasks.clone(), present });
@@ -153,13 +153,13 @@ impl Slot {
     }
 
     /// What it shares, while it works.
-    pub(super) fn context(&self) -> Option<Arc<Context>> {
+    pub(super) fn context(&self) -> Option<Arc<Controllers>> {
         self.process.as_ref()?.present.lock().clone()
     }
 }
 
 /// Forgets what a process shares when it does not lead any more.
-struct Working(Option<Arc<Mutex<Option<Arc<Context>>>>>);
+struct Working(Option<Arc<Mutex<Option<Arc<Controllers>>>>>);
 
 impl Working {
     /// It works as long as the process lives.

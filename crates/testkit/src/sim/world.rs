@@ -14,7 +14,7 @@ use ironclad_api::{
     crds::crds,
 };
 use ironclad_apiserver::{Identity, Options as ServerOptions, Server};
-use ironclad_controllers::{Context, Settings};
+use ironclad_controllers::{Controllers, Settings};
 use ironclad_extension::admission::InProcessAdmission;
 use ironclad_fleet::{Violation, World as Fleet, check};
 use ironclad_kubecontrollers::{self as kubecontrollers, Caches, Controller};
@@ -290,7 +290,7 @@ impl World {
 
     /// What the first controller process shares, while it runs.
     #[must_use]
-    pub fn context(&self) -> Option<Arc<Context>> {
+    pub fn context(&self) -> Option<Arc<Controllers>> {
         self.slots[0].context()
     }
 

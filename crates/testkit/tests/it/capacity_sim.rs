@@ -187,9 +187,9 @@ async fn what_no_cluster_fits_is_looked_at_again_and_writes_nothing() -> anyhow:
         .await?;
     world.until_quiet().await?;
     let appointment = |world: &World| -> anyhow::Result<Duration> {
-        let waiting = world.context().context("the controllers")?.queues.scheduler.waiting();
+        let waiting = world.context().context("the controllers")?.explain_scheduling_queue();
         match waiting.as_slice() {
-            [Queued { state: QueuedState::Delayed(wait), .. }] => Ok(*wait),
+            [(_, Queued { state: QueuedState::Delayed(wait), .. })] => Ok(*wait),
             other => anyhow::bail!("one appointment, not {other:?}"),
         }
     };

@@ -5,18 +5,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_api::{ObjectMeta, ResourceList, conditions};
+use ironclad_api::{ObjectMeta, ResourceList, cluster::Cluster, conditions};
 use ironclad_failover::nodes;
 use ironclad_fleet::{StatusPart, gates::Gate};
-use ironclad_runtime::{Change, Informer, Key, WatchScope};
+use ironclad_runtime::{Change, Informer, Key, StatusWriter, WatchScope};
 use ironclad_scheduling::summary::{self, Ledger};
+use ironclad_seam::Seam;
 use kube::{Api, ResourceExt as _};
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::{Context, Member};
+use crate::{members::Member, settings::Settings, setup::Setup, targets::Typed};
 
 /// The sums are looked at so often, while they change.
 const EVERY: Duration = Duration::from_secs(10);
@@ -160,69 +161,90 @@ impl Node {
     }
 }
 
-/// What changes, and who waits for it.
+/// The sums of one member, and the notification of their changes.
 #[derive(Default)]
 struct Sums {
     ledger: Mutex<Ledger>,
     changed: Notify,
 }
 
-/// Watches nodes and pods of a member as tasks of its connection.
-pub(super) fn start_member(cx: &Arc<Context>, member: &Arc<Member>) {
-    if !cx.settings.propagation.resource_modeling.is_on() {
-        return;
-    }
-    let sums = Arc::new(Sums::default());
-    let (nodes, pods): (Informer<Node>, Informer<Pod>) = (Informer::new(&[]), Informer::new(&[]));
-    let shared = sums.clone();
-    nodes.on_change(move |change: &Change<Node>| {
-        if let Some(node) = change.new.as_ref().or(change.old.as_ref()) {
-            shared.ledger.lock().node(&node.name_any(), change.new.as_ref().map(|node| node.counted()));
-            shared.changed.notify_one();
-        }
-    });
-    let shared = sums.clone();
-    pods.on_change(move |change: &Change<Pod>| {
-        let of = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|pod| pod.counted());
-        let (old, new) = (of(&change.old), of(&change.new));
-        if old != new {
-            shared.ledger.lock().pod(old.as_ref(), new.as_ref());
-            shared.changed.notify_one();
-        }
-    });
-    let all = WatchScope::default();
-    nodes.start("nodes", &cx.seam, &member.tasks, Api::all(member.client.clone()), &all);
-    pods.start("pods", &cx.seam, &member.tasks, Api::all(member.client.clone()), &all);
-    let (weak, name, clock) = (Arc::downgrade(cx), member.name.clone(), cx.seam.clock.clone());
-    member.tasks.spawn("summary", async move {
-        nodes.synced().await;
-        pods.synced().await;
-        loop {
-            let Some(cx) = weak.upgrade() else { return };
-            let told = publish(&cx, &name.0, &sums);
-            drop(cx);
-            // Not ready, so nothing was told: looked at again.
-            if told {
-                sums.changed.notified().await;
-            }
-            clock.sleep(EVERY).await;
-        }
-    });
+/// The collection of all members.
+pub(super) struct Collector {
+    seam: Seam,
+    settings: Arc<Settings>,
+    clusters: Informer<Cluster>,
+    status: StatusWriter<Typed<Cluster>>,
 }
 
-/// Has the sums written where they differ; false if the cluster is in no state to be told of.
-fn publish(cx: &Context, name: &str, sums: &Sums) -> bool {
-    let Some(cluster) = cx.clusters.get("", name).filter(|c| c.ready() == Some(conditions::TRUE)) else { return false };
-    let customized = cx.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
-    let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
-    let (summary, resources) = sums.ledger.lock().summary(models);
-    let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];
-    let ratio = cx.settings.failover.health.nodes_ready_ratio;
-    let part = StatusPart {
-        fields: fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect(),
-        conditions: nodes::condition(&cluster, &summary, ratio, cx.seam.clock.wall_seconds()).into_iter().collect(),
-    };
-    let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-    cx.cluster_status.want(&Key::new("", name), uid, "clusterResources", part, false);
-    true
+impl Collector {
+    pub(super) fn new(setup: &Setup) -> Arc<Self> {
+        Arc::new(Self {
+            seam: setup.seam.clone(),
+            settings: setup.settings.clone(),
+            clusters: setup.clusters.clone(),
+            status: setup.cluster_status.clone(),
+        })
+    }
+
+    /// Watches nodes and pods of a member as tasks of its connection.
+    pub(super) fn start(self: &Arc<Self>, member: &Arc<Member>) {
+        if !self.settings.propagation.resource_modeling.is_on() {
+            return;
+        }
+        let sums = Arc::new(Sums::default());
+        let (nodes, pods): (Informer<Node>, Informer<Pod>) = (Informer::new(&[]), Informer::new(&[]));
+        let shared = sums.clone();
+        nodes.on_change(move |change: &Change<Node>| {
+            if let Some(node) = change.new.as_ref().or(change.old.as_ref()) {
+                shared.ledger.lock().node(&node.name_any(), change.new.as_ref().map(|node| node.counted()));
+                shared.changed.notify_one();
+            }
+        });
+        let shared = sums.clone();
+        pods.on_change(move |change: &Change<Pod>| {
+            let of = |pod: &Option<Arc<Pod>>| pod.as_ref().and_then(|pod| pod.counted());
+            let (old, new) = (of(&change.old), of(&change.new));
+            if old != new {
+                shared.ledger.lock().pod(old.as_ref(), new.as_ref());
+                shared.changed.notify_one();
+            }
+        });
+        let all = WatchScope::default();
+        nodes.start("nodes", &self.seam, &member.tasks, Api::all(member.client.clone()), &all);
+        pods.start("pods", &self.seam, &member.tasks, Api::all(member.client.clone()), &all);
+        let (weak, name, clock) = (Arc::downgrade(self), member.name.clone(), self.seam.clock.clone());
+        member.tasks.spawn("summary", async move {
+            nodes.synced().await;
+            pods.synced().await;
+            loop {
+                let Some(this) = weak.upgrade() else { return };
+                let published = this.publish(&name.0, &sums);
+                drop(this);
+                // A cluster that is not ready is tried again.
+                if published {
+                    sums.changed.notified().await;
+                }
+                clock.sleep(EVERY).await;
+            }
+        });
+    }
+
+    /// Requests the sums in the status; false if the cluster is not ready.
+    fn publish(&self, name: &str, sums: &Sums) -> bool {
+        let ready = |c: &Arc<Cluster>| c.ready() == Some(conditions::TRUE);
+        let Some(cluster) = self.clusters.get("", name).filter(ready) else { return false };
+        let customized = self.settings.gates.enabled(Gate::CustomizedClusterResourceModeling);
+        let models = if customized { cluster.spec.resource_models.as_slice() } else { &[] };
+        let (summary, resources) = sums.ledger.lock().summary(models);
+        let fields = [("nodeSummary", json!(summary)), ("resourceSummary", json!(resources))];
+        let ratio = self.settings.failover.health.nodes_ready_ratio;
+        let now = self.seam.clock.wall_seconds();
+        let part = StatusPart {
+            fields: fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect(),
+            conditions: nodes::condition(&cluster, &summary, ratio, now).into_iter().collect(),
+        };
+        let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
+        self.status.want(&Key::new("", name), uid, "clusterResources", part, false);
+        true
+    }
 }

@@ -12,17 +12,16 @@ use prometheus_client::{
 
 /// A counter that is shown under its plain name.
 #[derive(Debug, Clone, Default)]
-pub struct PlainCounter(Arc<AtomicU64>);
+pub(crate) struct PlainCounter(Arc<AtomicU64>);
 
 impl PlainCounter {
     /// One more.
-    pub fn inc(&self) {
+    pub(crate) fn inc(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many so far.
-    #[must_use]
-    pub fn get(&self) -> u64 {
+    /// The present count.
+    fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

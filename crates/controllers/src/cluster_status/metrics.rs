@@ -20,8 +20,6 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::Context;
-
 /// The label of the families.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MemberLabel {
@@ -84,7 +82,7 @@ fn allocated(status: &ClusterStatus, resource: &str) -> Option<f64> {
 
 /// The families. Cheap to clone.
 #[derive(Clone)]
-pub struct ClusterMetrics {
+pub(crate) struct ClusterMetrics {
     gauges: [Number; GAUGES.len()],
     sync: Family<MemberLabel, Histogram, fn() -> Histogram>,
     probes: Family<ProbeLabel, Counter>,
@@ -94,7 +92,7 @@ pub struct ClusterMetrics {
 
 impl ClusterMetrics {
     /// Registers the families.
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let gauges = std::array::from_fn(|_| Number::default());
         for ((name, help, _), gauge) in GAUGES.iter().zip(&gauges) {
             registry.register(*name, *help, gauge.clone());
@@ -122,7 +120,7 @@ impl ClusterMetrics {
     }
 
     /// Takes what a changed Cluster says; one that is gone has no series any more.
-    pub(super) fn changed(&self, change: &Change<Cluster>) {
+    pub(crate) fn changed(&self, change: &Change<Cluster>) {
         let Some(cluster) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let label = MemberLabel { member_cluster: cluster.name_any() };
         let status = change.new.as_ref().and_then(|cluster| cluster.status.as_ref());
@@ -172,9 +170,4 @@ impl ClusterMetrics {
     pub(crate) fn synced(&self, cluster: &str, took: Duration) {
         self.sync.get_or_create(&MemberLabel { member_cluster: cluster.to_owned() }).observe(took.as_secs_f64());
     }
-}
-
-/// A Cluster came, changed or went.
-pub(crate) fn on_cluster(cx: &Context, change: &Change<Cluster>) {
-    cx.metrics.clusters.changed(change);
 }

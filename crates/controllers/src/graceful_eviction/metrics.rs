@@ -36,7 +36,7 @@ pub(crate) struct GracefulMetrics {
 }
 
 impl GracefulMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics =
             Self { tasks: Family::default(), duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)) };
         registry.register("graceful_eviction_tasks", "Eviction tasks that are under way", metrics.tasks.clone());
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_gauge_is_the_number_of_tasks() {
         let mut registry = Registry::default();
-        let metrics = GracefulMetrics::new(&mut registry);
+        let metrics = GracefulMetrics::register(&mut registry);
         let shown = || {
             let mut text = String::new();
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

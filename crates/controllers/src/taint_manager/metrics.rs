@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::taint_manager::Shared;
+use super::running::Shared;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClusterLabel {
@@ -35,7 +35,7 @@ pub(crate) fn latency_buckets() -> impl Iterator<Item = f64> {
 
 /// The families. Cheap to clone.
 #[derive(Clone)]
-pub struct EvictionMetrics {
+pub(crate) struct EvictionMetrics {
     by_cluster: Family<ClusterLabel, Histogram, fn() -> Histogram>,
     by_queue: Family<QueueLabel, Histogram, fn() -> Histogram>,
     source: Shared,
@@ -43,7 +43,7 @@ pub struct EvictionMetrics {
 
 impl EvictionMetrics {
     /// Registers the families.
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let new: fn() -> Histogram = || Histogram::new(latency_buckets());
         let (by_cluster, by_queue) = (Family::new_with_constructor(new), Family::new_with_constructor(new));
         let help = "From becoming ready for eviction until processed";
@@ -242,7 +242,7 @@ mod tests {
         .unwrap();
         let binding = ironclad_failover::Bound::from(std::sync::Arc::new(binding));
         evictions.binding(&binding.key(), Some(&binding), now);
-        *metrics.source.lock() = Some(crate::taint_manager::Running::new(evictions, clock));
+        *metrics.source.lock() = Some(super::super::running::Running::new(evictions, clock));
         metrics.waited(vec![Waited {
             cluster: "m1".into(),
             queue: QueueName::ResourceBinding,

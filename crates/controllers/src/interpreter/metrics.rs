@@ -30,14 +30,14 @@ struct Call {
 
 /// The metrics of the interpreter's engines.
 #[derive(Debug, Clone)]
-pub struct InterpreterMetrics {
+pub(crate) struct InterpreterMetrics {
     engines: Family<SourceLabel, Gauge>,
     calls: Family<Call, Counter>,
     duration: Family<SourceLabel, Histogram, fn() -> Histogram>,
 }
 
 impl InterpreterMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             engines: Family::default(),
             calls: Family::default(),

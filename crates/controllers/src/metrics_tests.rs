@@ -15,14 +15,56 @@ use ironclad_api::{
 use ironclad_failover::{Bound, Clusters, Evictions, Flags, Now, eviction::Next, graceful::Cleared, health::Probe};
 use ironclad_fleet::Event;
 use ironclad_reference::Reference;
-use ironclad_runtime::Change;
+use ironclad_runtime::{Change, WorkMetrics};
 use ironclad_scheduling::{Attempt, Plugin, ScheduleType, Step, Tick};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use super::{About, MemberWrite, Metrics, scheduler::Incoming};
-use crate::taint_manager::Running;
+use crate::{
+    binding::metrics::BindingMetrics,
+    cluster_status::metrics::ClusterMetrics,
+    detector::metrics::DetectorMetrics,
+    execution::metrics::{About, ExecutionMetrics, MemberWrite},
+    graceful_eviction::metrics::GracefulMetrics,
+    interpreter::metrics::InterpreterMetrics,
+    policy::metrics::PolicyMetrics,
+    scheduler::metrics::{Incoming, SchedulerMetrics},
+    taint_manager::{metrics::EvictionMetrics, running::Running},
+};
+
+/// The families of all controllers, in one registry.
+struct Metrics {
+    detector: DetectorMetrics,
+    policy: PolicyMetrics,
+    binding: BindingMetrics,
+    execution: ExecutionMetrics,
+    clusters: ClusterMetrics,
+    graceful: GracefulMetrics,
+    eviction: EvictionMetrics,
+    scheduler: SchedulerMetrics,
+    registry: Registry,
+}
+
+impl Metrics {
+    fn new() -> Self {
+        let mut registry = Registry::default();
+        let _ = WorkMetrics::register(&mut registry);
+        let _ = InterpreterMetrics::register(&mut registry);
+        Self {
+            detector: DetectorMetrics::register(&mut registry),
+            policy: PolicyMetrics::register(&mut registry),
+            binding: BindingMetrics::register(&mut registry),
+            execution: ExecutionMetrics::register(&mut registry),
+            clusters: ClusterMetrics::register(&mut registry),
+            graceful: GracefulMetrics::register(&mut registry),
+            eviction: EvictionMetrics::register(&mut registry),
+            scheduler: SchedulerMetrics::register(&mut registry),
+            registry,
+        }
+    }
+}
 
 fn cluster(name: &str, ready: &str, taints: Value) -> Cluster {
     let amount = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
@@ -91,7 +133,7 @@ fn shown() -> String {
     metrics.graceful.moved(&[], std::slice::from_ref(&task));
     metrics.graceful.cleared(&Cleared { task, by: "ResourceHealth" }, Timestamp::from_second(5).unwrap());
     *metrics.eviction.source().lock() = Some(Running::new(evictions, clock.clone()));
-    of_the_road(&metrics);
+    record_propagation(&metrics);
     let mut attempt = metrics.scheduler.attempt(&clock);
     attempt.tick(Tick::Cluster);
     attempt.tick(Tick::Plugin { plugin: Plugin::TaintToleration, passed: true });
@@ -100,21 +142,21 @@ fn shown() -> String {
     attempt.ended(Some((ScheduleType::Reconcile, Attempt::Scheduled)), true);
     metrics.scheduler.incoming(Incoming::BindingAdd);
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &metrics.registry()).unwrap();
+    prometheus_client::encoding::text::encode(&mut text, &metrics.registry).unwrap();
     text
 }
 
-fn of_the_road(metrics: &Metrics) {
-    let took = Duration::from_millis(3);
-    metrics.road.matched(took);
-    metrics.road.applied(took, "success");
-    metrics.road.synced_work(took, "success");
-    metrics.road.synced_workload(took, "success");
+fn record_propagation(metrics: &Metrics) {
+    let (took, ok) = (Duration::from_millis(3), Ok::<(), ()>(()));
+    metrics.detector.matched(took);
+    metrics.detector.applied(took, &ok);
+    metrics.binding.synced(took, &ok);
+    metrics.execution.synced(took, &ok);
     let about = About { api_version: "apps/v1", kind: "Deployment", cluster: "m1" };
     for write in [MemberWrite::Create { again: false }, MemberWrite::Update, MemberWrite::Delete] {
-        metrics.road.wrote(write, about, "success");
+        metrics.execution.wrote(write, about, "success");
     }
-    metrics.road.told(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
+    metrics.policy.count(&Event::normal(ObjectReference::default(), events::PREEMPT_POLICY_SUCCEED, ""));
 }
 
 /// The names of the labels of every series, by the name of the series.
@@ -227,8 +269,8 @@ fn what_the_reference_lists_is_shown() {
 fn what_the_users_pages_list_is_shown() {
     let text = shown();
     let series = series(&text);
-    let failover = include_str!("../../../../docs/concepts/failover.md");
-    let clusters = include_str!("../../../../docs/concepts/clusters.md");
+    let failover = include_str!("../../../docs/concepts/failover.md");
+    let clusters = include_str!("../../../docs/concepts/clusters.md");
     let mut found = 0;
     for page in [failover, clusters] {
         let (_, table) = page.split_once("## Metrics\n").unwrap();
@@ -247,4 +289,31 @@ fn what_the_users_pages_list_is_shown() {
         }
     }
     assert!(found > 20, "only {found} names were found on the pages");
+}
+
+#[test]
+fn propagation_is_counted_under_upstreams_names() {
+    let metrics = Metrics::new();
+    let about = About { api_version: "apps/v1", kind: "Deployment", cluster: "m1" };
+    let (took, ok) = (Duration::from_millis(3), Ok::<(), ()>(()));
+    metrics.detector.applied(took, &ok);
+    metrics.binding.synced(took, &ok);
+    metrics.execution.wrote(MemberWrite::Create { again: false }, about, "success");
+    metrics.execution.wrote(MemberWrite::Update, about, "error");
+    metrics.execution.wrote(MemberWrite::Delete, about, "success");
+    metrics.clusters.synced("m1", Duration::from_secs(1));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &metrics.registry).unwrap();
+    let labels = "apiversion=\"apps/v1\",kind=\"Deployment\",member_cluster=\"m1\"";
+    for line in [
+        "policy_apply_attempts_total{result=\"success\"} 1".to_owned(),
+        "resource_apply_policy_duration_seconds_bucket{le=\"0.004\",result=\"success\"} 1".to_owned(),
+        "binding_sync_work_duration_seconds_count{result=\"success\"} 1".to_owned(),
+        format!("create_resource_to_cluster{{result=\"success\",{labels},recreate=\"false\"}} 1.0"),
+        format!("update_resource_to_cluster{{result=\"error\",{labels},operationResult=\"none\"}} 1.0"),
+        format!("delete_resource_from_cluster{{result=\"success\",{labels}}} 1.0"),
+        "cluster_sync_status_duration_seconds_sum{member_cluster=\"m1\"} 1.0".to_owned(),
+    ] {
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
 }

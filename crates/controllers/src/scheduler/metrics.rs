@@ -26,7 +26,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::scheduler::Waiting;
+use super::waiting::Waiting;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptLabels {
@@ -88,7 +88,7 @@ type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The families. Cheap to clone.
 #[derive(Clone)]
-pub struct SchedulerMetrics {
+pub(crate) struct SchedulerMetrics {
     attempts: Family<AttemptLabels, Counter>,
     whole: Seconds<AttemptLabels>,
     steps: Seconds<StepLabel>,
@@ -102,7 +102,7 @@ pub struct SchedulerMetrics {
 
 impl SchedulerMetrics {
     /// Registers the families.
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let from_1_ms: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
         let from_100_us: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_1, 2.0, 12));
         let from_10_us: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_01, 1.5, 20));

@@ -1,0 +1,183 @@
+//! Capacity of the fleet, as the scheduler assumes it between its cycles. A new leader finds it in the objects.
+
+use std::{sync::Arc, time::Duration};
+
+use ironclad_api::{
+    cluster::Cluster,
+    work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
+};
+use ironclad_fleet::{
+    ClusterName,
+    gates::{Gate, Gates},
+};
+use ironclad_runtime::Change;
+use ironclad_scheduling::{
+    Binding, Capacity, Options,
+    capacity::{Assumed, Modelling, PROMISE_LASTS},
+};
+use ironclad_seam::Clock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use tokio::time::Instant;
+
+use crate::settings::Settings;
+
+type OnGrowth = Box<dyn Fn() + Send + Sync>;
+
+/// The capacity, with the options under which it is used. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct FleetCapacity(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    clock: Clock,
+    began: Instant,
+    capacity: Mutex<Capacity>,
+    handlers: RwLock<Vec<OnGrowth>>,
+}
+
+impl FleetCapacity {
+    pub(crate) fn new(settings: &Settings, clock: Clock) -> Self {
+        let modelling = match settings.gates.enabled(Gate::CustomizedClusterResourceModeling) {
+            true => Modelling::On,
+            false => Modelling::Off,
+        };
+        let began = clock.mono();
+        let capacity = Mutex::new(Capacity::new(modelling, settings.failover.health.status_update_frequency));
+        let options = options(&settings.scheduler, &settings.gates);
+        Self(Arc::new(Shared { options, clock, began, capacity, handlers: RwLock::default() }))
+    }
+
+    fn now(&self) -> Duration {
+        self.0.clock.mono() - self.0.began
+    }
+
+    /// The capacity. Do not hold it across an `.await`.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Capacity> {
+        self.0.capacity.lock()
+    }
+
+    /// The flags of the scheduler, with the effect of gates.
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// Calls this when some cluster has more capacity than before. It must not wait.
+    pub(crate) fn on_growth(&self, handler: impl Fn() + Send + Sync + 'static) {
+        self.0.handlers.write().push(Box::new(handler));
+    }
+
+    /// Takes in a changed cluster. Returns the clusters with more capacity than before.
+    pub(crate) fn on_cluster(&self, name: &ClusterName, change: &Change<Cluster>) -> Vec<ClusterName> {
+        let now = self.now();
+        let grown = {
+            let mut capacity = self.lock();
+            let mut grown = capacity.expire(now);
+            if capacity.cluster(name, change.old.as_deref(), change.new.as_deref()) {
+                grown.push(name.clone());
+            }
+            grown.sort();
+            grown.dedup();
+            grown
+        };
+        if !grown.is_empty() {
+            self.0.handlers.read().iter().for_each(|handler| handler());
+        }
+        grown
+    }
+
+    /// Takes in a changed ResourceBinding: an assumed result may be reported by now, or be void.
+    pub(crate) fn on_binding(&self, change: &Change<ResourceBinding>) {
+        let Some(new) = change.new.as_deref() else {
+            if let Some(old) = change.old.as_deref() {
+                self.lock().forget(&Binding::from(old).key());
+            }
+            return;
+        };
+        let Some(old) = change.old.as_deref() else {
+            let view = Binding::from(new);
+            let Some(scheduled) = view.last_scheduled else { return };
+            let age = Duration::try_from(self.0.clock.wall().duration_since(scheduled)).unwrap_or_default();
+            if age < PROMISE_LASTS {
+                self.lock().found(&view, reports(new), age, self.options(), self.now());
+            }
+            return;
+        };
+        let (key, now) = (Binding::from(new).key(), self.now());
+        let mut capacity = self.lock();
+        // A result of somebody else, or one of ours whose answer was lost.
+        if old.spec.clusters != new.spec.clusters && !capacity.is_assumed(&key) {
+            capacity.assigned(&Binding::from(old), &new.spec.clusters, self.options(), now);
+        }
+        if capacity.promises() > 0 {
+            capacity.reported(&key, &new.spec, reports(old), reports(new), now);
+        }
+    }
+
+    /// Assumes a result that is about to be written over `before`. It counts until its write is known to have failed.
+    pub(crate) fn assume(&self, before: &Binding<'_>, after: &[TargetCluster]) -> BeingWritten {
+        let assumed = self.lock().assume(before, after, self.options(), self.now());
+        BeingWritten { capacity: self.clone(), assumed }
+    }
+
+    /// Time until the first assumed result expires, if there is one.
+    pub(crate) fn expires_in(&self) -> Option<Duration> {
+        let expires = self.lock().expires_next();
+        expires.map(|at| at.saturating_sub(self.now()))
+    }
+
+    /// Ends the assumed results that have expired.
+    pub(crate) fn expire(&self) {
+        let now = self.now();
+        self.lock().expire(now);
+    }
+}
+
+/// An assumed result that is being written. It is taken back when this is dropped.
+pub(crate) struct BeingWritten {
+    capacity: FleetCapacity,
+    assumed: Option<Assumed>,
+}
+
+impl BeingWritten {
+    /// Notes that it was written.
+    pub(crate) fn confirm(mut self) {
+        if let Some(assumed) = self.assumed.take() {
+            self.capacity.lock().confirm(&assumed);
+        }
+    }
+}
+
+impl Drop for BeingWritten {
+    fn drop(&mut self) {
+        if let Some(assumed) = self.assumed.take() {
+            self.capacity.lock().take_back(assumed, self.capacity.now());
+        }
+    }
+}
+
+/// The reports of members about a binding.
+fn reports(binding: &ResourceBinding) -> &[AggregatedStatusItem] {
+    binding.status.as_ref().map_or(&[], |status| &status.aggregated_status)
+}
+
+/// The flags of the scheduler, with the effect of gates (specification/scheduling.md 13.4).
+fn options(flags: &Options, gates: &Gates) -> Options {
+    Options {
+        component_scheduling: flags.component_scheduling || gates.enabled(Gate::MultiplePodTemplatesScheduling),
+        overcommit_protection: flags.overcommit_protection || gates.enabled(Gate::SchedulingOvercommitProtection),
+        ..flags.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_change_the_options_of_the_scheduler() {
+        let on = |gate| options(&Options::default(), &Gates::default().with(gate, true));
+        assert_eq!(options(&Options::default(), &Gates::default()), Options::default(), "both gates are off");
+        assert!(on(Gate::MultiplePodTemplatesScheduling).component_scheduling);
+        assert!(on(Gate::SchedulingOvercommitProtection).overcommit_protection);
+    }
+}

@@ -1,0 +1,83 @@
+//! The cluster status controller: probes members, and collects the kinds that they serve and the resources of their nodes
+//! (specification/failover.md 1).
+
+mod collect;
+mod health;
+pub(crate) mod metrics;
+mod witness;
+
+use std::sync::{Arc, atomic::Ordering};
+
+use ironclad_api::cluster::Cluster;
+use ironclad_propagation::drift;
+use ironclad_runtime::Change;
+
+use self::{collect::Collector, health::HealthChecks, metrics::ClusterMetrics};
+use crate::{
+    controller::Controller,
+    member_object::MemberObject,
+    members::{Member, Members},
+    setup::{Setup, on_change},
+};
+
+struct ClusterStatus {
+    members: Arc<Members>,
+    checks: Arc<HealthChecks>,
+    collector: Arc<Collector>,
+    metrics: ClusterMetrics,
+}
+
+pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
+    let metrics = setup.register(ClusterMetrics::register);
+    let this = Arc::new(ClusterStatus {
+        members: setup.members.clone(),
+        checks: HealthChecks::new(setup, metrics.clone()),
+        collector: Collector::new(setup),
+        metrics,
+    });
+    on_change(&setup.clusters, &this, ClusterStatus::on_cluster);
+    let weak = Arc::downgrade(&this.checks);
+    setup.members.on_join(move |name, now, tasks| {
+        let Some(checks) = weak.upgrade() else { return };
+        let (name, now) = (name.clone(), now.clone());
+        tasks.spawn("health", async move { checks.run(&name, &now).await });
+    });
+    let weak = Arc::downgrade(&this);
+    setup.members.on_connect(move |member| {
+        if let Some(this) = weak.upgrade() {
+            this.watch_kinds(member);
+            this.collector.start(member);
+        }
+    });
+    this
+}
+
+impl Controller for ClusterStatus {
+    /// Its tasks start when members are connected.
+    fn start(self: Arc<Self>) {}
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
+}
+
+impl ClusterStatus {
+    fn on_cluster(&self, change: &Change<Cluster>) {
+        self.metrics.changed(change);
+    }
+
+    /// Requests a check when a definition in the member changes the kinds that it serves.
+    fn watch_kinds(&self, member: &Arc<Member>) {
+        let (members, weak) = (Arc::downgrade(&self.members), Arc::downgrade(member));
+        member.objects.on_change(move |gvk, change: &Change<MemberObject>| {
+            let (old, new) =
+                (change.old.as_deref().map(MemberObject::cached), change.new.as_deref().map(MemberObject::cached));
+            if drift::changes_kinds(gvk, old, new)
+                && let (Some(members), Some(member)) = (members.upgrade(), weak.upgrade())
+            {
+                member.kinds_changed.store(true, Ordering::Relaxed);
+                members.check_now(&member.name);
+            }
+        });
+    }
+}

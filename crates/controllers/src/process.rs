@@ -1,0 +1,89 @@
+//! All controllers of one process.
+
+use std::sync::Arc;
+
+use ironclad_api::conditions::{self, binding::SCHEDULED};
+use ironclad_failover::eviction::{Report, Row};
+use ironclad_fleet::BindingKey;
+use ironclad_runtime::{Key, Queued};
+use ironclad_seam::Seam;
+use kube::Client;
+use prometheus_client::registry::Registry;
+
+use crate::{controller::Controller, members::Connector, registry, settings::Settings, setup::Setup};
+
+/// The controllers. Everything that runs is a task of the seam that they were given.
+pub struct Controllers {
+    setup: Setup,
+    running: Vec<(&'static str, Arc<dyn Controller>)>,
+    registry: Arc<Registry>,
+}
+
+impl Controllers {
+    /// Constructs the controllers that these settings enable; they run from [`Controllers::start`] on.
+    #[must_use]
+    pub fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Arc<Self> {
+        let setup = Setup::new(plane, seam, connector, settings);
+        let running = registry::construct(&setup);
+        let registry = Arc::new(setup.take_registry());
+        Arc::new(Self { setup, running, registry })
+    }
+
+    /// Starts the watches, waits until the first lists are complete, and starts all controllers: none reconciles over
+    /// half of the objects.
+    pub async fn start(&self) {
+        self.setup.caches.start(&self.setup.plane, &self.setup.seam);
+        self.setup.caches.synced().await;
+        for (name, controller) in &self.running {
+            tracing::debug!(controller = name, "starting");
+            controller.clone().start();
+        }
+    }
+
+    /// True once the first lists are complete.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.setup.caches.is_synced()
+    }
+
+    /// True if no controller has anything to do and every requested status is written.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.running.iter().all(|(_, controller)| controller.is_quiet())
+            && self.setup.bindings.is_quiet()
+            && self.setup.work_status.is_quiet()
+            && self.setup.cluster_status.is_quiet()
+            && self.setup.template_status.is_quiet()
+            && self.setup.members.is_quiet()
+    }
+
+    /// The metrics of all controllers.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.clone()
+    }
+
+    /// The rate in force with its reason, the faulty clusters, and the elements of the eviction queue in order. `None`
+    /// while no evictions are decided, since gate `Failover` or the controller is off. The report has no rows.
+    #[must_use]
+    pub fn explain_evictions(&self) -> Option<(Report, Vec<Row>)> {
+        self.setup.explain.evictions()
+    }
+
+    /// The bindings in the queue of the scheduler, in order.
+    #[must_use]
+    pub fn explain_scheduling_queue(&self) -> Vec<(BindingKey, Queued<Key>)> {
+        let key = |key: &Key| BindingKey { namespace: key.namespace.clone(), name: key.name.clone() };
+        let queue = self.setup.explain.scheduling_queue();
+        let waiting = queue.map(|queue| queue.waiting()).unwrap_or_default();
+        waiting.into_iter().map(|waiting| (key(&waiting.key), waiting)).collect()
+    }
+
+    /// The message of a binding's condition `Scheduled`.
+    #[must_use]
+    pub fn explain_scheduling(&self, binding: &BindingKey) -> Option<String> {
+        let binding = self.setup.bindings.get(&Key::new(&binding.namespace, &binding.name))?;
+        let condition = conditions::get(&binding.view().status()?.conditions, SCHEDULED)?;
+        Some(condition.message.clone())
+    }
+}

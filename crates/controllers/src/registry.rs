@@ -1,0 +1,219 @@
+//! The controllers, one row each: their names in `--controllers`, their defaults, gates and constructors.
+
+use std::sync::Arc;
+
+use ironclad_fleet::gates::Gate;
+
+use crate::{
+    application_failover, binding, binding_status, cluster, cluster_status,
+    controller::Controller,
+    dependencies, detector, execution, graceful_eviction, namespace, policy, quota, rebalance, scheduler,
+    settings::{ControllerList, Settings},
+    setup::Setup,
+    taint_manager, taint_policy, unified_auth, work_status,
+};
+
+/// Effect of `--controllers` on a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Switch {
+    /// It runs if the list contains it, as `*` does.
+    Listed,
+    /// The list may name it, and it runs whatever the list says.
+    Always,
+    /// The list does not know it, and it runs.
+    Unlisted,
+}
+
+/// One controller.
+struct Row {
+    name: &'static str,
+    switch: Switch,
+    /// The feature gate without which it does not run.
+    gate: Option<Gate>,
+    new: fn(&Setup) -> Arc<dyn Controller>,
+}
+
+const fn row(name: &'static str, switch: Switch, gate: Option<Gate>, new: fn(&Setup) -> Arc<dyn Controller>) -> Row {
+    Row { name, switch, gate, new }
+}
+
+/// All controllers, in the order in which they are constructed and started.
+static CONTROLLERS: [Row; 18] = [
+    row("cluster", Switch::Always, None, cluster::new),
+    row("policy", Switch::Unlisted, None, policy::new),
+    row("detector", Switch::Unlisted, None, detector::new),
+    row("scheduler", Switch::Unlisted, None, scheduler::new),
+    row("binding", Switch::Listed, None, binding::new),
+    row("workStatus", Switch::Listed, None, work_status::new),
+    row("clusterStatus", Switch::Listed, None, cluster_status::new),
+    row("execution", Switch::Listed, None, execution::new),
+    row("bindingStatus", Switch::Listed, None, binding_status::new),
+    row("namespace", Switch::Listed, None, namespace::new),
+    row("dependencies", Switch::Unlisted, Some(Gate::PropagateDeps), dependencies::new),
+    row("workloadRebalancer", Switch::Listed, None, rebalance::new),
+    row("unifiedAuth", Switch::Listed, None, unified_auth::new),
+    row("federatedResourceQuotaSync", Switch::Listed, None, quota::new),
+    row("clustertaintpolicy", Switch::Listed, Some(Gate::Failover), taint_policy::new),
+    row("gracefulEviction", Switch::Listed, None, graceful_eviction::new),
+    row("applicationFailover", Switch::Listed, None, application_failover::new),
+    row("taint-manager", Switch::Listed, Some(Gate::Failover), taint_manager::new),
+];
+
+/// Names that `--controllers` accepts because upstream has them. They are parts of other controllers here, or do not
+/// exist.
+const ACCEPTED: [&str; 14] = [
+    "agentcsrapproving",
+    "cronFederatedHorizontalPodAutoscaler",
+    "deploymentReplicasSyncer",
+    "endpointSlice",
+    "endpointsliceCollect",
+    "endpointsliceDispatch",
+    "federatedHorizontalPodAutoscaler",
+    "federatedResourceQuotaEnforcement",
+    "federatedResourceQuotaStatus",
+    "hpaScaleTargetMarker",
+    "multiclusterservice",
+    "remedy",
+    "serviceExport",
+    "serviceImport",
+];
+
+/// Names that `*` does not contain.
+const OFF_BY_DEFAULT: [&str; 2] = ["deploymentReplicasSyncer", "hpaScaleTargetMarker"];
+
+/// Every name that `--controllers` may contain, in alphabetical order (specification/operations.md 8.1).
+#[must_use]
+pub fn controller_names() -> Vec<&'static str> {
+    let listed = CONTROLLERS.iter().filter(|row| row.switch != Switch::Unlisted).map(|row| row.name);
+    let mut names: Vec<_> = listed.chain(ACCEPTED).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Constructs the controllers that run with these settings.
+pub(crate) fn construct(setup: &Setup) -> Vec<(&'static str, Arc<dyn Controller>)> {
+    let running = CONTROLLERS.iter().filter(|row| runs(row, &setup.settings));
+    running.map(|row| (row.name, (row.new)(setup))).collect()
+}
+
+fn runs(row: &Row, settings: &Settings) -> bool {
+    let listed = row.switch != Switch::Listed || settings.controllers.enabled(row.name);
+    listed && row.gate.is_none_or(|gate| settings.gates.enabled(gate))
+}
+
+impl Default for ControllerList {
+    fn default() -> Self {
+        Self(controller_names().into_iter().filter(|name| !OFF_BY_DEFAULT.contains(name)).collect())
+    }
+}
+
+/// A name that `--controllers` does not know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("--controllers names {name:?}, which is none\n  try: one of {}", controller_names().join(", "))]
+pub struct UnknownController {
+    /// The name as given.
+    pub name: String,
+}
+
+impl ControllerList {
+    /// Parses `*,-foo,bar`: `foo` enables, `-foo` disables, `*` means all that are on by default.
+    ///
+    /// # Errors
+    /// If a name is unknown.
+    pub fn parse(text: &str) -> Result<Self, UnknownController> {
+        let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        let mut list = if items.contains(&"*") { Self::default() } else { Self(Default::default()) };
+        let names = controller_names();
+        for item in items.into_iter().filter(|item| *item != "*") {
+            let (name, enable) = match item.strip_prefix('-') {
+                Some(name) => (name, false),
+                None => (item, true),
+            };
+            let known = names.iter().find(|known| **known == name);
+            let name = known.ok_or_else(|| UnknownController { name: name.to_owned() })?;
+            if enable {
+                list.0.insert(name)
+            } else {
+                list.0.remove(name)
+            };
+        }
+        Ok(list)
+    }
+
+    /// Warnings about items of the list that have no effect, for people.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.enabled("cluster") {
+            warnings.push("controller cluster runs all the same: it connects the members".to_owned());
+        }
+        let [sync, status] = ["federatedResourceQuotaSync", "federatedResourceQuotaStatus"];
+        if self.enabled(sync) != self.enabled(status) {
+            let does = if self.enabled(sync) { "runs" } else { "does not run" };
+            warnings.push(format!("controller {status} {does}: it is one with {sync}"));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_controllers_are_parsed_as_upstream_parses_them() {
+        let on = |text: &str, name: &str| ControllerList::parse(text).unwrap().enabled(name);
+        let rows = [
+            ("*", "namespace", true),
+            ("*", "hpaScaleTargetMarker", false),
+            ("*,hpaScaleTargetMarker", "hpaScaleTargetMarker", true),
+            ("*,-namespace", "namespace", false),
+            ("-namespace,*", "namespace", false),
+            ("binding", "namespace", false),
+            ("binding", "binding", true),
+            ("", "binding", false),
+        ];
+        for (text, name, expected) in rows {
+            assert_eq!(on(text, name), expected, "{text}: {name}");
+        }
+        for (text, want) in [
+            ("*", &[][..]),
+            ("*,-binding", &[]),
+            ("*,-cluster", &["controller cluster runs all the same: it connects the members"]),
+            ("*,-federatedResourceQuotaSync,-federatedResourceQuotaStatus", &[]),
+            (
+                "*,-federatedResourceQuotaSync",
+                &["controller federatedResourceQuotaStatus does not run: it is one with federatedResourceQuotaSync"],
+            ),
+            (
+                "*,-federatedResourceQuotaStatus",
+                &["controller federatedResourceQuotaStatus runs: it is one with federatedResourceQuotaSync"],
+            ),
+        ] {
+            assert_eq!(ControllerList::parse(text).unwrap().warnings(), want, "{text}");
+        }
+        let error = ControllerList::parse("*,-nmespace").unwrap_err().to_string();
+        assert!(error.starts_with("--controllers names \"nmespace\", which is none\n  try: one of "), "{error}");
+    }
+
+    #[test]
+    fn switches_and_gates_decide_which_controllers_run() {
+        let running = |controllers: &str, gates: &str| -> Vec<&str> {
+            let settings = Settings {
+                controllers: ControllerList::parse(controllers).unwrap(),
+                gates: ironclad_fleet::gates::Gates::parse(gates).unwrap(),
+                ..Settings::default()
+            };
+            CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()
+        };
+        let all = running("*", "Failover=true,PropagateDeps=true");
+        assert_eq!(all.len(), CONTROLLERS.len());
+        assert_eq!(running("", "Failover=true,PropagateDeps=false"), ["cluster", "policy", "detector", "scheduler"]);
+        let without = |controllers: &str, gates: &str| -> Vec<&str> {
+            let running = running(controllers, gates);
+            all.iter().filter(|name| !running.contains(name)).copied().collect()
+        };
+        assert_eq!(without("*", "Failover=false,PropagateDeps=true"), ["clustertaintpolicy", "taint-manager"]);
+        assert_eq!(without("*,-namespace,-cluster", "Failover=true,PropagateDeps=true"), ["namespace"]);
+    }
+}

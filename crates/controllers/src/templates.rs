@@ -1,0 +1,54 @@
+//! Templates that wait to be claimed: the queue of the detector, which policies fill, too.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ironclad_fleet::ObjectKey;
+use ironclad_propagation::{detector::Waiting, policy, policy_match::Policy, skipped_resources};
+use ironclad_runtime::{Change, Queue};
+use kube::api::DynamicObject;
+use parking_lot::Mutex;
+
+/// The queue, and the templates that found no policy. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct TemplateQueue {
+    /// Templates to be claimed and bound.
+    pub(crate) queue: Queue<ObjectKey>,
+    /// In memory only: the first listing after a start makes it again (specification/propagation.md 5.2).
+    waiting: Arc<Mutex<BTreeMap<ObjectKey, Waiting>>>,
+}
+
+impl TemplateQueue {
+    pub(crate) fn new(queue: Queue<ObjectKey>) -> Self {
+        Self { queue, waiting: Arc::default() }
+    }
+
+    /// What this template waits for.
+    pub(crate) fn waiting(&self, key: &ObjectKey) -> Option<Waiting> {
+        self.waiting.lock().get(key).copied()
+    }
+
+    /// Notes that the template waits for a policy.
+    pub(crate) fn wait(&self, key: &ObjectKey, what: Waiting) {
+        self.waiting.lock().insert(key.clone(), what);
+    }
+
+    /// Notes that the template waits no longer.
+    pub(crate) fn stop_waiting(&self, key: &ObjectKey) {
+        self.waiting.lock().remove(key);
+    }
+
+    /// The waiting templates that the policy may select.
+    pub(crate) fn selected(&self, policy: Policy<'_>) -> Vec<ObjectKey> {
+        self.waiting.lock().keys().filter(|key| policy::may_select(policy, key)).cloned().collect()
+    }
+}
+
+/// Returns true if a change of a template concerns the detector: it is new, deleted, or changed in a way that counts.
+pub(crate) fn counts(change: &Change<DynamicObject>) -> bool {
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) => {
+            skipped_resources::template_changed((&old.metadata, &old.data), (&new.metadata, &new.data))
+        }
+        _ => true,
+    }
+}

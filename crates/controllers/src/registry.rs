@@ -201,7 +201,7 @@ mod tests {
         let running = |controllers: &str, gates: &str| -> Vec<&str> {
             let settings = Settings {
                 controllers: ControllerList::parse(controllers).unwrap(),
-                gates: ironclad_fleet::gates::Gates::parse(gates).unwrap(),
+                gates: ironclad_fleet::gates::Gates::parse(gates).unwrap().0,
                 ..Settings::default()
             };
             CONTROLLERS.iter().filter(|row| runs(row, &settings)).map(|row| row.name).collect()

@@ -74,10 +74,11 @@ impl Monitor {
 
     fn on_cluster(&self, change: &Change<Cluster>) {
         match (&change.old, &change.new) {
-            (_, Some(new)) if new.spec.sync_mode == SyncMode::Pull => {
-                if change.old.as_ref().is_none_or(|old| old.ready() != new.ready()) {
-                    self.renewals.note(&new.name_any());
-                }
+            (old, Some(new))
+                if new.spec.sync_mode == SyncMode::Pull
+                    && old.as_ref().is_none_or(|old| old.ready() != new.ready()) =>
+            {
+                self.renewals.note(&new.name_any());
             }
             (Some(old), None) => self.renewals.forget(&old.name_any()),
             _ => {}

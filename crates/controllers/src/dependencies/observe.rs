@@ -72,7 +72,7 @@ impl Observer {
         let interpreter = self.interpreters.for_a_decision();
         let mut objects = Vec::new();
         // The decision reports a template that can't be read.
-        let needs = cx
+        let needs = self
             .interpreters
             .resolve(&interpreter, || dependencies::needs(binding.view(), template.as_ref(), &interpreter))
             .await;

@@ -6,6 +6,8 @@ mod flags;
 mod leader;
 mod memory;
 mod ops;
+#[cfg(test)]
+mod pages;
 mod run;
 mod signals;
 mod up;

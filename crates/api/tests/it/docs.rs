@@ -1,13 +1,31 @@
-//! The page about the API for users has all kinds, as the CRDs are.
+//! Generated tables of `docs/reference`: kinds, events and feature gates, compared with the code.
 //!
-//! `UPDATE_GOLDENS=1 cargo test -p ironclad-api docs` writes its table.
+//! `UPDATE_GOLDENS=1 cargo test -p ironclad-api docs` writes them.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use ironclad_api::crds;
+use ironclad_api::{
+    crds,
+    gates::{Gate, Stage},
+};
 
-const BEGIN: &str = "<!-- kinds: written by UPDATE_GOLDENS=1 cargo test -p ironclad-api docs -->\n";
-const END: &str = "<!-- end of kinds -->\n";
+use crate::events;
+
+const BEGIN: &str = "<!-- generated: UPDATE_GOLDENS=1 cargo test -p ironclad-api docs -->\n";
+const END: &str = "<!-- end of generated -->\n";
+
+/// Compares the generated part of a page with this text, or writes it.
+fn check_page(name: &str, want: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("the mark where the generated part begins");
+    let (written, after) = rest.split_once(END).expect("the mark where it ends");
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        fs::write(&path, format!("{before}{BEGIN}{want}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(written, want, "UPDATE_GOLDENS=1 writes docs/reference/{name}");
+}
 
 fn kinds() -> String {
     let mut all = crds::crds();
@@ -42,16 +60,47 @@ fn kinds() -> String {
     text + "\n"
 }
 
-#[test]
-fn every_kind_is_on_the_page() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/api.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the mark where kinds begin");
-    let (written, after) = rest.split_once(END).expect("the mark where they end");
-    let want = kinds();
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        fs::write(&path, format!("{before}{BEGIN}{want}{END}{after}")).unwrap();
-        return;
+fn gates() -> String {
+    let mut text = "\n| gate | stage | default | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    let descriptions = Gate::ALL.iter().map(|gate| {
+        let start = format!("    {} ", gate.name());
+        let line = include_str!("../../src/gates.rs").lines().find(|line| line.starts_with(&start));
+        line.and_then(|line| line.split('"').nth(1)).unwrap_or_else(|| panic!("{} has no description", gate.name()))
+    });
+    for (gate, description) in Gate::ALL.iter().zip(descriptions) {
+        let stage = match gate.stage() {
+            Stage::Alpha => "alpha",
+            Stage::Beta => "beta",
+            Stage::Ours => "Ironclad's own",
+        };
+        let default = if gate.default_on() { "on" } else { "off" };
+        // The section of the specification is for developers.
+        let description = description.split(" (").next().unwrap_or(description).trim_end_matches('.');
+        writeln!(text, "| `{}` | {stage} | {default} | {description} |", gate.name()).expect("a String takes all");
     }
-    assert_eq!(written, want, "UPDATE_GOLDENS=1 writes it");
+    text + "\n"
+}
+
+fn events() -> String {
+    let mut text = "\n| reason | type | object and meaning |\n| --- | --- | --- |\n".to_owned();
+    for (reason, is_warning, description) in events::recorded() {
+        let kind = if is_warning { "Warning" } else { "Normal" };
+        writeln!(text, "| `{reason}` | {kind} | {description} |").expect("a String takes all");
+    }
+    text + "\n"
+}
+
+#[test]
+fn page_of_kinds_is_current() {
+    check_page("api.md", &kinds());
+}
+
+#[test]
+fn page_of_feature_gates_is_current() {
+    check_page("feature-gates.md", &gates());
+}
+
+#[test]
+fn page_of_events_is_current() {
+    check_page("events.md", &events());
 }

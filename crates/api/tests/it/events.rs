@@ -101,6 +101,35 @@ fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     }
 }
 
+/// Events that the program records: reason, whether it is a Warning, and the doc comment of its constant.
+pub(crate) fn recorded() -> Vec<(&'static str, bool, String)> {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
+    files.retain(|(path, _)| !path.ends_with("api/src/events.rs"));
+    let wanted = wanted();
+    let (mut all, mut comment) = (Vec::new(), String::new());
+    for line in include_str!("../../src/events.rs").lines() {
+        if let Some(text) = line.strip_prefix("/// ") {
+            comment = if comment.is_empty() { text.to_owned() } else { format!("{comment} {text}") };
+            continue;
+        }
+        let comment = std::mem::take(&mut comment);
+        let Some((name, rest)) = line.strip_prefix("pub const ").and_then(|line| line.split_once(':')) else { continue };
+        let is_used = files.iter().any(|(_, text)| {
+            text.match_indices(name).any(|(at, _)| {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
+            })
+        });
+        let reason = rest.split('"').nth(1).expect("the reason is a string");
+        if let (true, Some((letter, _))) = (is_used, wanted.get(reason)) {
+            all.push((reason, letter == "W", comment));
+        }
+    }
+    all.sort();
+    all
+}
+
 /// The arguments of a call, from behind its opening bracket.
 fn arguments(text: &str) -> &str {
     let mut depth = 1;

@@ -265,6 +265,39 @@ fn what_the_reference_lists_is_shown() {
     }
 }
 
+/// The page of all metrics: name, type, labels and the help text of the exposition.
+fn page() -> String {
+    let text = shown();
+    let series = series(&text);
+    let mut page = "# Metrics\n\nMetrics that `--metrics-bind-address` serves at `/metrics`; [monitoring](../operations/monitoring.md) says what to watch.\n\
+                    Generated: `UPDATE_GOLDENS=1 cargo test -p ironclad-controllers metrics` writes this page.\n\n\
+                    | metric | type | labels | meaning |\n| --- | --- | --- | --- |\n"
+        .to_owned();
+    let mut rows = BTreeSet::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (family, kind) = line.split_once(' ').unwrap();
+        let help = format!("# HELP {family} ");
+        let help = text.lines().find_map(|line| line.strip_prefix(&help)).unwrap_or_default().trim_end_matches('.');
+        let sample = [family.to_owned(), format!("{family}_total"), format!("{family}_count")];
+        let Some(name) = sample.iter().find(|name| series.contains_key(name.as_str())) else { continue };
+        let labels: Vec<_> = series[name.as_str()].iter().map(|label| format!("`{label}`")).collect();
+        let name = name.trim_end_matches("_count");
+        rows.insert(format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+    }
+    page.extend(rows);
+    page
+}
+
+#[test]
+fn page_of_metrics_is_current() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, page()).unwrap();
+        return;
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), page(), "UPDATE_GOLDENS=1 writes docs/reference/metrics.md");
+}
+
 #[test]
 fn what_the_users_pages_list_is_shown() {
     let text = shown();

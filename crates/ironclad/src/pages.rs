@@ -18,16 +18,18 @@ fn check_page(name: &str, want: &str) {
     assert_eq!(fs::read_to_string(&path).unwrap(), want, "UPDATE_GOLDENS=1 writes docs/reference/{name}");
 }
 
-/// The tree of commands with all that clap adds, wrapped at a width that does not depend on the terminal.
+/// The tree of commands with all that clap adds, wrapped at a width that does not depend on the terminal. Flags that
+/// every verb has are left out.
 fn tree() -> Command {
     let mut tree = Ironclad::command().term_width(110);
+    tree = tree.mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg });
     tree.build();
     tree
 }
 
 /// The help of a command and of its subcommands, each under a heading.
 fn add_help(text: &mut String, command: &mut Command, name: &str) {
-    let help = command.render_long_help().to_string();
+    let help = command.render_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", help.join("\n").trim_end()).expect("a String takes all");
     let subcommands: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
@@ -39,8 +41,8 @@ fn add_help(text: &mut String, command: &mut Command, name: &str) {
 
 #[test]
 fn page_of_the_command_line_is_current() {
-    let mut text = "# Command line\n\nThe help of each verb, as `ironclad VERB --help` prints it. The flags of `up` and `run` \
-                    have [a page of their own](flags.md).\n"
+    let mut text = "# Command line\n\nThe help of each verb, as `ironclad VERB -h` prints it; `--help` prints more. Every verb also has \
+                    `-v`, `--log-filter` and `--log-format`. The flags of `up` and `run` have [a page of their own](flags.md).\n"
         .to_owned();
     let mut tree = tree();
     let verbs: Vec<String> = tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
@@ -86,7 +88,8 @@ fn page_of_the_flags_is_current() {
             }
         }
         for heading in headings {
-            write!(text, "\n### {heading}\n\n| flag | default | meaning |\n| --- | --- | --- |\n").expect("a String takes all");
+            write!(text, "\n### {heading}\n\n| flag | default | meaning |\n| --- | --- | --- |\n")
+                .expect("a String takes all");
             text.extend(flags.iter().filter(|(of, _)| of == heading).map(|(_, row)| row.as_str()));
         }
     }

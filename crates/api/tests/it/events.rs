@@ -106,7 +106,9 @@ pub(crate) fn recorded() -> Vec<(&'static str, bool, String)> {
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut files);
     // The controllers of simulated members record events of kinds that are not ours.
-    files.retain(|(path, _)| !path.ends_with("api/src/events.rs") && !path.to_string_lossy().contains("kubecontrollers"));
+    files.retain(|(path, _)| {
+        !path.ends_with("api/src/events.rs") && !path.to_string_lossy().contains("kubecontrollers")
+    });
     let wanted = wanted();
     let (mut all, mut comment) = (Vec::new(), String::new());
     for line in include_str!("../../src/events.rs").lines() {
@@ -115,7 +117,9 @@ pub(crate) fn recorded() -> Vec<(&'static str, bool, String)> {
             continue;
         }
         let comment = std::mem::take(&mut comment);
-        let Some((name, rest)) = line.strip_prefix("pub const ").and_then(|line| line.split_once(':')) else { continue };
+        let Some((name, rest)) = line.strip_prefix("pub const ").and_then(|line| line.split_once(':')) else {
+            continue;
+        };
         let is_used = files.iter().any(|(_, text)| {
             text.match_indices(name).any(|(at, _)| {
                 let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';

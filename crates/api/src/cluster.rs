@@ -70,6 +70,12 @@ impl Cluster {
         conditions::get(conditions, conditions::cluster::READY).map(|condition| condition.status.as_str())
     }
 
+    /// True if condition Ready is `True`.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready() == Some(conditions::TRUE)
+    }
+
     /// Whether the member serves a kind (api.md 2.1).
     #[must_use]
     pub fn api_enablement(&self, api_version: &str, kind: &str) -> ApiEnablement {

@@ -6,9 +6,7 @@ use ironclad_api::{
     ObjectMeta,
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
-use ironclad_failover::Bound;
-use ironclad_fleet::{ObjectKey, StatusPart};
-use ironclad_propagation::detector::binding::Binding;
+use ironclad_fleet::{Binding, BindingRef, ObjectKey, StatusPart};
 use ironclad_runtime::{Caches, Failure, Informer, Key, StatusWriter, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client};
@@ -30,21 +28,12 @@ pub(crate) enum AnyBinding {
 }
 
 impl AnyBinding {
-    /// The form that decisions of propagation take.
+    /// Borrowed, as decisions take it.
     #[must_use]
-    pub(crate) fn view(&self) -> Binding<'_> {
+    pub(crate) fn view(&self) -> BindingRef<'_> {
         match self {
-            Self::Namespaced(binding) => Binding::Namespaced(binding),
-            Self::Cluster(binding) => Binding::Cluster(binding),
-        }
-    }
-
-    /// The form that the scheduler takes.
-    #[must_use]
-    pub(crate) fn for_scheduler(&self) -> ironclad_scheduling::Binding<'_> {
-        match self {
-            Self::Namespaced(binding) => (&**binding).into(),
-            Self::Cluster(binding) => (&**binding).into(),
+            Self::Namespaced(binding) => BindingRef::Namespaced(binding),
+            Self::Cluster(binding) => BindingRef::Cluster(binding),
         }
     }
 
@@ -82,7 +71,7 @@ impl AnyBinding {
     }
 }
 
-impl From<AnyBinding> for Bound {
+impl From<AnyBinding> for Binding {
     fn from(binding: AnyBinding) -> Self {
         match binding {
             AnyBinding::Namespaced(binding) => Self::Namespaced(binding),
@@ -91,11 +80,11 @@ impl From<AnyBinding> for Bound {
     }
 }
 
-impl From<Bound> for AnyBinding {
-    fn from(binding: Bound) -> Self {
+impl From<Binding> for AnyBinding {
+    fn from(binding: Binding) -> Self {
         match binding {
-            Bound::Namespaced(binding) => Self::Namespaced(binding),
-            Bound::Cluster(binding) => Self::Cluster(binding),
+            Binding::Namespaced(binding) => Self::Namespaced(binding),
+            Binding::Cluster(binding) => Self::Cluster(binding),
         }
     }
 }

@@ -7,12 +7,12 @@ use ironclad_api::{
     work::{AggregatedStatusItem, ResourceBinding, TargetCluster},
 };
 use ironclad_fleet::{
-    ClusterName,
+    BindingRef, ClusterName,
     gates::{Gate, Gates},
 };
 use ironclad_runtime::Change;
 use ironclad_scheduling::{
-    Binding, Capacity, Options,
+    Capacity, Options,
     capacity::{Assumed, Modelling, PROMISE_LASTS},
 };
 use ironclad_seam::Clock;
@@ -89,24 +89,24 @@ impl FleetCapacity {
     pub(crate) fn on_binding(&self, change: &Change<ResourceBinding>) {
         let Some(new) = change.new.as_deref() else {
             if let Some(old) = change.old.as_deref() {
-                self.lock().forget(&Binding::from(old).key());
+                self.lock().forget(&BindingRef::from(old).key());
             }
             return;
         };
         let Some(old) = change.old.as_deref() else {
-            let view = Binding::from(new);
-            let Some(scheduled) = view.last_scheduled else { return };
+            let view = BindingRef::from(new);
+            let Some(scheduled) = view.last_scheduled() else { return };
             let age = Duration::try_from(self.0.clock.wall().duration_since(scheduled)).unwrap_or_default();
             if age < PROMISE_LASTS {
-                self.lock().found(&view, reports(new), age, self.options(), self.now());
+                self.lock().found(view, reports(new), age, self.options(), self.now());
             }
             return;
         };
-        let (key, now) = (Binding::from(new).key(), self.now());
+        let (key, now) = (BindingRef::from(new).key(), self.now());
         let mut capacity = self.lock();
         // A result of somebody else, or one of ours whose answer was lost.
         if old.spec.clusters != new.spec.clusters && !capacity.is_assumed(&key) {
-            capacity.assigned(&Binding::from(old), &new.spec.clusters, self.options(), now);
+            capacity.assigned(BindingRef::from(old), &new.spec.clusters, self.options(), now);
         }
         if capacity.promises() > 0 {
             capacity.reported(&key, &new.spec, reports(old), reports(new), now);
@@ -114,7 +114,7 @@ impl FleetCapacity {
     }
 
     /// Assumes a result that is about to be written over `before`. It counts until its write is known to have failed.
-    pub(crate) fn assume(&self, before: &Binding<'_>, after: &[TargetCluster]) -> BeingWritten {
+    pub(crate) fn assume(&self, before: BindingRef<'_>, after: &[TargetCluster]) -> BeingWritten {
         let assumed = self.lock().assume(before, after, self.options(), self.now());
         BeingWritten { capacity: self.clone(), assumed }
     }

@@ -3,9 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::cluster::Cluster;
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{ClusterName, Clusters};
 use ironclad_runtime::{Change, Informer};
-use ironclad_scheduling::Clusters;
 use kube::ResourceExt as _;
 use parking_lot::RwLock;
 

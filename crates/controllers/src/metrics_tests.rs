@@ -12,8 +12,8 @@ use ironclad_api::{
     events,
     work::{GracefulEvictionTask, ObjectReference},
 };
-use ironclad_failover::{Bound, Clusters, Evictions, Flags, Now, eviction::Next, graceful::Cleared, health::Probe};
-use ironclad_fleet::Event;
+use ironclad_failover::{Evictions, Flags, Now, eviction::Next, graceful::Cleared, health::Probe};
+use ironclad_fleet::{Binding, Clusters, Event};
 use ironclad_reference::Reference;
 use ironclad_runtime::{Change, WorkMetrics};
 use ironclad_scheduling::{Attempt, Plugin, ScheduleType, Step, Tick};
@@ -81,7 +81,7 @@ fn cluster(name: &str, ready: &str, taints: Value) -> Cluster {
     .unwrap()
 }
 
-fn binding(name: &str, uid: &str) -> Bound {
+fn binding(name: &str, uid: &str) -> Binding {
     let binding: ironclad_api::work::ResourceBinding = serde_json::from_value(json!({
         "metadata": {"name": name, "namespace": "shop", "uid": uid},
         "spec": {
@@ -90,7 +90,7 @@ fn binding(name: &str, uid: &str) -> Bound {
         },
     }))
     .unwrap();
-    Bound::from(Arc::new(binding))
+    Binding::from(Arc::new(binding))
 }
 
 /// Three clusters of which one is faulty; a workload that has nowhere to go, and one that was deleted while it waited.

@@ -1,8 +1,8 @@
 //! Event of a write of taints that failed.
 
 use ironclad_api::{cluster::Cluster, events::TAINT_CLUSTER_FAILED};
-use ironclad_failover::{membership, taints};
-use ironclad_fleet::Event;
+use ironclad_failover::taints;
+use ironclad_fleet::{Event, cluster_reference};
 use ironclad_runtime::Failure;
 use serde_json::Value;
 
@@ -12,5 +12,5 @@ pub(crate) fn event(cluster: &Cluster, patch: &Value, failure: &Failure) -> Opti
     if failure.is_conflict() || failure.is_not_found() || patch.pointer("/spec/taints").is_none() {
         return None;
     }
-    Some(Event::warning(membership::about(cluster), TAINT_CLUSTER_FAILED, taints::failure_message(failure)))
+    Some(Event::warning(cluster_reference(cluster), TAINT_CLUSTER_FAILED, taints::failure_message(failure)))
 }

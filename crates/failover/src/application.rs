@@ -23,13 +23,13 @@ use ironclad_api::{
     policy::{ApplicationFailoverBehavior, PurgeMode},
     work::{GracefulEvictionTask, ResourceHealth},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, because::migration::Reason};
+use ironclad_fleet::{Binding, ClusterName, Clusters, Event, Plan, because::migration::Reason};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 pub use self::turn::{Asking, Parts, Turn, turn};
 use crate::{
-    Bound, Clusters, Now,
+    Now,
     depart::{self, Why},
     flags::eviction::Check,
     precheck,
@@ -65,7 +65,7 @@ impl Memory {
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The binding, with its status as it will stand.
-    pub binding: &'a Bound,
+    pub binding: &'a Binding,
     /// Whether anything judges the health of its kind.
     pub health_is_judged: bool,
     /// All clusters.
@@ -187,13 +187,13 @@ fn watched<'a>(seen: &Seen<'a>) -> Option<&'a ApplicationFailoverBehavior> {
     binding.spec().failover.as_ref()?.application.as_ref().filter(|_| told && alive && seen.health_is_judged)
 }
 
-fn lines(binding: &Bound) -> impl Iterator<Item = (&str, Option<ResourceHealth>)> {
+fn lines(binding: &Binding) -> impl Iterator<Item = (&str, Option<ResourceHealth>)> {
     let lines = binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
     lines.iter().map(|line| (line.cluster_name.as_str(), line.health))
 }
 
 /// The targets that say they are unhealthy, and are not being left yet.
-fn unhealthy(binding: &Bound) -> Vec<ClusterName> {
+fn unhealthy(binding: &Binding) -> Vec<ClusterName> {
     let spec = binding.spec();
     lines(binding)
         .filter(|(_, health)| *health == Some(ResourceHealth::Unhealthy))
@@ -239,7 +239,7 @@ fn depart(
             let message = format!("Evict from cluster {} succeed.", task.from_cluster);
             tell(seen, EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, &message, Event::normal, decision);
         }
-        if !spec.propagate_deps && matches!(seen.binding, Bound::Namespaced(_)) {
+        if !spec.propagate_deps && matches!(seen.binding, Binding::Namespaced(_)) {
             let message =
                 "application failover is set and propagateDeps is not: what the workload refers to stays behind";
             let about = seen.binding.reference();
@@ -280,8 +280,8 @@ fn task(
     let spec = seen.binding.spec();
     let purge_mode = application.purge_mode();
     let producer = match seen.binding {
-        Bound::Namespaced(_) => PRODUCER_APPLICATION_FAILOVER,
-        Bound::Cluster(_) => PRODUCER_CLUSTER_APPLICATION_FAILOVER,
+        Binding::Namespaced(_) => PRODUCER_APPLICATION_FAILOVER,
+        Binding::Cluster(_) => PRODUCER_CLUSTER_APPLICATION_FAILOVER,
     };
     let message = format!("unhealthy in cluster {cluster} for more than {} s", tolerated.as_secs());
     let mut task = depart::task(spec, cluster, &Why { purge_mode, reason: APPLICATION_FAILURE, producer, message });

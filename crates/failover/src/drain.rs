@@ -13,12 +13,11 @@ use ironclad_api::{
     policy::PurgeMode,
     work::ResourceBindingSpec,
 };
-use ironclad_fleet::{BindingKey, ClusterName, because::migration::Reason};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, because::migration::Reason};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    Bound, Clusters,
     depart::{self, Why},
     flags::eviction::{Check, EvictionFlags},
     guards::{Fleet, Standing},
@@ -39,7 +38,7 @@ pub enum Verdict {
 
 /// What a drain does with this binding; `None` if it is not on the cluster, or going anyway.
 #[must_use]
-pub fn judge(binding: &Bound, cluster: &ClusterName, clusters: &Clusters, check: Check) -> Option<Verdict> {
+pub fn judge(binding: &Binding, cluster: &ClusterName, clusters: &Clusters, check: Check) -> Option<Verdict> {
     let spec = binding.spec();
     if binding.metadata().deletion_timestamp.is_some() {
         return None;
@@ -61,7 +60,7 @@ pub fn judge(binding: &Bound, cluster: &ClusterName, clusters: &Clusters, check:
 }
 
 /// Bindings that another controller keeps are moved by it.
-fn follows_owner(binding: &Bound) -> bool {
+fn follows_owner(binding: &Binding) -> bool {
     binding.metadata().labels.as_ref().is_some_and(|labels| labels.contains_key(BINDING_MANAGED_BY))
 }
 
@@ -80,8 +79,8 @@ fn pinned(spec: &ResourceBindingSpec) -> Option<&'static str> {
 
 /// The order in which bindings are moved: the oldest first, so that a run is the same twice.
 #[must_use]
-pub fn order(binding: &Bound) -> (Option<Time>, bool, BindingKey) {
-    let is_cluster = matches!(binding, Bound::Cluster(_));
+pub fn order(binding: &Binding) -> (Option<Time>, bool, BindingKey) {
+    let is_cluster = matches!(binding, Binding::Cluster(_));
     (binding.metadata().creation_timestamp.clone(), is_cluster, binding.key())
 }
 
@@ -190,7 +189,7 @@ mod tests {
         let with = |affinity: &[&str], change: &dyn Fn(&mut ResourceBinding)| {
             let mut binding = binding(affinity);
             change(&mut binding);
-            judge(&binding.into_bound(), &"m1".into(), &clusters, Check::Strict)
+            judge(&binding.into_binding(), &"m1".into(), &clusters, Check::Strict)
         };
         let pinned = |by| Some(Verdict::Stuck(Reason::Pinned { by }));
         let suspended =
@@ -244,13 +243,13 @@ mod tests {
         }
     }
 
-    trait IntoBound {
-        fn into_bound(self) -> Bound;
+    trait IntoBinding {
+        fn into_binding(self) -> Binding;
     }
 
-    impl IntoBound for ResourceBinding {
-        fn into_bound(self) -> Bound {
-            Bound::from(Arc::new(self))
+    impl IntoBinding for ResourceBinding {
+        fn into_binding(self) -> Binding {
+            Binding::from(Arc::new(self))
         }
     }
 

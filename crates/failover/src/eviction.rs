@@ -19,8 +19,8 @@ mod rows;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ironclad_api::{cluster::Cluster, conditions::TRUE, events, work::ObjectReference};
-use ironclad_fleet::{BindingKey, ClusterName, Event, because::eviction::Reason};
+use ironclad_api::{cluster::Cluster, events};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because::eviction::Reason};
 
 pub use self::{
     episode::Episode,
@@ -31,7 +31,7 @@ pub use self::{
     rows::{Row, Waiting},
 };
 use crate::{
-    Bound, Clusters, Flags, Now,
+    Flags, Now,
     guards::{self, Allowed, Fleet, Guards, Held, Standing},
     queue::{Abandoned, Hold, Key, Queue, Wanted},
     rate::{Pacer, Retries, State},
@@ -194,7 +194,7 @@ impl Evictions {
 
     /// The bindings on faulty clusters, each with the cluster that it is on. Those that are found in one call line up in
     /// the order of their times, then of their age, kind and name (6.3).
-    pub fn evaluate(&mut self, found: impl IntoIterator<Item = (ClusterName, Bound)>, now: Now) {
+    pub fn evaluate(&mut self, found: impl IntoIterator<Item = (ClusterName, Binding)>, now: Now) {
         let mut wanted: Vec<(jiff::Timestamp, jiff::Timestamp, bool, Key, Wanted)> = Vec::new();
         for (cluster, binding) in found {
             let key = Key { cluster, binding: binding.key() };
@@ -231,7 +231,7 @@ impl Evictions {
     }
 
     /// A binding as it is now, `None` if it is gone: elements for the faulty clusters that it is on, and none for others.
-    pub fn binding(&mut self, key: &BindingKey, binding: Option<&Bound>, now: Now) {
+    pub fn binding(&mut self, key: &BindingKey, binding: Option<&Binding>, now: Now) {
         let Some(binding) = binding.filter(|b| b.metadata().deletion_timestamp.is_none()) else {
             let lanes: Vec<_> = self.queue.of_binding(key).cloned().collect();
             for cluster in lanes {
@@ -268,7 +268,7 @@ impl Evictions {
     }
 
     /// A binding changed: from the clusters that it is not on any more, it is asked anew if it comes back (failover.md 3.6).
-    pub fn moved(&mut self, key: &BindingKey, old: &Bound, new: &Bound) {
+    pub fn moved(&mut self, key: &BindingKey, old: &Binding, new: &Binding) {
         for target in old.spec().clusters.iter().filter(|target| new.spec().target(&target.name).is_none()) {
             self.left(key, &ClusterName::from(target.name.as_str()));
         }
@@ -281,7 +281,7 @@ impl Evictions {
     }
 
     /// The verdict on one binding and cluster: what to put into the queue. What is not affected any more is taken out.
-    fn judge(&mut self, key: &Key, binding: &Bound, now: Now) -> Option<Wanted> {
+    fn judge(&mut self, key: &Key, binding: &Binding, now: Now) -> Option<Wanted> {
         let episode = self.episodes.get_mut(&key.cluster)?;
         if binding.metadata().deletion_timestamp.is_some() || binding.spec().target(&key.cluster.0).is_none() {
             return None;
@@ -311,7 +311,7 @@ impl Evictions {
 
     /// What a faulty cluster means for a binding, with the wish of this episode; `None` if the cluster is not faulty.
     #[must_use]
-    pub fn verdict(&self, cluster: &ClusterName, binding: &Bound) -> Option<Result<Verdict, Reason>> {
+    pub fn verdict(&self, cluster: &ClusterName, binding: &Binding) -> Option<Result<Verdict, Reason>> {
         Some(self.episodes.get(cluster)?.verdict(&binding.key(), binding, &self.flags.eviction))
     }
 
@@ -415,22 +415,10 @@ fn opens_room(before: Option<&Standing>, after: Option<&Standing>) -> bool {
     after.is_some_and(well) && !before.is_some_and(well)
 }
 
-/// How events name a cluster.
-fn cluster_reference(cluster: &Cluster) -> ObjectReference {
-    ObjectReference {
-        api_version: "cluster.karmada.io/v1alpha1".to_owned(),
-        kind: "Cluster".to_owned(),
-        namespace: String::new(),
-        name: cluster.metadata.name.clone().unwrap_or_default(),
-        uid: cluster.metadata.uid.clone().unwrap_or_default(),
-        resource_version: String::new(),
-    }
-}
-
 /// True if the cluster is ready; for drivers that only look at the world.
 #[must_use]
 pub fn is_ready(clusters: &Clusters, name: &ClusterName) -> bool {
-    clusters.get(name).is_some_and(|cluster| cluster.ready() == Some(TRUE))
+    clusters.get(name).is_some_and(|cluster| cluster.is_ready())
 }
 
 #[cfg(test)]

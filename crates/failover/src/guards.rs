@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ironclad_api::{
     annotations::DRAINING,
     cluster::Cluster,
-    conditions::{self, TRUE, cluster::READY},
+    conditions::{self, cluster::READY},
 };
 use ironclad_fleet::ClusterName;
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ impl Standing {
     pub fn of(cluster: &Cluster, startup_grace: Duration) -> Self {
         let meta = &cluster.metadata;
         let drained = meta.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
-        let ready = cluster.ready() == Some(TRUE);
+        let ready = cluster.is_ready();
         let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0);
         let starting_until =
             cluster.ready().is_none().then(|| created.saturating_add(startup_grace).unwrap_or(created));

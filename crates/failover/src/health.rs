@@ -410,13 +410,13 @@ mod tests {
                 if memory.is_none() || since.0 != healthy {
                     since = (healthy, second);
                 }
-                let before = cluster.ready() == Some(TRUE);
+                let before = cluster.is_ready();
                 let probe = if healthy { Probe::Healthy } else { Probe::Offline };
                 let seen = Seen { cluster: &cluster, memory, thresholds };
                 let decision = decide(&seen, &probe, None, S(second), at(i64::try_from(second).unwrap()));
                 cluster = applied(&cluster, &decision);
                 memory = decision.memory;
-                let after = cluster.ready() == Some(TRUE);
+                let after = cluster.is_ready();
                 let window = if healthy { success } else { failure };
                 if before == after {
                     prop_assert!(after == healthy || second - since.1 < window, "late");

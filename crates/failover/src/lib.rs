@@ -7,7 +7,6 @@
 //! may go, and [`application`] which workloads leave because they fail. The crate probes nothing and writes nothing itself.
 
 pub mod application;
-pub mod bound;
 pub mod depart;
 pub mod deprecated;
 pub mod drain;
@@ -30,18 +29,9 @@ pub mod taints;
 pub mod verdict;
 pub mod wakes;
 
-pub use bound::Bound;
 pub use eviction::Evictions;
 pub use flags::Flags;
 pub use now::Now;
-
-use std::{collections::BTreeMap, sync::Arc};
-
-use ironclad_api::cluster::Cluster;
-use ironclad_fleet::ClusterName;
-
-/// All clusters of the fleet.
-pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 
 #[cfg(test)]
 mod testkit;

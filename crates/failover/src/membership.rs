@@ -11,16 +11,15 @@ use ironclad_api::{
     finalizers::{CLUSTER_CONTROLLER, EXECUTION_CONTROLLER},
     labels::{SYSTEM, TRUE as LABEL_TRUE},
     names::execution_namespace,
-    work::{ObjectReference, ResourceBindingStatus, Work},
+    work::{ResourceBindingStatus, Work},
 };
-use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason};
+use ironclad_fleet::{
+    Binding, ClusterName, Event, Plan, StatusPart, WorkKey, because::health::Reason, cluster_reference,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    Bound,
-    taints::{self, ByCondition},
-};
+use crate::taints::{self, ByCondition};
 
 /// The condition of a Cluster that is being deleted and can't go, since bindings find no other place. It is not there otherwise.
 pub const REMOVAL_BLOCKED: &str = "RemovalBlocked";
@@ -55,7 +54,7 @@ pub struct Seen<'a> {
     /// The Works in it. Only looked at while the cluster leaves.
     pub works: Vec<&'a Work>,
     /// The bindings that have the cluster in `spec.clusters`. Only looked at while the cluster leaves.
-    pub targeted_by: &'a [Bound],
+    pub targeted_by: &'a [Binding],
     /// Whether the Ready condition taints.
     pub taints: ByCondition,
 }
@@ -122,7 +121,11 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
             "kind": "Namespace",
             "metadata": { "name": namespace, "labels": { SYSTEM: LABEL_TRUE } },
         })));
-        plan.effects.push(Effect::Event(Event::normal(about(cluster), CREATE_EXECUTION_SPACE_SUCCEED, message)));
+        plan.effects.push(Effect::Event(Event::normal(
+            cluster_reference(cluster),
+            CREATE_EXECUTION_SPACE_SUCCEED,
+            message,
+        )));
     }
     let set_up = guarded && seen.space != ExecutionSpace::Missing;
     plan.note(if set_up { Reason::SetUp } else { Reason::Joining }.into());
@@ -130,7 +133,7 @@ fn join(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
         Some(taints) => {
             let ready = cluster.ready().unwrap_or("Missing").to_owned();
             plan.note(Reason::TaintsFollowReady { ready }.into());
-            let event = Event::normal(about(cluster), TAINT_CLUSTER_SUCCEED, taints::message(&taints));
+            let event = Event::normal(cluster_reference(cluster), TAINT_CLUSTER_SUCCEED, taints::message(&taints));
             plan.effects.push(Effect::Event(event));
         }
         None => plan.note(Reason::TaintsUnchanged.into()),
@@ -166,7 +169,11 @@ fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
                 Effect::DeleteNamespace { name: namespace, uid: uid.to_owned() },
                 Reason::WorksRemain { works: seen.works.len() }.into(),
             );
-            plan.effects.push(Effect::Event(Event::normal(about(cluster), REMOVE_EXECUTION_SPACE_SUCCEED, message)));
+            plan.effects.push(Effect::Event(Event::normal(
+                cluster_reference(cluster),
+                REMOVE_EXECUTION_SPACE_SUCCEED,
+                message,
+            )));
             plan
         }
         ExecutionSpace::Terminating => release(seen, name),
@@ -202,7 +209,7 @@ fn blocked(seen: &Seen<'_>, name: &str, now: Timestamp) -> Option<StatusPart> {
 }
 
 /// Why a binding stays where it is; `None` if it may leave any moment.
-fn stays(binding: &Bound) -> Option<String> {
+fn stays(binding: &Binding) -> Option<String> {
     if binding.spec().suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true)) {
         return Some("its scheduling is suspended".to_owned());
     }
@@ -227,7 +234,7 @@ pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBind
 fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
     let held = |work: &&&Work| work.metadata.finalizers.iter().flatten().any(|f| f == EXECUTION_CONTROLLER);
     let held: Vec<_> = seen.works.iter().filter(held).collect();
-    if seen.cluster.ready() == Some(TRUE) || held.is_empty() {
+    if seen.cluster.is_ready() || held.is_empty() {
         let works = seen.works.len();
         return Plan::nothing(
             if works > 0 { Reason::WorksRemain { works } } else { Reason::ExecutionSpaceGoing }.into(),
@@ -246,20 +253,6 @@ fn release(seen: &Seen<'_>, name: &str) -> Plan<Effect> {
         plan.effects.push(Effect::ReleaseWork { key, patch: json!({ "metadata": { "finalizers": others } }) });
     }
     plan
-}
-
-/// A cluster as events are about it.
-#[must_use]
-pub fn about(cluster: &Cluster) -> ObjectReference {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    ObjectReference {
-        api_version: "cluster.karmada.io/v1alpha1".to_owned(),
-        kind: "Cluster".to_owned(),
-        namespace: String::new(),
-        name: text(&cluster.metadata.name),
-        uid: text(&cluster.metadata.uid),
-        resource_version: text(&cluster.metadata.resource_version),
-    }
 }
 
 #[cfg(test)]
@@ -393,7 +386,7 @@ mod tests {
     }
 
     /// A binding with this Scheduled condition, its scheduling suspended or not.
-    fn binding(name: &str, scheduled: Option<(&str, &str)>, suspended: bool) -> Bound {
+    fn binding(name: &str, scheduled: Option<(&str, &str)>, suspended: bool) -> Binding {
         let mut spec = crate::testkit::spec(&[("m1", 1)], vec![]);
         spec.suspension =
             suspended.then(|| BindingSuspension { scheduling: Some(true), ..BindingSuspension::default() });
@@ -401,7 +394,7 @@ mod tests {
         binding.metadata.namespace = Some("shop".into());
         let said = scheduled.map(|(status, message)| conditions::condition(SCHEDULED, status, "NoClusterFit", message));
         binding.status.get_or_insert_default().conditions.extend(said);
-        Bound::from(std::sync::Arc::new(binding))
+        Binding::from(std::sync::Arc::new(binding))
     }
 
     #[test]

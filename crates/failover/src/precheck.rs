@@ -5,24 +5,23 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ironclad_api::{
     cluster::{ApiEnablement, Cluster},
-    conditions::TRUE,
     policy::{Placement, ReplicaSchedulingType, SpreadByField, SpreadConstraint},
     work::ResourceBindingSpec,
 };
 use ironclad_fleet::{
-    ClusterName, affinity,
+    Binding, ClusterName, Clusters, affinity,
     because::eviction::NoTarget,
     taint::{Failover, repelling},
 };
 
-use crate::{Clusters, bound::Bound, flags::eviction::Check};
+use crate::flags::eviction::Check;
 
 /// The clusters that could take the workload in the place of those that are left out: chosen by the affinity (with
 /// ordered groups the one in use and the later ones), ready, not being deleted, not refused by the scheduler's taint
 /// filter, and serving the kind (IR-26).
 #[must_use]
 pub fn candidates<'a>(
-    binding: &Bound,
+    binding: &Binding,
     placement: &Placement,
     left_out: &BTreeSet<ClusterName>,
     clusters: &'a Clusters,
@@ -48,7 +47,7 @@ pub fn candidates<'a>(
 
 /// Whether a cluster that the affinity chooses would pass the scheduler's filters.
 fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, cluster: &Cluster) -> bool {
-    if cluster.metadata.deletion_timestamp.is_some() || cluster.ready() != Some(TRUE) {
+    if cluster.metadata.deletion_timestamp.is_some() || !cluster.is_ready() {
         return false;
     }
     // What is a target already stays one whatever its taints (8.3).
@@ -66,7 +65,7 @@ fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, 
 /// # Errors
 /// Why it has not.
 pub fn has_target(
-    binding: &Bound,
+    binding: &Binding,
     left_out: &BTreeSet<ClusterName>,
     clusters: &Clusters,
     check: Check,
@@ -117,7 +116,7 @@ pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64
 /// # Errors
 /// How much is missing.
 pub fn has_room(
-    binding: &Bound,
+    binding: &Binding,
     from: &ClusterName,
     left_out: &BTreeSet<ClusterName>,
     clusters: &Clusters,

@@ -11,12 +11,13 @@ use ironclad_api::{
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 use ironclad_fleet::{
+    Binding,
     because::eviction::Reason,
     taint::{self, tolerates},
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{bound::Bound, flags::eviction::EvictionFlags};
+use crate::flags::eviction::EvictionFlags;
 
 /// The wait after a PreferNoExecute taint where a stored binding does not say (IR-11).
 const PREFER_NO_EXECUTE_WAIT_SECONDS: i32 = 300;
@@ -36,7 +37,7 @@ impl Wish {
     ///
     /// # Errors
     /// If there is no placement, or it can't be read: then nobody is evicted (IR-9).
-    pub fn of(binding: &Bound) -> Result<Self, Reason> {
+    pub fn of(binding: &Binding) -> Result<Self, Reason> {
         let annotations = binding.metadata().annotations.as_ref();
         let tolerations = match annotations.and_then(|all| all.get(APPLIED_PLACEMENT)) {
             Some(text) => match serde_json::from_str::<Placement>(text) {

@@ -1,6 +1,6 @@
 //! A Kubernetes event that a decision wants told (api.md 18).
 
-use ironclad_api::work::ObjectReference;
+use ironclad_api::{ObjectMeta, cluster::Cluster, work::ObjectReference};
 
 /// Whether an event is good to know or a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,4 +47,24 @@ impl Event {
     pub fn normal(about: ObjectReference, reason: &'static str, message: impl Into<String>) -> Self {
         Self { about, type_: EventType::Normal, reason, message: message.into() }
     }
+}
+
+/// Reference to an object that an event is about. Events carry no resourceVersion.
+#[must_use]
+pub fn reference(api_version: &str, kind: &str, metadata: &ObjectMeta) -> ObjectReference {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ObjectReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+        resource_version: String::new(),
+    }
+}
+
+/// Reference to a Cluster, for events.
+#[must_use]
+pub fn cluster_reference(cluster: &Cluster) -> ObjectReference {
+    reference("cluster.karmada.io/v1alpha1", "Cluster", &cluster.metadata)
 }

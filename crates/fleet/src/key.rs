@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use ironclad_api::work::ObjectReference;
 use serde::{Deserialize, Serialize};
 
 /// The name of a member cluster.
@@ -81,6 +82,27 @@ pub struct BindingKey {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
+}
+
+impl BindingKey {
+    /// Kind of the binding, as in manifests.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        if self.namespace.is_empty() { "ClusterResourceBinding" } else { "ResourceBinding" }
+    }
+
+    /// Reference to the binding with this uid, for events.
+    #[must_use]
+    pub fn reference(&self, uid: &str) -> ObjectReference {
+        ObjectReference {
+            api_version: "work.karmada.io/v1alpha2".to_owned(),
+            kind: self.kind().to_owned(),
+            namespace: self.namespace.to_string(),
+            name: self.name.to_string(),
+            uid: uid.to_owned(),
+            resource_version: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for BindingKey {

@@ -5,9 +5,11 @@
 
 pub mod affinity;
 pub mod because;
+mod binding;
 mod check;
 pub mod divide;
 mod event;
+pub mod finalizer;
 pub mod gates;
 mod key;
 mod patch;
@@ -20,11 +22,12 @@ pub mod tree;
 mod world;
 
 pub use because::{Because, propagation::PolicyKey};
+pub use binding::{Binding, BindingRef};
 pub use check::{Violation, check};
-pub use event::{Event, EventType};
+pub use event::{Event, EventType, cluster_reference, reference};
 pub use key::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey};
 pub use patch::merge_patch_between;
 pub use plan::Plan;
 pub use readiness::not_ready;
 pub use status::StatusPart;
-pub use world::World;
+pub use world::{Clusters, World};

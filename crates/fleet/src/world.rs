@@ -10,13 +10,16 @@ use ironclad_api::{
 };
 use serde_json::Value;
 
-use crate::{BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey};
+use crate::{Binding, BindingKey, ClusterName, Gvk, ObjectKey, PolicyKey, WorkKey};
+
+/// All clusters of the fleet.
+pub type Clusters = BTreeMap<ClusterName, Arc<Cluster>>;
 
 /// Objects of the control plane and of its members, by key. Objects are shared, so that a copy of a world is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     /// All Clusters.
-    pub clusters: BTreeMap<ClusterName, Arc<Cluster>>,
+    pub clusters: Clusters,
     /// All PropagationPolicies.
     pub policies: BTreeMap<PolicyKey, Arc<PropagationPolicy>>,
     /// All ClusterPropagationPolicies; the namespace of their keys is empty.
@@ -36,6 +39,25 @@ pub struct World {
 }
 
 impl World {
+    /// The bindings of both kinds, ResourceBindings first.
+    pub fn all_bindings(&self) -> impl Iterator<Item = Binding> {
+        let namespaced = self.bindings.values().cloned().map(Binding::Namespaced);
+        namespaced.chain(self.cluster_bindings.values().cloned().map(Binding::Cluster))
+    }
+
+    /// The binding with this key.
+    #[must_use]
+    pub fn binding(&self, key: &BindingKey) -> Option<Binding> {
+        let namespaced = self.bindings.get(key).cloned().map(Binding::Namespaced);
+        namespaced.or_else(|| self.cluster_bindings.get(key).cloned().map(Binding::Cluster))
+    }
+
+    /// The binding of the template, whatever the binding's name.
+    #[must_use]
+    pub fn binding_of(&self, template: &ObjectKey) -> Option<Binding> {
+        self.all_bindings().find(|binding| binding.view().is_of(template))
+    }
+
     /// Puts a template in.
     pub fn insert_template(&mut self, object: Value) {
         self.templates.insert(key_of(&object), Arc::new(object));

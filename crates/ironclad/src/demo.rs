@@ -80,7 +80,7 @@ async fn members_are_ready(client: &Client, clock: &Clock, kubeconfig: &str) -> 
         let is_ready = |cluster: &Cluster| {
             let known =
                 cluster.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, COMPLETE_API_ENABLEMENTS));
-            known && cluster.ready() == Some(conditions::TRUE)
+            known && cluster.is_ready()
         };
         let all = clusters.list(&ListParams::default()).await.context("listing the members")?;
         if all.items.iter().all(is_ready) {

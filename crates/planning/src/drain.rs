@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use ironclad_api::{policy::PurgeMode, work::TargetCluster};
 use ironclad_failover::{
-    Clusters,
     drain::{self, Verdict},
     flags::eviction::Check,
 };
-use ironclad_fleet::{ClusterName, because::migration::Reason};
+use ironclad_fleet::{Binding, ClusterName, Clusters, because::migration::Reason};
 use ironclad_scheduling::Capacity;
 use serde_json::{Value, json};
 
 use crate::{
-    binding::Binding,
     schedule::{capacity, search},
     world::patched_binding,
 };

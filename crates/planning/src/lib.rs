@@ -20,7 +20,6 @@
 //! Nothing here writes, reads a clock, or decides on its own.
 
 pub mod apply;
-mod binding;
 pub mod doctor;
 pub mod drain;
 mod loops;

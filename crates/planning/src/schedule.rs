@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::work::TargetCluster;
-use ironclad_failover::Clusters;
-use ironclad_fleet::{Because, ClusterName, because::schedule::Reason};
+use ironclad_fleet::{Because, Binding, ClusterName, Clusters, because::schedule::Reason};
 use ironclad_scheduling::{self as scheduling, Available, Capacity, Options, Seen, capacity::Modelling};
 use jiff::Timestamp;
 use serde::Serialize;
-
-use crate::binding::{Binding, for_scheduler};
 
 /// The scheduler's decision on one binding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,7 +63,7 @@ pub fn search(
     without: &BTreeSet<ClusterName>,
 ) -> Result<Vec<TargetCluster>, String> {
     let (available, options) = (Available::new(), Options::default());
-    let seen = Seen { binding: for_scheduler(binding), clusters, available: &available, capacity, options: &options };
+    let seen = Seen { binding: binding.view(), clusters, available: &available, capacity, options: &options };
     let (found, _) = scheduling::dry_run(&seen, without);
     found.map(|found| found.targets).map_err(|failure| failure.to_string())
 }
@@ -75,7 +72,7 @@ pub fn search(
 /// trace is that of the cycle that a user could request.
 #[must_use]
 pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Scheduling, Vec<TargetCluster>) {
-    let (view, options, available) = (for_scheduler(binding), Options::default(), Available::new());
+    let (view, options, available) = (binding.view(), Options::default(), Available::new());
     let capacity = capacity(clusters);
     let seen = Seen { binding: view, clusters, available: &available, capacity: &capacity, options: &options };
     let decision = scheduling::decide(&seen, now);
@@ -86,7 +83,7 @@ pub fn schedule(binding: &Binding, clusters: &Clusters, now: Timestamp) -> (Sche
             scheduling::Effect::Status(part) => part.fields.get("schedulerObservingAffinityName")?.as_str(),
             _ => None,
         });
-        let group = observed.unwrap_or(view.observed_group).to_owned();
+        let group = observed.unwrap_or(view.observed_group()).to_owned();
         ((!group.is_empty()).then_some(group), decision.failure, decision.plan.because)
     } else {
         let (found, because) = scheduling::dry_run(&seen, &BTreeSet::new());

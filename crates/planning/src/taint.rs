@@ -5,9 +5,8 @@ use ironclad_failover::{
     flags::eviction::EvictionFlags,
     verdict::{Verdict, Wish, judge},
 };
+use ironclad_fleet::Binding;
 use jiff::Timestamp;
-
-use crate::binding::Binding;
 
 /// The bindings of one cluster that its taints evict, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,13 +9,11 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
 };
-use ironclad_fleet::{BindingKey, ObjectKey, PolicyKey, StatusPart, World};
+use ironclad_fleet::{Binding, BindingKey, ObjectKey, PolicyKey, StatusPart, World};
 use ironclad_patch::merge_patch;
 use ironclad_propagation::{policy_match::Policy, template::Identity};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-
-use crate::binding::{Binding, Bindings as _};
 
 /// An object of the fleet that does not have the fields of its kind.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,11 @@ use ironclad_interpreter::{Dependency, InterpretError, Interpreter, Operation};
 use serde_json::{Value, json};
 
 use self::attached::Attached;
-use crate::{detector::binding::Binding, new_ids::NewIds, template::Identity};
+use crate::{
+    detector::binding::{Binding, binds},
+    new_ids::NewIds,
+    template::Identity,
+};
 
 /// Snapshot of one binding that may have dependencies (the independent binding).
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +148,7 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
         .filter(|object| dependencies.iter().any(|dependency| selects(dependency, object)))
         .collect();
     for existing in seen.attached.iter().filter(|one| has_label(one, &label)) {
-        let still = required.iter().any(|object| Binding::from(&**existing).binds(object));
+        let still = required.iter().any(|object| binds(Binding::from(&**existing), object));
         if !still {
             Attached::of(existing, seen).release(&mut plan, binding);
         }
@@ -180,7 +184,7 @@ fn record(plan: &mut Plan<Effect>, binding: Binding<'_>, dependencies: &[Depende
 }
 
 fn attach(plan: &mut Plan<Effect>, seen: &Seen<'_>, object: &Value, identity: &Identity<'_>, ids: &mut NewIds) {
-    let existing = seen.attached.iter().find(|one| Binding::from(&***one).binds(identity));
+    let existing = seen.attached.iter().find(|one| binds(Binding::from(&***one), identity));
     match existing {
         Some(existing) => {
             let controller =

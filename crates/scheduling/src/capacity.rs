@@ -77,7 +77,7 @@ impl Capacity {
 
     /// Of these clusters, with nothing assigned: for who only asks once.
     #[must_use]
-    pub fn of(clusters: &crate::Clusters, modelling: Modelling) -> Self {
+    pub fn of(clusters: &ironclad_fleet::Clusters, modelling: Modelling) -> Self {
         let mut capacity = Self::new(modelling, Duration::ZERO);
         for (name, cluster) in clusters {
             capacity.cluster(name, None, Some(cluster));

@@ -9,17 +9,17 @@ use ironclad_api::{
     events::{INSUFFICIENT_CAPACITY, SCHEDULE_BINDING_FAILED, SCHEDULE_BINDING_SUCCEED},
     policy::Placement,
     reasons::binding::{NO_CLUSTER_FIT, SCHEDULER_ERROR, SUCCESS, UNSCHEDULABLE},
-    work::{ObjectReference, TargetCluster},
+    work::TargetCluster,
 };
 use ironclad_fleet::{
-    ClusterName, Event, Plan, StatusPart,
+    BindingRef, ClusterName, Event, Plan, StatusPart,
     because::schedule::{Keeping, Reason},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    Binding, BindingKind, Class, Failure, Found, Seen,
+    Class, Failure, Found, Seen,
     pass::{self, GroupFailure, Tick, Trace, room_for},
     trigger::{self, Turn},
 };
@@ -197,8 +197,8 @@ pub fn decide_timed(seen: &Seen<'_>, now: Timestamp, tick: &mut dyn FnMut(Tick))
 
 /// The status of a result that stands: what a crash between the two writes of a pass left out.
 fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
-    let binding = &seen.binding;
-    if binding.observed_generation == binding.generation() {
+    let binding = seen.binding;
+    if binding.observed_generation() == binding.generation() {
         return;
     }
     let mut part = StatusPart::default();
@@ -211,21 +211,21 @@ fn catch_up(seen: &Seen<'_>, now: Timestamp, plan: &mut Plan<Effect>) {
 }
 
 fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timestamp, plan: &mut Plan<Effect>) {
-    let binding = &seen.binding;
+    let binding = seen.binding;
     plan.note(Reason::Scheduled.into());
-    let changed = !same_targets(&binding.spec.clusters, &found.targets);
+    let changed = !same_targets(&binding.spec().clusters, &found.targets);
     plan.effects.extend(result(seen, &found.targets, changed));
     let generation = binding.generation() + i64::from(changed);
     let flipped = !binding.is_scheduled();
     let mut part = StatusPart::default();
-    if binding.observed_generation != generation {
+    if binding.observed_generation() != generation {
         part.fields.insert("schedulerObservedGeneration".into(), generation.into());
     }
-    if let Some(group) = found.group.as_deref().filter(|group| *group != binding.observed_group) {
+    if let Some(group) = found.group.as_deref().filter(|group| *group != binding.observed_group()) {
         part.fields.insert("schedulerObservingAffinityName".into(), group.into());
     }
     let scheduled_now = changed || flipped || binding.reschedule_required();
-    if scheduled_now && binding.last_scheduled != Some(now) {
+    if scheduled_now && binding.last_scheduled() != Some(now) {
         part.fields.insert("lastScheduledTime".into(), json!(Time(now)));
     }
     part.conditions.extend(scheduled(binding, TRUE, SUCCESS, SUCCEEDED, generation, now));
@@ -235,9 +235,9 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
     let reported = binding.scheduled().is_some_and(|condition| condition.status == FALSE);
     if changed || reported {
         tell_of_groups(binding, failed, plan);
-        let message = success_message(binding.kind, &found.targets);
+        let message = success_message(binding, &found.targets);
         plan.effects.push(Effect::Event(Event::normal(
-            binding.spec.resource.clone(),
+            binding.spec().resource.clone(),
             SCHEDULE_BINDING_SUCCEED,
             message,
         )));
@@ -249,7 +249,7 @@ fn succeed(seen: &Seen<'_>, found: &Found, failed: &[GroupFailure], now: Timesta
 
 /// A result that was made without a look at room is kept, but whoever wants to know hears where it does not fit (16.11).
 fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effect>) {
-    let (binding, spec) = (&seen.binding, seen.binding.spec);
+    let (binding, spec) = (seen.binding, seen.binding.spec());
     if spec.placement.as_ref().is_none_or(|placement| pass::looks_at_room(spec, placement)) {
         return;
     }
@@ -269,7 +269,7 @@ fn tell_of_room(seen: &Seen<'_>, targets: &[TargetCluster], plan: &mut Plan<Effe
         let message = format!(
             "{noun} {listed}{more} may not have room for the replicas: this strategy does not look at capacity"
         );
-        plan.effects.push(Effect::Event(Event::warning(reference(binding), INSUFFICIENT_CAPACITY, message)));
+        plan.effects.push(Effect::Event(Event::warning(binding.reference(), INSUFFICIENT_CAPACITY, message)));
     }
 }
 
@@ -281,7 +281,7 @@ fn fail(
     now: Timestamp,
     plan: &mut Plan<Effect>,
 ) -> Next {
-    let binding = &seen.binding;
+    let binding = seen.binding;
     let error = failure.to_string();
     let (reason, mut next, because) = match failure.class() {
         Class::NoFit | Class::TooFew => (NO_CLUSTER_FIT, Next::Recheck, Reason::NoClusterFit { error: error.clone() }),
@@ -289,7 +289,7 @@ fn fail(
         Class::Other => (SCHEDULER_ERROR, Next::Backoff, Reason::SchedulerError { error: error.clone() }),
     };
     plan.note(because.into());
-    if failure.class() == Class::NoFit && !binding.spec.clusters.is_empty() {
+    if failure.class() == Class::NoFit && !binding.spec().clusters.is_empty() {
         next = withdraw(seen, trigger, now, plan);
     }
     let generation = binding.generation() + i64::from(!plan.is_quiet());
@@ -298,7 +298,7 @@ fn fail(
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
         tell_of_groups(binding, failed, plan);
         let message = cut(&error, EVENT_MAX);
-        plan.effects.push(Effect::Event(Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, message)));
+        plan.effects.push(Effect::Event(Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, message)));
     }
     next
 }
@@ -306,9 +306,9 @@ fn fail(
 /// What becomes of the result when no cluster fits (16.1, failover.md IR-31): never cleared while evictions are under
 /// way; cleared if the placement changed, or after a wait; targets that leave the fleet go at once.
 fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
-    let binding = &seen.binding;
-    let clusters = &binding.spec.clusters;
-    if !binding.spec.graceful_eviction_tasks.is_empty() {
+    let binding = seen.binding;
+    let clusters = &binding.spec().clusters;
+    if !binding.spec().graceful_eviction_tasks.is_empty() {
         plan.note(Reason::ResultKept { because: Keeping::EvictionsUnderWay }.into());
         return Next::Recheck;
     }
@@ -330,18 +330,18 @@ fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<E
 
 /// Writes a result and the placement it was made for; nothing if both stand already.
 fn result(seen: &Seen<'_>, targets: &[TargetCluster], changed: bool) -> Option<Effect> {
-    let binding = &seen.binding;
+    let binding = seen.binding;
     let mut patch = json!({});
     if changed {
         patch["spec"] = json!({ "clusters": if targets.is_empty() { Value::Null } else { json!(targets) } });
     }
     let applied = trigger::applied_placement(binding);
-    let placement = binding.spec.placement.as_ref()?;
+    let placement = binding.spec().placement.as_ref()?;
     if serde_json::from_str::<Placement>(applied).ok().as_ref() != Some(placement) {
         let placement = serde_json::to_string(placement).expect("a placement is plain data");
         patch["metadata"] = json!({ "annotations": { APPLIED_PLACEMENT: placement } });
     }
-    let targets = if changed { targets } else { binding.spec.clusters.as_slice() };
+    let targets = if changed { targets } else { binding.spec().clusters.as_slice() };
     (patch != json!({})).then(|| Effect::Result { patch, targets: targets.to_vec() })
 }
 
@@ -354,7 +354,7 @@ fn same_targets(before: &[TargetCluster], after: &[TargetCluster]) -> bool {
 
 /// Condition `Scheduled`, if it differs from the one that stands.
 fn scheduled(
-    binding: &Binding<'_>,
+    binding: BindingRef<'_>,
     status: &str,
     reason: &str,
     message: &str,
@@ -369,36 +369,24 @@ fn scheduled(
     (standing != Some(&wanted)).then_some(wanted)
 }
 
-fn tell_of_groups(binding: &Binding<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {
+fn tell_of_groups(binding: BindingRef<'_>, failed: &[GroupFailure], plan: &mut Plan<Effect>) {
     for (index, failure) in failed {
-        let kind = binding.kind.as_str();
+        let kind = binding.kind();
         let message =
             format!("failed to schedule {kind}({}) with clusterAffiliates index({index}): {failure}", binding.key());
-        let event = Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, cut(&message, EVENT_MAX));
+        let event = Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, cut(&message, EVENT_MAX));
         plan.effects.push(Effect::Event(event));
     }
 }
 
-fn success_message(kind: BindingKind, targets: &[TargetCluster]) -> String {
+fn success_message(binding: BindingRef<'_>, targets: &[TargetCluster]) -> String {
     let targets: Vec<String> = targets.iter().map(|target| format!("{}:{}", target.name, target.replicas)).collect();
     // The two kinds differ by a colon, and tools match the text (16.31).
-    let colon = match kind {
-        BindingKind::ResourceBinding => ":",
-        BindingKind::ClusterResourceBinding => "",
+    let colon = match binding {
+        BindingRef::Namespaced(_) => ":",
+        BindingRef::Cluster(_) => "",
     };
     cut(&format!("{SUCCEEDED} Result{colon} {{{}}}", targets.join(", ")), EVENT_MAX)
-}
-
-fn reference(binding: &Binding<'_>) -> ObjectReference {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    ObjectReference {
-        api_version: "work.karmada.io/v1alpha2".to_owned(),
-        kind: binding.kind.as_str().to_owned(),
-        namespace: text(&binding.metadata.namespace),
-        name: text(&binding.metadata.name),
-        uid: text(&binding.metadata.uid),
-        resource_version: text(&binding.metadata.resource_version),
-    }
 }
 
 /// A text of at most `max` bytes; what is longer ends in dots.

@@ -12,13 +12,13 @@ use ironclad_api::{
     work::ResourceBindingSpec,
 };
 use ironclad_fleet::{
-    ClusterName, affinity,
+    ClusterName, Clusters, affinity,
     because::schedule::Refusal,
     taint::{self, Failover},
 };
 use jiff::Timestamp;
 
-use crate::{Clusters, Plugin, Plugins, Tick};
+use crate::{Plugin, Plugins, Tick};
 
 /// The score of a cluster that is a target already.
 const LOCALITY: i64 = 100;

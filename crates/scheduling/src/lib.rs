@@ -34,4 +34,4 @@ pub use decide::{
 };
 pub use pass::{Class, Failure, Found, Step, Tick, dry_run, room_for, room_for_leaving};
 pub use plugins::{Plugin, Plugins};
-pub use seen::{Available, Binding, BindingKind, Clusters, Options, Seen};
+pub use seen::{Available, Options, Seen};

@@ -11,11 +11,11 @@ use ironclad_api::{
     },
     work::{ResourceBindingSpec, TargetCluster, TargetComponent},
 };
-use ironclad_fleet::{Because, ClusterName, affinity, because::schedule::Reason};
+use ironclad_fleet::{Because, BindingRef, ClusterName, affinity, because::schedule::Reason};
 use jiff::Timestamp;
 
 use crate::{
-    BindingKind, Candidate, Options, Plugin, Seen,
+    Candidate, Options, Plugin, Seen,
     assign::{self, AssignError, Fill, Mode, Shares},
     capacity::{Capacity, Counting, Demand},
     divide::{TieOrder, Weight},
@@ -162,8 +162,8 @@ pub(crate) fn search(
     trace: &mut Trace<'_>,
     failed: &mut Vec<GroupFailure>,
 ) -> Result<Found, Failure> {
-    let binding = &seen.binding;
-    let Some(placement) = &binding.spec.placement else { return Err(no_placement(seen)) };
+    let binding = seen.binding;
+    let Some(placement) = &binding.spec().placement else { return Err(no_placement(seen)) };
     let groups = &placement.cluster_affinities;
     if placement.cluster_affinity.is_some() || groups.is_empty() {
         let targets = pass(seen, placement, None, without, now, trace)?;
@@ -171,7 +171,7 @@ pub(crate) fn search(
     }
     let start = if binding.reschedule_required() { Start::First } else { Start::Observed };
     let end = if seen.options.wrap_around_groups { AtTheEnd::WrapAround } else { AtTheEnd::Stop };
-    for index in attempts(groups, binding.observed_group, start, end) {
+    for index in attempts(groups, binding.observed_group(), start, end) {
         let group = &groups[index];
         match pass(seen, placement, Some(group), without, now, trace) {
             Ok(targets) => return Ok(Found { targets, group: Some(group.affinity_name.clone()) }),
@@ -186,9 +186,9 @@ pub(crate) fn search(
 }
 
 fn no_placement(seen: &Seen<'_>) -> Failure {
-    let kind = match seen.binding.kind {
-        BindingKind::ResourceBinding => "resourceBinding",
-        BindingKind::ClusterResourceBinding => "clusterResourceBinding",
+    let kind = match seen.binding {
+        BindingRef::Namespaced(_) => "resourceBinding",
+        BindingRef::Cluster(_) => "clusterResourceBinding",
     };
     Failure::NoPlacement { kind, binding: seen.binding.key().to_string() }
 }
@@ -201,7 +201,7 @@ fn pass(
     now: Timestamp,
     trace: &mut Trace<'_>,
 ) -> Result<Vec<TargetCluster>, Failure> {
-    let spec = seen.binding.spec;
+    let spec = seen.binding.spec();
     let before: BTreeMap<&str, &TargetCluster> = spec.clusters.iter().map(|t| (t.name.as_str(), t)).collect();
     let filter = Filter { spec, placement, group, plugins: seen.options.plugins, now };
     let feasible = feasible(seen, &filter, &before, without, trace);
@@ -282,7 +282,7 @@ fn weighed(
     feasible: Vec<Feasible<'_>>,
     scores: &[i64],
 ) -> Vec<Candidate> {
-    let spec = seen.binding.spec;
+    let spec = seen.binding.spec();
     let sets = schedules_component_sets(seen.options, spec, placement);
     let demand = looks_at_room(spec, placement).then(|| Demand::of(spec, sets));
     // Where nobody says anything, whatever is wanted fits (10.1).
@@ -310,7 +310,7 @@ fn weighed(
 
 /// What the estimators say, the least of it (10.1).
 fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
-    let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec, seen.options));
+    let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec(), seen.options));
     let accurate = seen.available.get(cluster).copied();
     general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
 }
@@ -377,12 +377,12 @@ fn divides_by_room(placement: &Placement) -> bool {
 /// Replicas that a cluster had before a taint drove them out, offered as a previous result while there is no good one:
 /// so the former result comes back where it still fits (failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
-    let binding = &seen.binding;
-    if !binding.spec.clusters.is_empty() && binding.is_scheduled() {
+    let binding = seen.binding;
+    if !binding.spec().clusters.is_empty() && binding.is_scheduled() {
         return 0;
     }
     let by_taint = |reason: &str| ![APPLICATION_FAILURE, CLUSTER_DRAIN, BINDING_PREEMPTED].contains(&reason);
-    let task = binding.spec.eviction(&cluster.0).filter(|task| by_taint(&task.reason));
+    let task = binding.spec().eviction(&cluster.0).filter(|task| by_taint(&task.reason));
     task.and_then(|task| task.replicas).map_or(0, i64::from)
 }
 
@@ -447,7 +447,7 @@ fn is_weighted(strategy: &ReplicaSchedulingStrategy) -> bool {
 
 /// The targets among the selected clusters, by name (8).
 fn assigned(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Result<Vec<TargetCluster>, AssignError> {
-    let spec = seen.binding.spec;
+    let spec = seen.binding.spec();
     let divides = (spec.replicas > 0 || spec.replica_requirements.is_some()) && spec.components.len() <= 1;
     let mut targets: Vec<TargetCluster> = if divides {
         let shares = shares(seen, placement, selected)?;
@@ -470,8 +470,8 @@ fn target(name: &ClusterName, replicas: i64) -> TargetCluster {
 }
 
 fn shares(seen: &Seen<'_>, placement: &Placement, selected: &[Candidate]) -> Result<Shares, AssignError> {
-    let want = i64::from(seen.binding.spec.replicas);
-    let ties = TieOrder::of(&seen.binding.spec.resource.uid);
+    let want = i64::from(seen.binding.spec().replicas);
+    let ties = TieOrder::of(&seen.binding.spec().resource.uid);
     let mode = if seen.binding.reschedule_required() { Mode::Fresh } else { Mode::Steady };
     let Some(strategy) = &placement.replica_scheduling else { return Ok(assign::duplicated(selected, want)) };
     if placement.replica_scheduling_type() == ReplicaSchedulingType::Duplicated {

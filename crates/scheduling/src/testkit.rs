@@ -16,10 +16,10 @@ use ironclad_api::{
 };
 use jiff::Timestamp;
 
-use ironclad_fleet::StatusPart;
+use ironclad_fleet::{BindingRef, Clusters, StatusPart};
 use serde_json::Value;
 
-use crate::{Available, Binding, Candidate, Capacity, Clusters, Decision, Effect, Options, Seen, decide};
+use crate::{Available, Candidate, Capacity, Decision, Effect, Options, Seen, decide};
 
 /// A feasible cluster with this score and this much room, nothing assigned.
 pub(crate) fn candidate(name: &str, score: i64, allocatable: i64) -> Candidate {
@@ -183,7 +183,7 @@ pub(crate) fn turn(
     now: i64,
 ) -> Decision {
     let capacity = Capacity::default();
-    decide(&Seen { binding: Binding::from(binding), clusters, available, capacity: &capacity, options }, at(now))
+    decide(&Seen { binding: BindingRef::from(binding), clusters, available, capacity: &capacity, options }, at(now))
 }
 
 /// The binding after the effects were applied, as a server and a status writer would.

@@ -13,10 +13,10 @@ use ironclad_api::{
     policy::{ClusterAffinityTerm, DEFAULT_SCHEDULER_NAME, Placement, ReplicaSchedulingType},
     work::TargetCluster,
 };
-use ironclad_fleet::{ClusterName, affinity, because::schedule::Reason};
+use ironclad_fleet::{BindingRef, ClusterName, affinity, because::schedule::Reason};
 
 use crate::{
-    Binding, Capacity, Options, Seen, groups,
+    Capacity, Options, Seen, groups,
     pass::{component_targets, room_for, schedules_component_sets},
 };
 
@@ -35,17 +35,17 @@ pub enum Turn {
 ///
 /// # Errors
 /// Why it has not.
-pub fn responsible(binding: &Binding<'_>, options: &Options) -> Result<(), Reason> {
-    let named = &binding.spec.scheduler_name;
+pub fn responsible(binding: BindingRef<'_>, options: &Options) -> Result<(), Reason> {
+    let named = &binding.spec().scheduler_name;
     let named = if named.is_empty() { DEFAULT_SCHEDULER_NAME } else { named };
     if named != options.scheduler_name {
         return Err(Reason::NotResponsible { scheduler: named.to_owned() });
     }
-    if binding.spec.scheduling_suspended() {
+    if binding.spec().scheduling_suspended() {
         return Err(Reason::Suspended);
     }
     let owners = [PROPAGATION_POLICY_PERMANENT_ID, CLUSTER_PROPAGATION_POLICY_PERMANENT_ID, BINDING_MANAGED_BY];
-    let labels = binding.metadata.labels.as_ref();
+    let labels = binding.metadata().labels.as_ref();
     let owned = |key: &&str| labels.and_then(|labels| labels.get(*key)).is_some_and(|value| !value.is_empty());
     if owners.iter().any(owned) { Ok(()) } else { Err(Reason::Unmanaged) }
 }
@@ -53,17 +53,17 @@ pub fn responsible(binding: &Binding<'_>, options: &Options) -> Result<(), Reaso
 /// The table of 2.2: the first row that holds decides.
 #[must_use]
 pub fn turn(seen: &Seen<'_>) -> Turn {
-    let binding = &seen.binding;
-    let spec = binding.spec;
+    let binding = seen.binding;
+    let spec = binding.spec();
     if let Err(reason) = responsible(binding, seen.options) {
         return Turn::Leave(reason);
     }
-    if binding.metadata.deletion_timestamp.is_some() {
+    if binding.metadata().deletion_timestamp.is_some() {
         return Turn::Leave(Reason::BeingDeleted);
     }
     let Some(placement) = &spec.placement else { return Turn::Leave(Reason::NoPlacement) };
     let divided = placement.replica_scheduling_type() == ReplicaSchedulingType::Divided;
-    if placement_changed(placement, applied_placement(binding), binding.observed_group) {
+    if placement_changed(placement, applied_placement(binding), binding.observed_group()) {
         return Turn::Schedule(Reason::PlacementChanged);
     }
     if replicas_changed(seen, placement) {
@@ -95,16 +95,16 @@ pub(crate) fn is_leaving(seen: &Seen<'_>, target: &str) -> bool {
 }
 
 fn drifted(seen: &Seen<'_>, placement: &Placement) -> Option<ClusterName> {
-    let names = seen.binding.spec.clusters.iter().map(|target| ClusterName::from(target.name.as_str()));
+    let names = seen.binding.spec().clusters.iter().map(|target| ClusterName::from(target.name.as_str()));
     names.into_iter().find(|name| {
-        let chosen = |cluster: &Arc<Cluster>| chooses(placement, seen.binding.observed_group, cluster);
+        let chosen = |cluster: &Arc<Cluster>| chooses(placement, seen.binding.observed_group(), cluster);
         seen.clusters.get(name).is_some_and(|cluster| !chosen(cluster))
     })
 }
 
 /// The annotation with the placement of the present result.
-pub(crate) fn applied_placement<'a>(binding: &Binding<'a>) -> &'a str {
-    binding.metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_PLACEMENT)).map_or("", String::as_str)
+pub(crate) fn applied_placement<'a>(binding: BindingRef<'a>) -> &'a str {
+    binding.metadata().annotations.as_ref().and_then(|all| all.get(APPLIED_PLACEMENT)).map_or("", String::as_str)
 }
 
 /// Whether the placement is another one than the one of the present result (2.3; unreadable counts as changed, 16.17).
@@ -132,7 +132,7 @@ fn in_use<'a>(placement: &'a Placement, observed_group: &str) -> Option<&'a Clus
 /// Whether the result does not add up to what is wanted (2.4; with components 16.10).
 #[must_use]
 pub fn replicas_changed(seen: &Seen<'_>, placement: &Placement) -> bool {
-    let spec = seen.binding.spec;
+    let spec = seen.binding.spec();
     if seen.options.component_scheduling && !spec.components.is_empty() {
         let wanted = component_targets(spec);
         let outdated = |targets: &[TargetCluster]| targets.iter().any(|t| t.components != wanted);
@@ -182,17 +182,17 @@ pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
 /// Whether a cluster concerns a binding: its affinity chooses it. With ordered groups it is the group in use, with its
 /// overflow tiers (16.24); while the status lags behind the spec every cluster concerns the binding.
 #[must_use]
-pub fn concerns(binding: &Binding<'_>, cluster: &Cluster, options: &Options) -> bool {
-    let Some(placement) = &binding.spec.placement else { return false };
+pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -> bool {
+    let Some(placement) = &binding.spec().placement else { return false };
     if responsible(binding, options).is_err() {
         return false;
     }
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
-    if binding.spec.target(name).is_some() {
+    if binding.spec().target(name).is_some() {
         return true;
     }
-    let lags = !placement.cluster_affinities.is_empty() && binding.observed_generation != binding.generation();
-    lags || chooses(placement, binding.observed_group, cluster)
+    let lags = !placement.cluster_affinities.is_empty() && binding.observed_generation() != binding.generation();
+    lags || chooses(placement, binding.observed_group(), cluster)
 }
 
 fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bool {
@@ -209,15 +209,16 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
 
 /// Whether a binding waits for something: no result, not scheduled, or evictions under way.
 #[must_use]
-pub fn is_unsettled(binding: &Binding<'_>) -> bool {
-    binding.spec.clusters.is_empty() || !binding.spec.graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
+pub fn is_unsettled(binding: BindingRef<'_>) -> bool {
+    binding.spec().clusters.is_empty() || !binding.spec().graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
 }
 
 /// Whether a binding that waits for room may find some in a cluster that has more now (16.3).
 #[must_use]
-pub fn may_fit(binding: &Binding<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
+pub fn may_fit(binding: BindingRef<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
     let name = ClusterName::from(cluster.metadata.name.as_deref().unwrap_or_default());
-    concerns(binding, cluster, options) && room_for(binding.spec, &name, capacity, options).is_some_and(|room| room > 0)
+    concerns(binding, cluster, options)
+        && room_for(binding.spec(), &name, capacity, options).is_some_and(|room| room > 0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Wake rules of the scheduler.
 
-use crate::{Binding, Options, trigger::responsible};
+use ironclad_fleet::BindingRef;
+
+use crate::{Options, trigger::responsible};
 
 /// Reason for which a binding is enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +15,8 @@ pub enum Wake {
 
 /// Returns whether a changed binding is enqueued. A status, and the result that this scheduler wrote, are no reason.
 #[must_use]
-pub fn binding(old: Option<&Binding<'_>>, new: &Binding<'_>, options: &Options) -> Option<Wake> {
-    let ours = |binding: &Binding<'_>| responsible(binding, options).is_ok();
+pub fn binding(old: Option<BindingRef<'_>>, new: BindingRef<'_>, options: &Options) -> Option<Wake> {
+    let ours = |binding: BindingRef<'_>| responsible(binding, options).is_ok();
     let was_ours = old.is_some_and(ours);
     let changed = old.is_none_or(|old| old.generation() != new.generation()) || !was_ours;
     if !changed || !ours(new) {
@@ -56,8 +58,8 @@ mod tests {
             ("handed over", Some(&base), &others_edited, None),
             ("another scheduler's edit", Some(&others), &others_edited, None),
         ] {
-            let (old, new) = (old.map(Binding::from), Binding::from(new));
-            assert_eq!(binding(old.as_ref(), &new, &options), want, "{name}");
+            let (old, new) = (old.map(BindingRef::from), BindingRef::from(new));
+            assert_eq!(binding(old, new, &options), want, "{name}");
         }
     }
 }

@@ -15,8 +15,8 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{ClusterResourceBinding, ResourceBinding},
 };
-use ironclad_failover::{Bound, Clusters, drain::Health, flags::eviction::Check};
-use ironclad_fleet::ClusterName;
+use ironclad_failover::{drain::Health, flags::eviction::Check};
+use ironclad_fleet::{Binding, ClusterName, Clusters};
 use ironclad_patch::selector::LabelSelector;
 use ironclad_planning::drain::concerns;
 use jiff::Timestamp;
@@ -168,10 +168,10 @@ async fn clusters(plane: &Client, about: &ClusterName) -> Result<Clusters, Drain
 async fn bindings(
     plane: &Client,
     wanted: &Wanted,
-    mut keep: impl FnMut(&Bound) -> bool,
-) -> Result<Vec<Bound>, DrainError> {
+    mut keep: impl FnMut(&Binding) -> bool,
+) -> Result<Vec<Binding>, DrainError> {
     let mut all = Vec::new();
-    let mut put = |bound: Bound| {
+    let mut put = |bound: Binding| {
         let kind = &bound.spec().resource.kind;
         let named = wanted.kinds.is_empty() || wanted.kinds.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind));
         if named && keep(&bound) {
@@ -182,12 +182,12 @@ async fn bindings(
         Some(namespace) => Api::<ResourceBinding>::namespaced(plane.clone(), namespace),
         None => Api::all(plane.clone()),
     };
-    each(&namespaced, |binding| put(Bound::from(Arc::new(binding.clone()))))
+    each(&namespaced, |binding| put(Binding::from(Arc::new(binding.clone()))))
         .await
         .map_err(failed(&wanted.cluster, "listing ResourceBindings"))?;
     if wanted.namespace.is_none() {
         let api = Api::<ClusterResourceBinding>::all(plane.clone());
-        each(&api, |binding| put(Bound::from(Arc::new(binding.clone()))))
+        each(&api, |binding| put(Binding::from(Arc::new(binding.clone()))))
             .await
             .map_err(failed(&wanted.cluster, "listing ClusterResourceBindings"))?;
     }
@@ -277,7 +277,7 @@ pub async fn preview(plane: &Client, wanted: &Wanted) -> Result<Survey, DrainErr
 }
 
 /// Whether the template has the labels that were asked for.
-async fn labelled(plane: &Client, wanted: &Wanted, binding: &Bound) -> Result<bool, DrainError> {
+async fn labelled(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<bool, DrainError> {
     let Some(selector) = &wanted.selector else { return Ok(true) };
     let resource = &binding.spec().resource;
     let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));

@@ -7,14 +7,13 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{
-    Bound, Clusters,
     drain::{self, Verdict},
     eviction::PAUSE_CONFIG_MAP,
     flags::HealthFlags,
     guards,
     rate::State,
 };
-use ironclad_fleet::BindingKey;
+use ironclad_fleet::{Binding, BindingKey, Clusters};
 use ironclad_seam::Clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -103,10 +102,10 @@ pub async fn evict(
     plane: &Client,
     clock: &Clock,
     wanted: &Wanted,
-    bindings: Vec<Bound>,
+    bindings: Vec<Binding>,
     progress: &mut Progress,
     mut report: impl FnMut(Report<'_>),
-) -> Result<Vec<Bound>, DrainError> {
+) -> Result<Vec<Binding>, DrainError> {
     progress.total += bindings.len();
     let mut left = Vec::new();
     let mut next = clock.mono();
@@ -175,10 +174,10 @@ async fn pace(
 async fn one(
     plane: &Client,
     wanted: &Wanted,
-    binding: &Bound,
+    binding: &Binding,
     clusters: &Clusters,
     report: &mut impl FnMut(Report<'_>),
-) -> Result<Option<Bound>, DrainError> {
+) -> Result<Option<Binding>, DrainError> {
     for _ in 0..TRIES {
         let Some(present) = get(plane, wanted, binding).await? else { return Ok(Some(gone(binding))) };
         match drain::judge(&present, &wanted.cluster, clusters, wanted.check) {
@@ -206,41 +205,41 @@ async fn one(
 }
 
 /// A binding that was deleted leaves nothing behind.
-fn gone(binding: &Bound) -> Bound {
+fn gone(binding: &Binding) -> Binding {
     let mut gone = ResourceBinding::new(&binding.key().name, ironclad_api::work::ResourceBindingSpec::default());
     gone.metadata.namespace = Some(binding.key().namespace.to_string());
-    Bound::from(Arc::new(gone))
+    Binding::from(Arc::new(gone))
 }
 
-async fn get(plane: &Client, wanted: &Wanted, binding: &Bound) -> Result<Option<Bound>, DrainError> {
+async fn get(plane: &Client, wanted: &Wanted, binding: &Binding) -> Result<Option<Binding>, DrainError> {
     let key = binding.key();
     let doing = format!("reading {key}");
     let found = match binding {
-        Bound::Namespaced(_) => {
+        Binding::Namespaced(_) => {
             let api = Api::<ResourceBinding>::namespaced(plane.clone(), &key.namespace);
-            api.get_opt(&key.name).await.map(|found| found.map(|b| Bound::from(Arc::new(b))))
+            api.get_opt(&key.name).await.map(|found| found.map(|b| Binding::from(Arc::new(b))))
         }
-        Bound::Cluster(_) => {
+        Binding::Cluster(_) => {
             let api = Api::<ClusterResourceBinding>::all(plane.clone());
-            api.get_opt(&key.name).await.map(|found| found.map(|b| Bound::from(Arc::new(b))))
+            api.get_opt(&key.name).await.map(|found| found.map(|b| Binding::from(Arc::new(b))))
         }
     };
     let found = found.map_err(failed(&wanted.cluster, doing))?;
     Ok(found.filter(|found| found.uid() == binding.uid()))
 }
 
-async fn write(plane: &Client, seen: &Bound, mut patch: Value) -> Result<Bound, kube::Error> {
+async fn write(plane: &Client, seen: &Binding, mut patch: Value) -> Result<Binding, kube::Error> {
     let key = seen.key();
     patch["metadata"]["resourceVersion"] = json!(seen.metadata().resource_version);
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match seen {
-        Bound::Namespaced(_) => {
+        Binding::Namespaced(_) => {
             let api = Api::<ResourceBinding>::namespaced(plane.clone(), &key.namespace);
-            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Bound::from(Arc::new(b)))
+            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Binding::from(Arc::new(b)))
         }
-        Bound::Cluster(_) => {
+        Binding::Cluster(_) => {
             let api = Api::<ClusterResourceBinding>::all(plane.clone());
-            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Bound::from(Arc::new(b)))
+            api.patch(&key.name, &params, &Patch::Merge(patch)).await.map(|b| Binding::from(Arc::new(b)))
         }
     }
 }
@@ -253,7 +252,7 @@ pub async fn wait(
     plane: &Client,
     clock: &Clock,
     wanted: &Wanted,
-    mut left: Vec<Bound>,
+    mut left: Vec<Binding>,
     timeout: Duration,
     progress: &mut Progress,
     mut report: impl FnMut(Report<'_>),

@@ -9,11 +9,11 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding},
 };
 use ironclad_failover::{
-    Bound, Clusters, Evictions, Flags, Now,
+    Evictions, Flags, Now,
     eviction::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, Report, Row},
     guards, taint_policy, taints,
 };
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
@@ -181,7 +181,7 @@ fn is_vacant(lease: Option<&Lease>, told: Option<Timestamp>, now: Timestamp) -> 
 pub(super) struct Objects {
     pub(super) clusters: Clusters,
     pub(super) policies: Vec<Arc<ClusterTaintPolicy>>,
-    pub(super) bindings: Vec<Bound>,
+    pub(super) bindings: Vec<Binding>,
 }
 
 /// All clusters and policies, and the bindings of one namespace or of all.
@@ -193,9 +193,9 @@ pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow:
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let namespaced = namespaced.list(&all).await?.items.into_iter().map(|b| Bound::from(Arc::new(b)));
+    let namespaced = namespaced.list(&all).await?.items.into_iter().map(|b| Binding::from(Arc::new(b)));
     let cluster_wide = Api::<ClusterResourceBinding>::all(client.clone()).list(&all).await?.items;
-    let cluster_wide = cluster_wide.into_iter().map(|b| Bound::from(Arc::new(b)));
+    let cluster_wide = cluster_wide.into_iter().map(|b| Binding::from(Arc::new(b)));
     Ok(Objects {
         clusters: clusters.into_iter().map(|c| (ClusterName::from(c.name_any().as_str()), Arc::new(c))).collect(),
         policies: policies.into_iter().map(Arc::new).collect(),
@@ -206,14 +206,15 @@ pub(super) async fn objects(client: &Client, namespace: Option<&str>) -> anyhow:
 impl Objects {
     /// Without the bindings of other namespaces.
     pub(super) fn of(mut self, namespace: Option<&str>) -> Self {
-        let is_in = |b: &Bound| b.metadata().namespace.as_deref().is_none_or(|own| namespace.is_none_or(|n| n == own));
+        let is_in =
+            |b: &Binding| b.metadata().namespace.as_deref().is_none_or(|own| namespace.is_none_or(|n| n == own));
         self.bindings.retain(is_in);
         self
     }
 
     /// What waits by these objects, which must be those of all namespaces.
     pub(super) fn rows(&self, report: Option<&Report>, wall: Timestamp) -> Vec<Row> {
-        let bindings: BTreeMap<BindingKey, Bound> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
+        let bindings: BTreeMap<BindingKey, Binding> = self.bindings.iter().map(|b| (b.key(), b.clone())).collect();
         let now = Now { wall, mono: std::time::Duration::ZERO };
         self.decisions(report, wall).rows_from_objects(&bindings, &self.clusters, now)
     }

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use ironclad_api::eviction::PRODUCER_TAINT_MANAGER;
 use ironclad_failover::{
-    Bound, Clusters, Evictions,
+    Evictions,
     eviction::{Row, Waiting},
     precheck,
     verdict::Verdict,
 };
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
             bail!("no binding {name}{place}\n  try: ironclad get rb -A");
         }
     }
-    let wanted = |binding: &&Bound| names.is_empty() || names.iter().any(|name| is_named(binding, name));
+    let wanted = |binding: &&Binding| names.is_empty() || names.iter().any(|name| is_named(binding, name));
     let mut answers = Vec::new();
     for binding in seen.bindings.iter().filter(wanted) {
         answers.extend(explain(binding, &seen.clusters, &evictions, &line, !names.is_empty()));
@@ -90,7 +90,7 @@ pub async fn run(asked: &Evicted, plane: &Plane, clock: &Clock) -> anyhow::Resul
 }
 
 /// By the binding's own name, or by its template's as `kind/name`.
-fn is_named(binding: &Bound, name: &str) -> bool {
+fn is_named(binding: &Binding, name: &str) -> bool {
     let resource = &binding.spec().resource;
     let by_template =
         name.split_once('/').is_some_and(|(kind, name)| is_word_for(kind, &resource.kind) && resource.name == name);
@@ -128,7 +128,7 @@ pub(super) struct Answer {
 
 /// What the decisions say of one binding: for each faulty cluster that it is on, and each that it has left. `all`: also
 /// where it stays.
-fn explain(binding: &Bound, clusters: &Clusters, evictions: &Evictions, line: &Line, all: bool) -> Vec<Answer> {
+fn explain(binding: &Binding, clusters: &Clusters, evictions: &Evictions, line: &Line, all: bool) -> Vec<Answer> {
     let spec = binding.spec();
     let resource = &spec.resource;
     let blank = |cluster: &str, state: &str, because: String| Answer {
@@ -186,7 +186,7 @@ fn explain(binding: &Bound, clusters: &Clusters, evictions: &Evictions, line: &L
     answers
 }
 
-fn target_of(binding: &Bound, from: &ClusterName, clusters: &Clusters, evictions: &Evictions) -> String {
+fn target_of(binding: &Binding, from: &ClusterName, clusters: &Clusters, evictions: &Evictions) -> String {
     let left_out = BTreeSet::from([from.clone()]);
     let check = evictions.flags().eviction.check();
     match precheck::has_target(binding, &left_out, clusters, check) {
@@ -337,7 +337,7 @@ mod tests {
         Objects {
             clusters: clusters.into_iter().collect(),
             policies: vec![],
-            bindings: vec![Bound::from(Arc::new(binding))],
+            bindings: vec![Binding::from(Arc::new(binding))],
         }
     }
 
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn names() {
-        let bound = Bound::from(Arc::new(binding()));
+        let bound = Binding::from(Arc::new(binding()));
         for (name, want) in [
             ("web-deployment", true),
             ("deployment/web", true),

@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ironclad_failover::{
-    Bound, Clusters,
-    application::{Memory, Seen},
-};
-use ironclad_fleet::gates::Gate;
+use ironclad_failover::application::{Memory, Seen};
+use ironclad_fleet::{Binding, Clusters, gates::Gate};
 use ironclad_interpreter::Operation;
 use ironclad_propagation::detector::binding::application_failover_since;
 use ironclad_runtime::Key;
@@ -34,7 +31,7 @@ pub(super) struct Observer {
 pub(super) struct Observed {
     /// The binding; its version is the one to write over.
     pub(super) binding: AnyBinding,
-    bound: Bound,
+    bound: Binding,
     health_is_judged: bool,
     clusters: Arc<Clusters>,
     memory: Memory,
@@ -72,7 +69,7 @@ impl Observer {
 
     pub(super) fn observe(&self, key: &Key) -> Option<Observed> {
         let binding = self.bindings.get_as_requested(key)?;
-        let bound = Bound::from(binding.clone());
+        let bound = Binding::from(binding.clone());
         let interpreter = self.interpreters.for_a_decision();
         Some(Observed {
             health_is_judged: interpreter.implements(&binding.template().gvk, Operation::InterpretHealth),

@@ -8,13 +8,13 @@ use ironclad_api::{
     policy::{ClusterOverridePolicy, OverridePolicy},
     work::Work,
 };
+use ironclad_fleet::Clusters;
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{
     binding::{Options, Seen, first_names},
     template::Identity,
 };
 use ironclad_runtime::{Failure, Informer, Key};
-use ironclad_scheduling::Clusters;
 use ironclad_seam::Clock;
 use kube::api::DynamicObject;
 use serde_json::Value;

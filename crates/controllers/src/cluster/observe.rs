@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, names, work::Work};
 use ironclad_failover::{
-    Bound,
     membership::{ExecutionSpace, Seen},
     taints::ByCondition,
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{Binding, ClusterName};
 use ironclad_runtime::Informer;
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -28,7 +27,7 @@ pub(super) struct Observed {
     pub(super) cluster: Arc<Cluster>,
     space: Option<Arc<Namespace>>,
     works: Vec<Arc<Work>>,
-    targeted_by: Vec<Bound>,
+    targeted_by: Vec<Binding>,
     taints: ByCondition,
 }
 
@@ -64,7 +63,7 @@ impl Observer {
         let namespace = names::execution_namespace(&name.0);
         // Only the deletion of a cluster depends on what refers to it.
         let (works, targeted_by) = if cluster.metadata.deletion_timestamp.is_some() {
-            let referring = self.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Bound::from).collect();
+            let referring = self.bindings.by_index(BY_TARGET, &name.0).into_iter().map(Binding::from).collect();
             (self.works.namespace(&namespace), referring)
         } else {
             (Vec::new(), Vec::new())

@@ -68,7 +68,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 
 impl Controller for Detector {
     fn start(self: Arc<Self>) {
-        // Bound templates are watched, whatever their policy selects by now.
+        // Binding templates are watched, whatever their policy selects by now.
         for binding in self.bindings.list() {
             self.queue.queue.add_replay(binding.template());
         }

@@ -77,7 +77,7 @@ impl Applier {
     }
 
     fn report_refusal(&self, key: &Key, seen: &Observed, refusal: &str) {
-        let plan = scheduling::refused(&seen.binding.for_scheduler(), refusal, self.clock.wall_seconds());
+        let plan = scheduling::refused(seen.binding.view(), refusal, self.clock.wall_seconds());
         plan.effects.iter().for_each(|effect| self.report(key, seen, effect));
     }
 

@@ -12,10 +12,10 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ClusterResourceBinding, ResourceBinding},
 };
-use ironclad_fleet::ClusterName;
+use ironclad_fleet::{BindingRef, ClusterName};
 use ironclad_runtime::{Change, Failure, Key, Next, Queue, run_workers};
 use ironclad_scheduling::{
-    self as scheduling, Binding, Decision,
+    self as scheduling, Decision,
     trigger::{Wakes, concerns, is_unsettled, may_fit, wakes},
     wakes::Wake,
 };
@@ -113,7 +113,7 @@ impl Scheduler {
             let seen = observed.seen(&capacity, self.capacity.options());
             scheduling::decide_timed(&seen, self.seam.clock.wall_seconds(), &mut |tick| attempt.tick(tick))
         };
-        let assumed = decision.result().map(|targets| self.capacity.assume(&observed.binding.for_scheduler(), targets));
+        let assumed = decision.result().map(|targets| self.capacity.assume(observed.binding.view(), targets));
         drop(cycle);
         let outcome = self.applier.apply(&key, &observed, &decision, assumed).await;
         attempt.ended(decision.attempt(), outcome.is_ok());
@@ -135,23 +135,23 @@ impl Scheduler {
 
     fn on_binding(&self, change: &Change<ResourceBinding>) {
         self.capacity.on_binding(change);
-        self.changed(change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        self.changed(change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
     }
 
     fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change.old.as_deref().map(Binding::from), change.new.as_deref().map(Binding::from));
+        self.changed(change.old.as_deref().map(BindingRef::from), change.new.as_deref().map(BindingRef::from));
     }
 
-    fn changed(&self, old: Option<Binding<'_>>, new: Option<Binding<'_>>) {
+    fn changed(&self, old: Option<BindingRef<'_>>, new: Option<BindingRef<'_>>) {
         let Some(new) = new else {
             if let Some(old) = old {
-                self.waiting.lock().leave(&key_of(&old));
+                self.waiting.lock().leave(&key_of(old));
             }
             return;
         };
-        match scheduling::wakes::binding(old.as_ref(), &new, self.capacity.options()) {
-            Some(Wake::Added) => self.enqueue(key_of(&new), Incoming::BindingAdd),
-            Some(Wake::Updated) => self.enqueue(key_of(&new), Incoming::BindingUpdate),
+        match scheduling::wakes::binding(old, new, self.capacity.options()) {
+            Some(Wake::Added) => self.enqueue(key_of(new), Incoming::BindingAdd),
+            Some(Wake::Updated) => self.enqueue(key_of(new), Incoming::BindingUpdate),
             None => {}
         }
     }
@@ -178,9 +178,9 @@ impl Scheduler {
         }
         let options = self.capacity.options();
         for binding in self.bindings.list() {
-            let view = binding.for_scheduler();
-            let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(&view, cluster, options));
-            if concerned && (wakes == Wakes::Concerned || is_unsettled(&view)) {
+            let view = binding.view();
+            let concerned = [old, new].into_iter().flatten().any(|cluster| concerns(view, cluster, options));
+            if concerned && (wakes == Wakes::Concerned || is_unsettled(view)) {
                 self.enqueue(binding.key(), Incoming::ClusterChanged);
             }
         }
@@ -194,7 +194,7 @@ impl Scheduler {
         let bindings: Vec<_> = first.into_iter().filter_map(|key| Some((self.bindings.get(&key)?, key))).collect();
         let woken: Vec<Key> = {
             let capacity = self.capacity.lock();
-            let fits = |b: &AnyBinding| may_fit(&b.for_scheduler(), cluster, &capacity, self.capacity.options());
+            let fits = |b: &AnyBinding| may_fit(b.view(), cluster, &capacity, self.capacity.options());
             bindings.into_iter().filter(|(b, _)| fits(b)).map(|(_, key)| key).take(WOKEN_MAX).collect()
         };
         for key in woken {
@@ -204,7 +204,7 @@ impl Scheduler {
     }
 }
 
-fn key_of(binding: &Binding<'_>) -> Key {
+fn key_of(binding: BindingRef<'_>) -> Key {
     let key = binding.key();
     Key::new(&key.namespace, &key.name)
 }

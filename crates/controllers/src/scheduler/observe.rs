@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use ironclad_fleet::Clusters;
 use ironclad_runtime::Key;
-use ironclad_scheduling::{Available, Capacity, Clusters, Options, Seen};
+use ironclad_scheduling::{Available, Capacity, Options, Seen};
 
 use crate::{
     bindings::{AnyBinding, Bindings},
@@ -28,7 +29,7 @@ pub(super) struct Observed {
 impl Observed {
     /// The form that the decision takes.
     pub(super) fn seen<'a>(&'a self, capacity: &'a Capacity, options: &'a Options) -> Seen<'a> {
-        let binding = self.binding.for_scheduler();
+        let binding = self.binding.view();
         Seen { binding, clusters: &self.clusters, available: &self.available, capacity, options }
     }
 }

@@ -240,7 +240,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let binding = ironclad_failover::Bound::from(std::sync::Arc::new(binding));
+        let binding = ironclad_fleet::Binding::from(std::sync::Arc::new(binding));
         evictions.binding(&binding.key(), Some(&binding), now);
         *metrics.source.lock() = Some(super::super::running::Running::new(evictions, clock));
         metrics.waited(vec![Waited {

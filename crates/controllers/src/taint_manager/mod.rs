@@ -16,12 +16,12 @@ use ironclad_api::{
     work::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec},
 };
 use ironclad_failover::{
-    Bound, Evictions, Flags, Now,
+    Evictions, Flags, Now,
     eviction::{Eviction, Next, Notice, Report},
     flags::NoExecutePolicy,
     wakes,
 };
-use ironclad_fleet::{ClusterName, Event};
+use ironclad_fleet::{Binding, ClusterName, Event};
 use ironclad_runtime::Change;
 use ironclad_seam::Seam;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -233,18 +233,18 @@ impl TaintManager {
     }
 
     fn on_binding(&self, change: &Change<ResourceBinding>) {
-        self.changed(change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
+        self.changed(change.old.clone().map(Binding::from), change.new.clone().map(Binding::from));
     }
 
     fn on_cluster_binding(&self, change: &Change<ClusterResourceBinding>) {
-        self.changed(change.old.clone().map(Bound::from), change.new.clone().map(Bound::from));
+        self.changed(change.old.clone().map(Binding::from), change.new.clone().map(Binding::from));
     }
 
-    fn changed(&self, old: Option<Bound>, new: Option<Bound>) {
-        fn parts(binding: &Bound) -> wakes::Parts<'_> {
+    fn changed(&self, old: Option<Binding>, new: Option<Binding>) {
+        fn parts(binding: &Binding) -> wakes::Parts<'_> {
             (binding.metadata(), binding.spec(), binding.status())
         }
-        let Some(key) = new.as_ref().or(old.as_ref()).map(Bound::key) else { return };
+        let Some(key) = new.as_ref().or(old.as_ref()).map(Binding::key) else { return };
         if !wakes::taint_manager::binding(old.as_ref().map(parts), new.as_ref().map(parts)) {
             return;
         }

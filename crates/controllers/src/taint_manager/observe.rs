@@ -10,11 +10,11 @@ use ironclad_api::{
     work::ResourceBindingSpec,
 };
 use ironclad_failover::{
-    Bound, Clusters, Evictions, Flags, Now,
+    Evictions, Flags, Now,
     eviction::{PAUSE_CONFIG_MAP, Recovering},
     guards, taint_policy, taints,
 };
-use ironclad_fleet::{BindingKey, ClusterName, gates::Gate};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, gates::Gate};
 use ironclad_runtime::{Informer, Key};
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -66,7 +66,7 @@ impl Observer {
         let found: Vec<_> = faulty.iter().flat_map(|name| self.on(name)).collect();
         evictions.evaluate(found, now);
         // Conditions that an earlier process set and did not live to remove.
-        for bound in self.bindings.list().into_iter().map(Bound::from) {
+        for bound in self.bindings.list().into_iter().map(Binding::from) {
             if bound.status().is_some_and(|status| conditions::is_true(&status.conditions, EVICTION_PENDING)) {
                 evictions.binding(&bound.key(), Some(&bound), now);
             }
@@ -108,8 +108,8 @@ impl Observer {
     }
 
     /// The binding of this key.
-    pub(super) fn binding(&self, key: &BindingKey) -> Option<Bound> {
-        self.bindings.get(&Key::new(&key.namespace, &key.name)).map(Bound::from)
+    pub(super) fn binding(&self, key: &BindingKey) -> Option<Binding> {
+        self.bindings.get(&Key::new(&key.namespace, &key.name)).map(Binding::from)
     }
 
     /// Further replicas of a binding for which a cluster has capacity, as the scheduler would see them.
@@ -131,7 +131,7 @@ impl Observer {
     }
 
     /// The bindings whose result contains the cluster.
-    fn on(&self, name: &ClusterName) -> Vec<(ClusterName, Bound)> {
+    fn on(&self, name: &ClusterName) -> Vec<(ClusterName, Binding)> {
         let found = self.bindings.by_index(BY_TARGET, &name.0);
         found.into_iter().map(|binding| (name.clone(), binding.into())).collect()
     }

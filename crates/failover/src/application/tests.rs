@@ -57,7 +57,7 @@ fn fleet(names: &[&str]) -> Clusters {
 }
 
 fn look(binding: &ResourceBinding, clusters: &Clusters, memory: &Memory, now: Duration) -> Decision {
-    let bound = Bound::from(Arc::new(binding.clone()));
+    let bound = Binding::from(Arc::new(binding.clone()));
     let seen = Seen {
         binding: &bound,
         health_is_judged: true,
@@ -180,7 +180,7 @@ fn what_is_remembered_and_what_is_forgotten() {
         [&SignedDuration::from_secs(10); 2],
         "another binding of the same name begins anew"
     );
-    let bound = Bound::from(Arc::new(ill));
+    let bound = Binding::from(Arc::new(ill));
     let seen = Seen {
         binding: &bound,
         health_is_judged: false,
@@ -245,7 +245,7 @@ fn what_happened_before_somebody_asked_does_not_count() {
         ("it fell ill after it was asked for: since then", 1_100, Some(1_000), 1_200, false, Some(300)),
         ("asked for before this process began: since it is ill (IR-15)", -9_000, None, 1_000, true, None),
     ] {
-        let bound = Bound::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
+        let bound = Binding::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
         let seen = Seen {
             binding: &bound,
             health_is_judged: true,
@@ -279,7 +279,7 @@ fn since_when_somebody_asked_outlives_a_restart() {
         ("it asks since the binding is there: since it is ill (IR-15)", -9_000, None, 0, true, None),
         ("a clock that was ahead: not before now", -9_000, Some(500), 0, false, Some(300)),
     ] {
-        let bound = Bound::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
+        let bound = Binding::from(Arc::new(binding(&[("m1", 1)], vec![line(turned)])));
         let seen = Seen {
             binding: &bound,
             health_is_judged: true,
@@ -325,7 +325,7 @@ fn the_task_of_each_purge_mode() {
     of_cluster.status = namespaced.status.clone();
     let behaviour = of_cluster.spec.failover.as_mut().unwrap().application.as_mut().unwrap();
     behaviour.decision_conditions.toleration_seconds = Some(0);
-    let bound = Bound::from(Arc::new(of_cluster));
+    let bound = Binding::from(Arc::new(of_cluster));
     let seen = Seen {
         binding: &bound,
         health_is_judged: true,
@@ -407,7 +407,7 @@ fn state_goes_into_the_task_or_nobody_goes() {
     assert_eq!((written(&lost), lost.next), (None, Next::Backoff), "tried again");
     assert_eq!(events(&lost), ["EvictWorkloadFromClusterFailed"; 2]);
     assert!(!lost.memory.is_empty(), "and its clock goes on");
-    let bound = Bound::from(Arc::new(with("{.nope}")));
+    let bound = Binding::from(Arc::new(with("{.nope}")));
     let seen = Seen {
         binding: &bound,
         health_is_judged: true,

@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ironclad_api::{Taint, cluster::Cluster, work::ObjectReference};
-use ironclad_fleet::{BindingKey, ClusterName, because::eviction::Reason, taint};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, because::eviction::Reason, cluster_reference, taint};
 use jiff::Timestamp;
 
-use super::cluster_reference;
 use crate::{
-    Bound, Now,
+    Now,
     flags::eviction::EvictionFlags,
     taints::{TaintId, evicts},
     verdict::{Verdict, Wish, judge},
@@ -83,7 +82,7 @@ impl Episode {
 
     /// Reads the wish of a binding when it is first seen; it stays the same until the episode ends or
     /// the binding leaves.
-    pub(super) fn freeze(&mut self, key: &BindingKey, binding: &Bound) -> Result<(), Reason> {
+    pub(super) fn freeze(&mut self, key: &BindingKey, binding: &Binding) -> Result<(), Reason> {
         if self.frozen(key, binding.uid()).is_none() {
             let wish = Wish::of(binding)?;
             self.wishes.insert(key.clone(), Frozen { uid: binding.uid().into(), wish, observed: false });
@@ -95,7 +94,7 @@ impl Episode {
     ///
     /// # Errors
     /// If nothing is frozen and the placement can't be read.
-    pub fn verdict(&self, key: &BindingKey, binding: &Bound, flags: &EvictionFlags) -> Result<Verdict, Reason> {
+    pub fn verdict(&self, key: &BindingKey, binding: &Binding, flags: &EvictionFlags) -> Result<Verdict, Reason> {
         let read;
         let wish = match self.frozen(key, binding.uid()) {
             Some(wish) => wish,

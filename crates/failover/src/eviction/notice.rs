@@ -14,11 +14,11 @@ use ironclad_api::{
     events,
     reasons::binding::{DELAYED, PARKED, QUEUED},
 };
-use ironclad_fleet::{BindingKey, ClusterName, Event};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Event};
 
 use super::Evictions;
 use crate::{
-    Bound, Now,
+    Now,
     queue::{Abandoned, Key, Place},
 };
 
@@ -108,7 +108,7 @@ impl Notices {
     }
 
     /// A binding as it is: one that shows what another leader wrote, and has nothing waiting, is to stop showing it.
-    pub(super) fn seen(&mut self, key: &BindingKey, binding: &Bound, pending: bool, now: Duration) {
+    pub(super) fn seen(&mut self, key: &BindingKey, binding: &Binding, pending: bool, now: Duration) {
         if pending || self.shown.contains_key(key) {
             return;
         }
@@ -178,13 +178,13 @@ impl Evictions {
                 let first = self.queue.of_binding(binding).next().cloned();
                 let key = first.map(|cluster| Key { cluster, binding: binding.clone() });
                 let Some(element) = key.and_then(|key| self.queue.get(&key)).cloned() else { return };
-                let about = crate::bound::reference(binding, &element.wanted.binding_uid);
+                let about = binding.reference(&element.wanted.binding_uid);
                 self.tell(Event::normal(about, events::EVICTION_QUEUED, message.clone()));
                 let template = (*element.wanted.resource).clone();
                 self.tell(Event::normal(template, events::EVICTION_QUEUED, message.clone()));
             }
             (None, Some(why)) if before => {
-                let about = crate::bound::reference(binding, "");
+                let about = binding.reference("");
                 let message = format!("the eviction is not needed any more: {}", why.as_str());
                 self.tell(Event::normal(about, events::EVICTION_ABANDONED, message));
             }

@@ -7,12 +7,12 @@ use ironclad_api::{
     eviction::PRODUCER_TAINT_MANAGER,
     work::{FailoverRecord, GracefulEvictionTask},
 };
-use ironclad_fleet::{BindingKey, ClusterName, Event, StatusPart, because::eviction::Reason};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason};
 use serde_json::{Map, Value};
 
 use super::{Evictions, history::recorded, is_ready, rows::in_words};
 use crate::{
-    Bound, Clusters, Now, depart,
+    Now, depart,
     flags::eviction::{EvictionFlags, Mode},
     precheck::{Room, has_room, has_target},
     preserved,
@@ -45,7 +45,7 @@ pub struct Eviction {
     /// Which element it is.
     pub key: Key,
     /// The binding as it was seen: the write is conditional on its version.
-    pub binding: Bound,
+    pub binding: Binding,
     /// A merge patch of the binding: the cluster out of the result, the task in.
     pub patch: Value,
     /// The task that is appended, unless one for this cluster is there already.
@@ -115,7 +115,7 @@ pub(super) struct Around<'a> {
 pub(super) fn decide(
     key: &Key,
     element: &Element,
-    binding: Option<&Bound>,
+    binding: Option<&Binding>,
     around: &Around<'_>,
     flags: &EvictionFlags,
     now: Now,
@@ -182,7 +182,7 @@ pub(super) fn decide(
 }
 
 /// The labels that the new copy inherits, if it was asked for and the gate is on (5.4).
-fn preserved_state(cluster: &ClusterName, binding: &Bound, flags: &EvictionFlags) -> Result<StringMap, Reason> {
+fn preserved_state(cluster: &ClusterName, binding: &Binding, flags: &EvictionFlags) -> Result<StringMap, Reason> {
     let spec = binding.spec();
     let failover = spec.failover.as_ref().and_then(|failover| failover.cluster.as_ref());
     let rules = failover.and_then(|cluster| cluster.state_preservation.as_ref());
@@ -201,7 +201,7 @@ fn message(element: &Element, now: Now) -> String {
 
 impl Evictions {
     /// What to do now. `binding` looks a binding up, with whatever was written last.
-    pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Bound>, now: Now) -> Next {
+    pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
         self.next_with_room(clusters, None, binding, now)
     }
 
@@ -210,7 +210,7 @@ impl Evictions {
         &mut self,
         clusters: &Clusters,
         room: Option<Room<'_>>,
-        binding: impl Fn(&BindingKey) -> Option<Bound>,
+        binding: impl Fn(&BindingKey) -> Option<Binding>,
         now: Now,
     ) -> Next {
         let due = self.queue.promote(now.mono);
@@ -283,7 +283,7 @@ impl Evictions {
         &mut self,
         key: Key,
         element: &Element,
-        binding: Bound,
+        binding: Binding,
         planned: Planned,
         token: Token,
         now: Now,
@@ -380,7 +380,7 @@ impl Evictions {
     }
 
     fn tell_failure(&mut self, key: &Key, element: &Element, reason: &Reason) {
-        let about = crate::bound::reference(&key.binding, &element.wanted.binding_uid);
+        let about = key.binding.reference(&element.wanted.binding_uid);
         let message = format!("Evict from cluster {} failed: {reason}", key.cluster);
         let template = (*element.wanted.resource).clone();
         self.tell(Event::warning(about, events::EVICT_WORKLOAD_FROM_CLUSTER_FAILED, message.clone()));

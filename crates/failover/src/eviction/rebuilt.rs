@@ -4,18 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_api::conditions::{self, TRUE, binding::EVICTION_PENDING};
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
-use crate::{Bound, Clusters, Now, precheck::has_target};
+use crate::{Now, precheck::has_target};
 
 impl Evictions {
     /// What waits by the objects alone: [`rows`](Self::rows) of decisions that nobody has driven yet. Who could go
     /// nowhere is parked, as it would be when its turn came, and each waits since its condition `EvictionPending` says
     /// so; without the condition nobody knows since when.
     #[must_use]
-    pub fn rows_from_objects(&self, bindings: &BTreeMap<BindingKey, Bound>, clusters: &Clusters, now: Now) -> Vec<Row> {
+    pub fn rows_from_objects(
+        &self,
+        bindings: &BTreeMap<BindingKey, Binding>,
+        clusters: &Clusters,
+        now: Now,
+    ) -> Vec<Row> {
         let goes_nowhere = |cluster: &ClusterName, binding: &BindingKey| {
             let left_out = BTreeSet::from([cluster.clone()]);
             let check = self.flags.eviction.check();
@@ -37,7 +42,7 @@ impl Evictions {
 }
 
 /// Since when a binding shows that an eviction of it waits.
-fn pending_since(bound: &Bound) -> Option<Timestamp> {
+fn pending_since(bound: &Binding) -> Option<Timestamp> {
     let pending = conditions::get(&bound.status()?.conditions, EVICTION_PENDING)?;
     (pending.status == TRUE).then_some(pending.last_transition_time.0)
 }

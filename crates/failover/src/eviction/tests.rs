@@ -38,7 +38,7 @@ fn now(second: u64) -> Now {
 struct World {
     evictions: Evictions,
     clusters: Clusters,
-    bindings: BTreeMap<BindingKey, Bound>,
+    bindings: BTreeMap<BindingKey, Binding>,
     now: Now,
     /// `second: binding <- cluster`.
     log: Vec<String>,
@@ -101,7 +101,7 @@ impl World {
         let cluster = self.clusters.get(&name).cloned();
         let recovering = cluster.as_ref().is_some_and(|c| crate::taint_policy::is_recovering(c, &[never()]));
         if self.evictions.cluster(&name, cluster.as_deref(), recovering.into(), self.now) {
-            let on = |binding: &&Bound| binding.spec().target(&name.0).is_some();
+            let on = |binding: &&Binding| binding.spec().target(&name.0).is_some();
             let found: Vec<_> = self.bindings.values().filter(on).map(|b| (name.clone(), b.clone())).collect();
             self.evictions.evaluate(found, self.now);
         }
@@ -125,13 +125,13 @@ impl World {
     }
 
     fn put(&mut self, binding: ResourceBinding) {
-        let binding = Bound::Namespaced(Arc::new(binding));
+        let binding = Binding::Namespaced(Arc::new(binding));
         self.bindings.insert(binding.key(), binding.clone());
         self.evictions.binding(&binding.key(), Some(&binding), self.now);
     }
 
     fn edit(&mut self, name: &str, edit: impl FnOnce(&mut ResourceBinding)) {
-        let Bound::Namespaced(shared) = self.get(name) else { unreachable!() };
+        let Binding::Namespaced(shared) = self.get(name) else { unreachable!() };
         let mut binding = (*shared).clone();
         edit(&mut binding);
         self.put(binding);
@@ -143,7 +143,7 @@ impl World {
         self.evictions.binding(&key, None, self.now);
     }
 
-    fn get(&self, name: &str) -> Bound {
+    fn get(&self, name: &str) -> Binding {
         self.bindings[&BindingKey { namespace: "ns".into(), name: name.into() }].clone()
     }
 
@@ -183,12 +183,12 @@ impl World {
             let second = self.now.mono.as_millis() / 1000;
             self.log.push(format!("{second}: {} <- {}", eviction.key.binding.name, eviction.key.cluster));
             let key = eviction.key.binding.clone();
-            let Bound::Namespaced(shared) = self.bindings[&key].clone() else { unreachable!() };
+            let Binding::Namespaced(shared) = self.bindings[&key].clone() else { unreachable!() };
             let mut object = serde_json::to_value(&*shared).unwrap();
             merge(&mut object, &eviction.patch);
             let mut binding: ResourceBinding = serde_json::from_value(object).unwrap();
             binding.metadata.generation = Some(binding.metadata.generation.unwrap_or(0) + 1);
-            let binding = Bound::Namespaced(Arc::new(binding));
+            let binding = Binding::Namespaced(Arc::new(binding));
             self.bindings.insert(key.clone(), binding.clone());
             self.evictions.binding(&key, Some(&binding), self.now);
         }

@@ -38,7 +38,7 @@ fn case() -> Case {
     Case { affinity: &[], groups: &[], divided: false, workload: true, spread: vec![], result: &[("m1", 1)] }
 }
 
-fn binding(case: &Case) -> Bound {
+fn binding(case: &Case) -> Binding {
     let names = |names: &[&str]| ClusterAffinity {
         cluster_names: names.iter().map(|name| (*name).to_owned()).collect(),
         ..ClusterAffinity::default()
@@ -70,14 +70,14 @@ fn binding(case: &Case) -> Bound {
     };
     spec.resource.api_version = "apps/v1".into();
     spec.resource.kind = "Thing".into();
-    Bound::Namespaced(Arc::new(ResourceBinding::new("web", spec)))
+    Binding::Namespaced(Arc::new(ResourceBinding::new("web", spec)))
 }
 
 fn spread(field: SpreadByField, min: i64, max: i64) -> SpreadConstraint {
     SpreadConstraint { spread_by_field: Some(field), min_groups: min, max_groups: max, ..SpreadConstraint::default() }
 }
 
-fn checked(binding: &Bound, clusters: &Clusters, check: Check) -> bool {
+fn checked(binding: &Binding, clusters: &Clusters, check: Check) -> bool {
     has_target(binding, &BTreeSet::from(["m1".into()]), clusters, check).is_ok()
 }
 
@@ -308,26 +308,26 @@ fn who_is_no_candidate() {
             }
         });
         let case = Case { affinity: &["m1", "m2"], divided: true, ..case() };
-        let Bound::Namespaced(shared) = binding(&case) else { unreachable!() };
-        assert_eq!(checked(&Bound::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
+        let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
+        assert_eq!(checked(&Binding::Namespaced(shared.clone()), &clusters, Check::Strict), plain, "{name}");
         let mut with = (*shared).clone();
         with.spec.failover = Some(opted_in.clone());
-        assert_eq!(checked(&Bound::Namespaced(Arc::new(with)), &clusters, Check::Strict), wary, "{name}, opted in");
+        assert_eq!(checked(&Binding::Namespaced(Arc::new(with)), &clusters, Check::Strict), wary, "{name}, opted in");
     }
 }
 
 #[test]
 fn groups_from_the_one_in_use_on() {
     let case = Case { groups: &[("primary", &["m2"]), ("backup", &["m1"])], divided: true, ..case() };
-    let Bound::Namespaced(shared) = binding(&case) else { unreachable!() };
+    let Binding::Namespaced(shared) = binding(&case) else { unreachable!() };
     let mut observed = (*shared).clone();
     observed.status = Some(ResourceBindingStatus {
         scheduler_observed_affinity_name: "backup".into(),
         ..ResourceBindingStatus::default()
     });
     let clusters = fleet(|_, _| {});
-    assert!(checked(&Bound::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
+    assert!(checked(&Binding::Namespaced(shared), &clusters, Check::Strict), "never scheduled: all groups");
     let why =
-        has_target(&Bound::Namespaced(Arc::new(observed)), &BTreeSet::from(["m1".into()]), &clusters, Check::Strict);
+        has_target(&Binding::Namespaced(Arc::new(observed)), &BTreeSet::from(["m1".into()]), &clusters, Check::Strict);
     assert_eq!(why, Err(NoTarget::NoCandidate), "the earlier group is not gone back to");
 }

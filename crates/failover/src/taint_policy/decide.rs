@@ -9,7 +9,7 @@ use ironclad_api::{
     policy::{ClusterTaintPolicy, TaintPolicyCluster, TaintPolicyTaint, TaintState},
     work::ObjectReference,
 };
-use ironclad_fleet::{Event, Plan, because::taint_policy::Reason};
+use ironclad_fleet::{Event, Plan, because::taint_policy::Reason, cluster_reference, reference};
 use jiff::Timestamp;
 
 use super::{
@@ -59,7 +59,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
         plan.effects.push(Effect::Patch(patch));
     }
     if taints != cluster.spec.taints {
-        events.push(Event::normal(about_cluster(cluster), TAINT_CLUSTER_SUCCEED, taints::message(&taints)));
+        events.push(Event::normal(cluster_reference(cluster), TAINT_CLUSTER_SUCCEED, taints::message(&taints)));
     }
     plan.effects.extend(events.into_iter().map(Effect::Event));
     let told = before.map(|before| &before.told);
@@ -149,7 +149,7 @@ impl<'a> Pass<'a> {
         self.owned_before = self.owners.clone();
         for taint in lost.into_iter().filter(|taint| present.contains(taint)) {
             let reason = Reason::Orphaned { taint };
-            self.events.push(Event::normal(about_cluster(self.cluster), TAINT_ORPHANED, reason.to_string()));
+            self.events.push(Event::normal(cluster_reference(self.cluster), TAINT_ORPHANED, reason.to_string()));
             plan.note(reason.into());
         }
     }
@@ -310,18 +310,6 @@ fn status(
     }
 }
 
-fn about_cluster(cluster: &Cluster) -> ObjectReference {
-    crate::membership::about(cluster)
-}
-
 fn about_policy(policy: &ClusterTaintPolicy) -> ObjectReference {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    ObjectReference {
-        api_version: "policy.karmada.io/v1alpha1".to_owned(),
-        kind: "ClusterTaintPolicy".to_owned(),
-        namespace: String::new(),
-        name: text(&policy.metadata.name),
-        uid: text(&policy.metadata.uid),
-        resource_version: text(&policy.metadata.resource_version),
-    }
+    reference("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", &policy.metadata)
 }

@@ -19,7 +19,6 @@ use std::{
 
 use ironclad_api::{
     cluster::Cluster,
-    conditions::TRUE,
     policy::{ClusterTaintPolicy, TaintPolicyCluster},
 };
 use ironclad_fleet::{Event, Plan};
@@ -101,7 +100,7 @@ pub struct Decision {
 /// A taint that a person put does not wait for anything.
 #[must_use]
 pub fn is_recovering(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>]) -> bool {
-    if cluster.ready() != Some(TRUE) {
+    if !cluster.is_ready() {
         return false;
     }
     let owners = Owners::of(cluster);

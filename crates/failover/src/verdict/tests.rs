@@ -24,7 +24,7 @@ fn tolerates_for(key: &str, seconds: Option<i64>) -> Toleration {
     }
 }
 
-fn binding(tolerations: &[Toleration], failover: Option<ClusterFailoverBehavior>) -> Bound {
+fn binding(tolerations: &[Toleration], failover: Option<ClusterFailoverBehavior>) -> Binding {
     let placement = Placement { cluster_tolerations: tolerations.to_vec(), ..Placement::default() };
     let mut binding = ResourceBinding::new(
         "web",
@@ -35,7 +35,7 @@ fn binding(tolerations: &[Toleration], failover: Option<ClusterFailoverBehavior>
     );
     let text = serde_json::to_string(&placement).unwrap();
     binding.metadata.annotations = Some([(APPLIED_PLACEMENT.to_owned(), text)].into());
-    Bound::Namespaced(Arc::new(binding))
+    Binding::Namespaced(Arc::new(binding))
 }
 
 fn opted_in(mode: Option<PurgeMode>, seconds: Option<i32>) -> Option<ClusterFailoverBehavior> {
@@ -210,12 +210,12 @@ fn why_a_binding_stays() {
 
 #[test]
 fn a_placement_that_cannot_be_read_evicts_nobody() {
-    let Bound::Namespaced(shared) = binding(&[], None) else { unreachable!() };
+    let Binding::Namespaced(shared) = binding(&[], None) else { unreachable!() };
     let with = |text: Option<&str>, placement: Option<Placement>| {
         let mut binding = (*shared).clone();
         binding.metadata.annotations = text.map(|text| [(APPLIED_PLACEMENT.to_owned(), text.to_owned())].into());
         binding.spec.placement = placement;
-        Wish::of(&Bound::Namespaced(Arc::new(binding)))
+        Wish::of(&Binding::Namespaced(Arc::new(binding)))
     };
     assert!(matches!(with(Some("{"), Some(Placement::default())), Err(Reason::PlacementUnreadable { .. })));
     assert!(matches!(with(None, None), Err(Reason::PlacementUnreadable { .. })));

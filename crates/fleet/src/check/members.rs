@@ -53,7 +53,7 @@ pub(super) fn members(world: &World, found: &mut Vec<Violation>) {
     }
     for (key, work) in &world.works {
         let Some(objects) = world.members.get(&key.cluster) else { continue };
-        let ready = world.clusters.get(&key.cluster).is_some_and(|c| c.ready() == Some(conditions::TRUE));
+        let ready = world.clusters.get(&key.cluster).is_some_and(|c| c.is_ready());
         let applied = work.status.as_ref().and_then(|s| conditions::get(&s.conditions, conditions::work::APPLIED));
         let is_applied =
             applied.is_some_and(|c| c.status == conditions::TRUE && c.reason != reasons::work::ALREADY_EXISTS);

@@ -10,7 +10,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ironclad_fleet::{
-    Because, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason, targets::targets as target_clusters,
+    Because, Binding, ClusterName, ObjectKey, PolicyKey, because::propagation::Reason,
+    targets::targets as target_clusters,
 };
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{detector::claim::Claim, overrides, template::Identity};
@@ -19,11 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::objects::{Change, InvalidFile, OBJECTS_MAX, Object, Planned, check};
-use crate::{
-    Fleet, Preemption, Scheduling,
-    binding::{Binding, Bindings as _},
-    replay::Replay,
-};
+use crate::{Fleet, Preemption, Scheduling, replay::Replay};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]

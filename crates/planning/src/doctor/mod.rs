@@ -6,14 +6,11 @@ use std::collections::BTreeSet;
 
 use ironclad_api::conditions::{self, TRUE, cluster::READY};
 use ironclad_failover::{eviction::Report, flags::eviction::Check, precheck};
-use ironclad_fleet::{ClusterName, World};
+use ironclad_fleet::{Binding, ClusterName, World};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{
-    binding::{Binding, Bindings as _},
-    unjoin::blocked,
-};
+use crate::unjoin::blocked;
 
 /// Names that a line lists.
 const NAMED_MAX: usize = 5;

@@ -13,11 +13,7 @@ use ironclad_scheduling::trigger;
 use serde_json::{Value, json};
 
 use super::{BEFORE, Due, Plan};
-use crate::{
-    Change,
-    binding::{Bindings as _, for_scheduler},
-    world::patched as merged,
-};
+use crate::{Change, world::patched as merged};
 
 impl Plan<'_> {
     pub(super) fn change(&mut self, change: &Change) {
@@ -122,9 +118,9 @@ impl Plan<'_> {
         if wakes != trigger::Wakes::Nobody {
             let options = &self.options.scheduling;
             for binding in self.fleet.world.all_bindings() {
-                let view = for_scheduler(&binding);
-                let concerned = [&before, &after].into_iter().any(|c| trigger::concerns(&view, c, options));
-                if concerned && (wakes == trigger::Wakes::Concerned || trigger::is_unsettled(&view)) {
+                let view = binding.view();
+                let concerned = [&before, &after].into_iter().any(|c| trigger::concerns(view, c, options));
+                if concerned && (wakes == trigger::Wakes::Concerned || trigger::is_unsettled(view)) {
                     self.to_schedule.insert(binding.key());
                 }
             }

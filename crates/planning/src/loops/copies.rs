@@ -8,27 +8,26 @@ use ironclad_api::{
     policy::PurgeMode,
     work::{AggregatedStatusItem, GracefulEvictionTask, ResourceHealth},
 };
-use ironclad_failover::{Bound, graceful};
-use ironclad_fleet::{BindingKey, ClusterName, targets};
+use ironclad_failover::graceful;
+use ironclad_fleet::{Binding, BindingKey, ClusterName, targets};
 use ironclad_scheduling::{self as scheduling, Available};
 use serde_json::json;
 
 use super::{Due, Plan};
 use crate::{
     Fate,
-    binding::{Bindings as _, for_scheduler},
     world::{patched_binding, with_reports, with_status},
 };
 
 impl Plan<'_> {
     /// A binding is written.
-    pub(super) fn set_binding(&mut self, key: &BindingKey, binding: Bound) {
+    pub(super) fn set_binding(&mut self, key: &BindingKey, binding: Binding) {
         let before = self.fleet.put(key, binding.clone());
         let moment = self.moment();
         if let Some(evictions) = &mut self.evictions {
             evictions.binding(key, Some(&binding), moment);
         }
-        let generation = |b: &Bound| b.metadata().generation;
+        let generation = |b: &Binding| b.metadata().generation;
         if before.as_ref().is_none_or(|before| generation(before) != generation(&binding)) {
             self.to_schedule.insert(key.clone());
             if let Some(before) = &before {
@@ -41,7 +40,7 @@ impl Plan<'_> {
     }
 
     /// What a change of the result means for copies: new ones start, old ones are not reported any more.
-    fn placed(&mut self, key: &BindingKey, before: &Bound, after: &Bound) {
+    fn placed(&mut self, key: &BindingKey, before: &Binding, after: &Binding) {
         let expected = targets::expected_clusters(after.spec());
         let standing = after.status().map_or(&[][..], |status| &status.aggregated_status);
         let reports: Vec<AggregatedStatusItem> =
@@ -81,7 +80,7 @@ impl Plan<'_> {
 
     /// What is placed in a cluster that is back, and was never seen healthy there, starts now.
     pub(super) fn restart_copies(&mut self, cluster: &ClusterName) {
-        let unhealthy = |bound: &Bound| {
+        let unhealthy = |bound: &Binding| {
             let status = bound.status().map_or(&[][..], |status| &status.aggregated_status);
             !status.iter().any(|i| i.cluster_name == *cluster.0 && i.health == Some(ResourceHealth::Healthy))
         };
@@ -123,7 +122,7 @@ impl Plan<'_> {
     pub(super) fn schedule(&mut self, key: &BindingKey) {
         let Some(binding) = self.fleet.world.binding(key) else { return };
         let seen = scheduling::Seen {
-            binding: for_scheduler(&binding),
+            binding: binding.view(),
             clusters: &self.fleet.world.clusters,
             available: &Available::new(),
             capacity: &self.capacity,
@@ -147,8 +146,8 @@ impl Plan<'_> {
                 let targets: Vec<String> =
                     current.spec().clusters.iter().map(|t| format!("{}:{}", t.name, t.replicas)).collect();
                 self.tell(&key.to_string(), format!("is placed on {{{}}}", targets.join(", ")));
-                let (before, now) = (for_scheduler(&binding), self.now);
-                self.capacity.assigned(&before, &current.spec().clusters, &self.options.scheduling, now);
+                let (before, now) = (binding.view(), self.now);
+                self.capacity.assigned(before, &current.spec().clusters, &self.options.scheduling, now);
             }
             self.set_binding(key, current);
             // The echo of the scheduler's own write gives it another turn only if something else changed, too.
@@ -200,7 +199,7 @@ impl Plan<'_> {
     }
 
     /// The clusters that hold a copy: targets, and what is left where it stays or can't be removed.
-    fn copies(&self, binding: &Bound) -> BTreeSet<ClusterName> {
+    fn copies(&self, binding: &Binding) -> BTreeSet<ClusterName> {
         let spec = binding.spec();
         let stays = |task: &&GracefulEvictionTask| {
             task.purge_mode != Some(PurgeMode::Directly) || self.lost.contains(&task.from_cluster.as_str().into())

@@ -16,7 +16,6 @@ use ironclad_scheduling as scheduling;
 use super::{BEFORE, Due, Plan};
 use crate::{
     Fate, Move, Waits,
-    binding::Bindings as _,
     world::{patched_binding, with_status},
 };
 

@@ -6,12 +6,9 @@ use std::{
 };
 
 use ironclad_api::policy::ClusterTaintPolicy;
-use ironclad_fleet::{BindingKey, ClusterName, World};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, World};
 
-use crate::{
-    binding::{Binding, Bindings as _},
-    world::put_binding,
-};
+use crate::world::put_binding;
 
 /// Clusters, bindings of both kinds and taint policies.
 #[derive(Debug)]

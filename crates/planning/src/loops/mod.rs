@@ -17,7 +17,7 @@ use ironclad_scheduling::{Capacity, capacity::Modelling};
 use jiff::{SignedDuration, Timestamp};
 
 use self::fleet::Fleet;
-use crate::{Fate, Foreseen, Line, Options, Script, binding::Bindings as _};
+use crate::{Fate, Foreseen, Line, Options, Script};
 
 /// The leader is taken to have led for so long: its warm-up is over.
 const BEFORE: Duration = Duration::from_secs(3_600);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ironclad_api::work::{BindingSnapshot, ResourceBinding};
-use ironclad_fleet::{Because, BindingKey, Gvk, ObjectKey, World, because::propagation::Reason};
+use ironclad_fleet::{Because, BindingKey, BindingRef, Gvk, ObjectKey, World, because::propagation::Reason};
 use ironclad_interpreter::Dependency;
 use ironclad_propagation::{
     dependencies::{self, Effect},
@@ -13,7 +13,6 @@ use ironclad_propagation::{
 use serde_json::Value;
 
 use super::{Replay, next_ids};
-use crate::binding::{Bindings as _, view};
 
 impl Replay<'_> {
     /// One reconcile of the dependencies of a template: creates, patches and deletes the bindings of the objects that its
@@ -24,7 +23,7 @@ impl Replay<'_> {
         let (Some(present), Some(template)) = (world.binding_of(key), world.templates.get(key)) else {
             return;
         };
-        let (binding, interpreter) = (view(&present), self.interpreter);
+        let (binding, interpreter) = (present.view(), self.interpreter);
         // A template that can't be read is the decision's to report.
         let needs = dependencies::needs(binding, Some(template), interpreter).unwrap_or_default();
         let objects: Vec<&Value> = needs.iter().flat_map(|need| found(world, need)).collect();
@@ -33,20 +32,21 @@ impl Replay<'_> {
             .bindings
             .values()
             .filter(|one| {
-                let view = binding::Binding::from(&***one);
+                let view = BindingRef::from(&***one);
                 let labels = one.metadata.labels.as_ref();
                 labels.is_some_and(|labels| labels.contains_key(&edge))
                     || objects.iter().any(|object| {
                         let object = Identity::of(object);
                         let namespace = dependencies::dependents::namespace_of(binding, &object);
                         let name = ironclad_api::names::binding_name(object.kind, object.name);
-                        view.binds(&object) || (*view.key().namespace == *namespace && *view.key().name == *name)
+                        binding::binds(view, &object)
+                            || (*view.key().namespace == *namespace && *view.key().name == *name)
                     })
             })
             .cloned()
             .collect();
         let named = attached.iter().flat_map(|one| &one.spec.required_by);
-        let referrers: Vec<binding::Binding<'_>> = named.filter_map(|snapshot| referrer(world, snapshot)).collect();
+        let referrers: Vec<BindingRef<'_>> = named.filter_map(|snapshot| referrer(world, snapshot)).collect();
         let seen = dependencies::Seen {
             binding,
             template: Some(template),
@@ -115,8 +115,8 @@ fn found<'a>(world: &'a World, need: &Dependency) -> Vec<&'a Value> {
     all.filter(|object| dependencies::selects(need, &Identity::of(object))).collect()
 }
 
-fn referrer<'a>(world: &'a World, snapshot: &BindingSnapshot) -> Option<binding::Binding<'a>> {
+fn referrer<'a>(world: &'a World, snapshot: &BindingSnapshot) -> Option<BindingRef<'a>> {
     let key = BindingKey { namespace: snapshot.namespace.as_str().into(), name: snapshot.name.as_str().into() };
-    let namespaced = world.bindings.get(&key).map(|binding| binding::Binding::Namespaced(binding));
-    namespaced.or_else(|| world.cluster_bindings.get(&key).map(|binding| binding::Binding::Cluster(binding)))
+    let namespaced = world.bindings.get(&key).map(|binding| BindingRef::Namespaced(binding));
+    namespaced.or_else(|| world.cluster_bindings.get(&key).map(|binding| BindingRef::Cluster(binding)))
 }

@@ -7,7 +7,7 @@ mod dependencies;
 
 use std::collections::BTreeMap;
 
-use ironclad_fleet::{Because, ObjectKey, PolicyKey, because::propagation::Reason};
+use ironclad_fleet::{Because, Binding, ObjectKey, PolicyKey, because::propagation::Reason};
 use ironclad_interpreter::{Dependency, Interpreter};
 use ironclad_propagation::{
     detector::{self, binding, claim::Claim},
@@ -19,9 +19,7 @@ use ironclad_propagation::{
 use jiff::Timestamp;
 
 use crate::{
-    Fleet, Scheduling,
-    binding::{Bindings as _, is_of, view},
-    schedule,
+    Fleet, Scheduling, schedule,
     world::{put_binding, with_result},
 };
 
@@ -80,8 +78,8 @@ impl<'a> Replay<'a> {
             .iter()
             .filter(|binding| is_claimed(Claim::of_metadata(binding.metadata())))
             .map(|binding| {
-                let template = world.templates.iter().find(|(key, _)| is_of(binding, key));
-                Claimed { binding: view(binding), template: template.map(|(_, template)| &**template) }
+                let template = world.templates.iter().find(|(key, _)| binding.view().is_of(key));
+                Claimed { binding: binding.view(), template: template.map(|(_, template)| &**template) }
             })
             .collect();
         let templates: Vec<policy::Template<'_>> = world
@@ -162,7 +160,7 @@ impl<'a> Replay<'a> {
         let seen = detector::Seen {
             template,
             policies: &policies,
-            binding: present.as_ref().map(view),
+            binding: present.as_ref().map(Binding::view),
             named: None,
             waiting: None,
             overrides: &fleet.override_names(&key.namespace),

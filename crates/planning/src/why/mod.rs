@@ -6,7 +6,7 @@ mod not;
 use std::collections::BTreeMap;
 
 use ironclad_api::work::TargetCluster;
-use ironclad_fleet::{Because, BindingKey, ObjectKey, because::propagation::Reason};
+use ironclad_fleet::{Because, Binding, BindingKey, ObjectKey, because::propagation::Reason};
 use ironclad_interpreter::Interpreter;
 use ironclad_propagation::{detector::claim::Claim, policy_match, template::Identity};
 use jiff::Timestamp;
@@ -14,11 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::not::{Answer, answer, because_of_cluster};
-use crate::{
-    Fleet, Scheduling,
-    binding::{Binding, Bindings as _},
-    replay::Replay,
-};
+use crate::{Fleet, Scheduling, replay::Replay};
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,17 +4,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use ironclad_api::{
     ObjectMeta, OwnerReference, annotations, finalizers, labels, names,
     policy::{ActivationPreference, FailoverBehavior, PropagationSpec, Suspension},
     work::{
         BindingSuspension, ClusterResourceBinding, ResolvedPriority, ResourceBinding, ResourceBindingSpec,
-        ResourceBindingStatus, WorkloadAffinityGroups,
+        WorkloadAffinityGroups,
     },
 };
-use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, merge_patch_between};
+pub use ironclad_fleet::BindingRef as Binding;
+use ironclad_fleet::{BindingKey, Plan, because::propagation::Reason, finalizer, merge_patch_between};
 use ironclad_interpreter::{InterpretError, Interpreter, Operation};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,120 +38,14 @@ pub fn application_failover_since(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(APPLICATION_FAILOVER_SINCE)?.parse().ok()
 }
 
-/// Binding of either kind.
-#[derive(Debug, Clone, Copy)]
-pub enum Binding<'a> {
-    /// Binding of a namespaced template.
-    Namespaced(&'a ResourceBinding),
-    /// Binding of a cluster-scoped template.
-    Cluster(&'a ClusterResourceBinding),
-}
-
-impl<'a> From<&'a ResourceBinding> for Binding<'a> {
-    fn from(binding: &'a ResourceBinding) -> Self {
-        Self::Namespaced(binding)
-    }
-}
-
-impl<'a> From<&'a ClusterResourceBinding> for Binding<'a> {
-    fn from(binding: &'a ClusterResourceBinding) -> Self {
-        Self::Cluster(binding)
-    }
-}
-
-impl<'a> Binding<'a> {
-    /// Its metadata.
-    #[must_use]
-    pub fn metadata(self) -> &'a ObjectMeta {
-        match self {
-            Self::Namespaced(binding) => &binding.metadata,
-            Self::Cluster(binding) => &binding.metadata,
-        }
-    }
-
-    /// Its spec.
-    #[must_use]
-    pub fn spec(self) -> &'a ResourceBindingSpec {
-        match self {
-            Self::Namespaced(binding) => &binding.spec,
-            Self::Cluster(binding) => &binding.spec,
-        }
-    }
-
-    /// Its status, if it has one.
-    #[must_use]
-    pub fn status(self) -> Option<&'a ResourceBindingStatus> {
-        match self {
-            Self::Namespaced(binding) => binding.status.as_ref(),
-            Self::Cluster(binding) => binding.status.as_ref(),
-        }
-    }
-
-    /// Its key.
-    #[must_use]
-    pub fn key(self) -> BindingKey {
-        let of = |text: &Option<String>| -> Arc<str> { text.as_deref().unwrap_or("").into() };
-        BindingKey { namespace: of(&self.metadata().namespace), name: of(&self.metadata().name) }
-    }
-
-    /// The label with the permanent id for this kind of binding.
-    #[must_use]
-    pub fn id_label(self) -> &'static str {
-        match self {
-            Self::Namespaced(_) => labels::RESOURCE_BINDING_PERMANENT_ID,
-            Self::Cluster(_) => labels::CLUSTER_RESOURCE_BINDING_PERMANENT_ID,
-        }
-    }
-
-    /// The finalizer for this kind of binding.
-    #[must_use]
-    pub fn finalizer(self) -> &'static str {
-        match self {
-            Self::Namespaced(_) => finalizers::BINDING_CONTROLLER,
-            Self::Cluster(_) => finalizers::CLUSTER_RESOURCE_BINDING_CONTROLLER,
-        }
-    }
-
-    /// Its permanent id, if set.
-    #[must_use]
-    pub fn permanent_id(self) -> Option<&'a str> {
-        let id = self.metadata().labels.as_ref()?.get(self.id_label())?;
-        (!id.is_empty()).then_some(id)
-    }
-
-    /// Returns true if it is being deleted.
-    #[must_use]
-    pub fn is_deleting(self) -> bool {
-        self.metadata().deletion_timestamp.is_some()
-    }
-
-    /// A reference to it, for events.
-    #[must_use]
-    pub fn reference(self) -> ironclad_api::work::ObjectReference {
-        let metadata = self.metadata();
-        ironclad_api::work::ObjectReference {
-            api_version: "work.karmada.io/v1alpha2".into(),
-            kind: match self {
-                Self::Namespaced(_) => "ResourceBinding".into(),
-                Self::Cluster(_) => "ClusterResourceBinding".into(),
-            },
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            resource_version: String::new(),
-        }
-    }
-
-    /// Returns true if it binds this template: group, kind, namespace and name of `spec.resource` are equal
-    /// (specification/propagation.md 31.1 row 1).
-    #[must_use]
-    pub fn binds(self, template: &Identity<'_>) -> bool {
-        let resource = &self.spec().resource;
-        template::group(&resource.api_version) == template.group()
-            && resource.kind == template.kind
-            && resource.namespace == template.namespace
-            && resource.name == template.name
-    }
+/// Returns true if this is the binding of the template: group, kind, namespace and name of `spec.resource` match.
+#[must_use]
+pub fn binds(binding: Binding<'_>, template: &Identity<'_>) -> bool {
+    let resource = &binding.spec().resource;
+    template::group(&resource.api_version) == template.group()
+        && resource.kind == template.kind
+        && resource.namespace == template.namespace
+        && resource.name == template.name
 }
 
 /// Feature gates that affect the binding.
@@ -226,7 +119,7 @@ pub enum Effect {
 pub fn decide(seen: &Seen<'_>, ids: &mut NewIds) -> Result<Plan<Effect>, InterpretError> {
     let mut plan = Plan::default();
     let identity = Identity::of(seen.template);
-    let existing = seen.binding.or(seen.named.filter(|named| named.binds(&identity)));
+    let existing = seen.binding.or(seen.named.filter(|named| binds(*named, &identity)));
     if let Some(existing) = existing
         && let Some(owner) = existing.metadata().owner_references.iter().flatten().find(|o| o.controller == Some(true))
         && owner.uid != identity.uid
@@ -367,10 +260,7 @@ impl Draft {
         } else {
             annotation_map.remove(annotations::APPLIED_GENERATION);
         }
-        let list = self.metadata.finalizers.get_or_insert_default();
-        if !list.iter().any(|f| f == finalizer) {
-            list.push(finalizer.into());
-        }
+        finalizer::add(&mut self.metadata, finalizer);
         self.metadata.owner_references = Some(vec![OwnerReference {
             api_version: identity.api_version.into(),
             kind: identity.kind.into(),

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ironclad_api::work::{
     AggregatedStatusItem, Component, ResourceBindingSpec, ResourceHealth, TargetCluster, TargetComponent,
 };
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{BindingKey, BindingRef, ClusterName};
 
 use super::{
     Capacity, PROMISE_LASTS, PROMISES_MAX, Slot,
@@ -18,7 +18,7 @@ use super::{
     place,
     room::Promised,
 };
-use crate::{Binding, BindingKind, Options, pass::schedules_component_sets};
+use crate::{Options, pass::schedules_component_sets};
 
 /// A summary that was on its way when the pods were reported is followed by the next one within this time.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Capacity {
     /// for the answer. Nothing if the binding takes no room.
     pub fn assume(
         &mut self,
-        before: &Binding<'_>,
+        before: BindingRef<'_>,
         after: &[TargetCluster],
         options: &Options,
         now: Duration,
@@ -97,8 +97,8 @@ impl Capacity {
 
     /// A result was written: what each target gained is promised from now on. `before` is the binding that was scheduled,
     /// `now` any monotonic time.
-    pub fn assigned(&mut self, before: &Binding<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
-        let spec = before.spec;
+    pub fn assigned(&mut self, before: BindingRef<'_>, after: &[TargetCluster], options: &Options, now: Duration) {
+        let spec = before.spec();
         if !is_tracked(before) {
             return;
         }
@@ -182,14 +182,14 @@ impl Capacity {
     /// `age`: since it was scheduled.
     pub fn found(
         &mut self,
-        binding: &Binding<'_>,
+        binding: BindingRef<'_>,
         reports: &[AggregatedStatusItem],
         age: Duration,
         options: &Options,
         now: Duration,
     ) {
-        let spec = binding.spec;
-        let recent = age < PROMISE_LASTS && binding.kind == BindingKind::ResourceBinding && spec.is_workload();
+        let spec = binding.spec();
+        let recent = age < PROMISE_LASTS && matches!(binding, BindingRef::Namespaced(_)) && spec.is_workload();
         if !recent {
             return;
         }
@@ -347,8 +347,8 @@ impl Slot {
 }
 
 /// Only what takes room is promised any.
-fn is_tracked(binding: &Binding<'_>) -> bool {
-    binding.kind == BindingKind::ResourceBinding && binding.spec.is_workload()
+fn is_tracked(binding: BindingRef<'_>) -> bool {
+    matches!(binding, BindingRef::Namespaced(_)) && binding.spec().is_workload()
 }
 
 /// Whether the cluster has what was assigned: all pods exist, or it has just become healthy.

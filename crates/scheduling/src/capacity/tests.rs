@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Available, Binding, Clusters, Options, Seen, decide,
+    Available, Options, Seen, decide,
     testkit::{aggregated, applied, at, binding, cluster, duplicated, dynamic, spread, targets, task},
 };
+use ironclad_fleet::{BindingRef, Clusters};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -47,7 +48,7 @@ fn report(pods: i64, health: ResourceHealth) -> Vec<AggregatedStatusItem> {
 }
 
 fn assign(capacity: &mut Capacity, binding: &ResourceBinding, after: &[(&str, i32)], now: Duration) {
-    capacity.assigned(&binding.into(), &targets(after), &Options::default(), now);
+    capacity.assigned(binding.into(), &targets(after), &Options::default(), now);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn only_what_a_cluster_gains_is_promised() {
     assert_eq!(free(&capacity), 9, "and shrink");
     assign(&mut capacity, &asking(1, &[("m1", 1)]), &[("m2", 1)], S(3));
     assert_eq!((free(&capacity), capacity.promises()), (10, 1), "and move");
-    capacity.forget(&(Binding::from(&asking(1, &[]))).key());
+    capacity.forget(&(BindingRef::from(&asking(1, &[]))).key());
     assert_eq!(capacity.promises(), 0, "the binding is gone");
 }
 
@@ -94,10 +95,10 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
         let mut capacity = ten_cores();
         assign(&mut capacity, &asking(2, &[]), &[("m1", 2)], S(0));
         let before = asking(5, &[("m1", 2)]);
-        let assumed = capacity.assume(&(&before).into(), &targets(&[("m1", 5)]), &Options::default(), S(100)).unwrap();
+        let assumed = capacity.assume((&before).into(), &targets(&[("m1", 5)]), &Options::default(), S(100)).unwrap();
         (capacity, assumed, before)
     };
-    let key = Binding::from(&asking(1, &[])).key();
+    let key = BindingRef::from(&asking(1, &[])).key();
     let (mut capacity, assumed, _) = being_written();
     assert_eq!((free(&capacity), capacity.is_assumed(&key)), (5, true), "the next decision sees it");
     capacity.confirm(&assumed);
@@ -112,7 +113,7 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
             "the cluster reported meanwhile what it was assigned before",
             |c| {
                 c.reported(
-                    &Binding::from(&asking(1, &[])).key(),
+                    &BindingRef::from(&asking(1, &[])).key(),
                     &asking(5, &[("m1", 2)]).spec,
                     &[],
                     &report(2, ResourceHealth::Unhealthy),
@@ -125,12 +126,12 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
         ),
         (
             "a report over another result leaves it alone",
-            |c| c.reported(&Binding::from(&asking(1, &[])).key(), &asking(5, &[]).spec, &[], &[], S(101)),
+            |c| c.reported(&BindingRef::from(&asking(1, &[])).key(), &asking(5, &[]).spec, &[], &[], S(101)),
             S(102),
             8,
             Some(S(300)),
         ),
-        ("the binding went meanwhile", |c| c.forget(&Binding::from(&asking(1, &[])).key()), S(101), 10, None),
+        ("the binding went meanwhile", |c| c.forget(&BindingRef::from(&asking(1, &[])).key()), S(101), 10, None),
     ] {
         let (mut capacity, assumed, _) = being_written();
         meanwhile(&mut capacity);
@@ -141,13 +142,13 @@ fn what_is_being_written_counts_until_it_is_known_not_to_be() {
 
     let mut moved = ten_cores();
     assign(&mut moved, &asking(2, &[]), &[("m1", 2)], S(0));
-    let assumed = moved.assume(&(&asking(2, &[("m1", 2)])).into(), &targets(&[("m2", 2)]), &Options::default(), S(1));
+    let assumed = moved.assume((&asking(2, &[("m1", 2)])).into(), &targets(&[("m2", 2)]), &Options::default(), S(1));
     assert_eq!((free(&moved), moved.promises()), (10, 1), "what it leaves is free for the next");
     moved.take_back(assumed.unwrap(), S(2));
     assert_eq!((free(&moved), moved.promises()), (8, 1), "and is not, as it stays");
     let mut takes_none = asking(0, &[]);
     takes_none.spec.replica_requirements = None;
-    assert!(moved.assume(&(&takes_none).into(), &targets(&[("m1", 0)]), &Options::default(), S(3)).is_none());
+    assert!(moved.assume((&takes_none).into(), &targets(&[("m1", 0)]), &Options::default(), S(3)).is_none());
 }
 
 #[test]
@@ -157,14 +158,14 @@ fn no_workload_and_no_cluster_resource_binding_is_promised_anything() {
     config.spec.replica_requirements = None;
     assign(&mut capacity, &config, &[("m1", 0)], S(0));
     let cluster_binding = ironclad_api::work::ClusterResourceBinding::new("x", asking(3, &[]).spec);
-    capacity.assigned(&(&cluster_binding).into(), &targets(&[("m1", 3)]), &Options::default(), S(0));
+    capacity.assigned((&cluster_binding).into(), &targets(&[("m1", 3)]), &Options::default(), S(0));
     assert_eq!(capacity.promises(), 0);
 }
 
 #[test]
 fn a_promise_ends_when_it_is_seen() {
     use ResourceHealth::{Healthy, Unhealthy};
-    let (key, spec) = ((Binding::from(&asking(4, &[]))).key(), asking(4, &[("m1", 4)]).spec);
+    let (key, spec) = ((BindingRef::from(&asking(4, &[]))).key(), asking(4, &[("m1", 4)]).spec);
     for (name, old, new, ends) in [
         ("all pods exist: with the next summary", vec![], report(4, Unhealthy), S(25)),
         ("it turned healthy", report(0, Unhealthy), report(0, Healthy), S(25)),
@@ -195,7 +196,7 @@ fn a_restart_finds_what_is_not_seen() {
         ("long ago", vec![], 300, None),
     ] {
         let mut capacity = ten_cores();
-        capacity.found(&(&asking(4, &[("m1", 4)])).into(), &reports, S(age), &Options::default(), S(0));
+        capacity.found((&asking(4, &[("m1", 4)])).into(), &reports, S(age), &Options::default(), S(0));
         let got = capacity.expires_next().map(|ends| (free(&capacity), ends));
         assert_eq!(got, want, "{name}");
     }
@@ -223,14 +224,14 @@ fn sets_are_promised_by_component() {
         target
     };
     let mut capacity = ten_cores();
-    capacity.assigned(&(&job).into(), &target(&job), &on, S(0));
+    capacity.assigned((&job).into(), &target(&job), &on, S(0));
     assert_eq!(free(&capacity), 6, "one manager, three workers");
     job.spec.clusters = target(&job);
-    capacity.assigned(&(&job).into(), &target(&job), &on, S(1));
+    capacity.assigned((&job).into(), &target(&job), &on, S(1));
     assert_eq!(free(&capacity), 6, "nothing more");
     job.spec.components[1].replicas = 5;
     let mut seen = ten_cores();
-    seen.assigned(&(&job).into(), &target(&job), &on, S(2));
+    seen.assigned((&job).into(), &target(&job), &on, S(2));
     assert_eq!(free(&seen), 8, "two more workers");
 }
 
@@ -310,7 +311,7 @@ proptest! {
                 let seen =
                     Seen { binding: (&evicted).into(), clusters: &fleet, available: &available, capacity: &capacity, options: &options };
                 let after = applied(&evicted, &decide(&seen, at(1)));
-                capacity.assigned(&(&evicted).into(), &after.spec.clusters, &options, S(n as u64));
+                capacity.assigned((&evicted).into(), &after.spec.clusters, &options, S(n as u64));
                 for target in &after.spec.clusters {
                     let had = evicted.spec.target(&target.name).map_or(0, |had| had.replicas);
                     *given.entry(target.name.clone()).or_default() += i64::from(target.replicas - had);

@@ -11,13 +11,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Available, Clusters, Options,
+    Available, Options,
     testkit::{
         affinity, aggregated, applied, binding, cluster, duplicated, dynamic, failover, spread, taint, task, turn,
         weighted,
     },
     trigger::{Wakes, is_unsettled, wakes},
 };
+use ironclad_fleet::Clusters;
 
 /// Clusters with these taints.
 fn fleet(clusters: &[(&str, Option<&str>)]) -> Clusters {
@@ -128,7 +129,7 @@ fn an_eviction_that_found_no_home_is_undone_when_the_cluster_recovers() {
         let stuck = applied(&binding, &failed);
         assert_eq!((result(&stuck), reason(&stuck)), (vec![], "NoClusterFit"), "{name}");
         assert_eq!(failed.next, Next::Recheck, "{name}: no backoff");
-        assert!(is_unsettled(&(&stuck).into()), "{name}: it is woken by a recovery");
+        assert!(is_unsettled((&stuck).into()), "{name}: it is woken by a recovery");
         let status = stuck.status.as_ref().unwrap();
         assert_ne!(Some(status.scheduler_observed_generation), stuck.metadata.generation, "{name}: so its tasks stay");
 
@@ -232,13 +233,13 @@ fn a_recovery_wakes_who_waits() {
     assert_eq!(wakes(Some(&ready("Unknown")), Some(&ready("True"))), Wakes::Unsettled);
     assert_eq!(wakes(Some(&ready("True")), Some(&ready("False"))), Wakes::Nobody, "a failure moves nothing by itself");
     let settled = placed(on_one(&["m1"]), 1, &healthy(&["m1"]));
-    assert!(!is_unsettled(&(&settled).into()));
+    assert!(!is_unsettled((&settled).into()));
     let mut leaving = settled.clone();
     leaving.spec.graceful_eviction_tasks = vec![task("m2", TAINT_UNTOLERATED, None)];
-    assert!(is_unsettled(&(&leaving).into()), "a task");
+    assert!(is_unsettled((&leaving).into()), "a task");
     let mut empty = settled;
     empty.spec.clusters.clear();
-    assert!(is_unsettled(&(&empty).into()), "an empty result");
+    assert!(is_unsettled((&empty).into()), "an empty result");
 }
 
 proptest! {

@@ -5,21 +5,20 @@ use ironclad_api::{
     events::SCHEDULE_BINDING_FAILED,
     reasons::binding::{QUOTA_EXCEEDED, SCHEDULER_ERROR},
 };
-use ironclad_fleet::{Event, Plan, StatusPart, because::schedule::Reason};
+use ironclad_fleet::{BindingRef, Event, Plan, StatusPart, because::schedule::Reason};
 use jiff::Timestamp;
 
-use super::{EVENT_MAX, Effect, cut, reference, scheduled};
-use crate::Binding;
+use super::{EVENT_MAX, Effect, cut, scheduled};
 
 /// The condition and the event of a result that was refused for good; nothing if both stand already. `error` is what the
 /// server said; the result stays as it was.
-pub fn refused(binding: &Binding<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
+pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Effect> {
     let reason = if is_over_quota(error) { QUOTA_EXCEEDED } else { SCHEDULER_ERROR };
     let mut plan = Plan::default();
     plan.note(Reason::SchedulerError { error: error.to_owned() }.into());
     if let Some(condition) = scheduled(binding, FALSE, reason, error, binding.generation(), now) {
         plan.effects.push(Effect::Status(StatusPart::condition(condition)));
-        let event = Event::warning(reference(binding), SCHEDULE_BINDING_FAILED, cut(error, EVENT_MAX));
+        let event = Event::warning(binding.reference(), SCHEDULE_BINDING_FAILED, cut(error, EVENT_MAX));
         plan.effects.push(Effect::Event(event));
     }
     plan
@@ -44,7 +43,7 @@ mod tests {
             ("not allowed", "resourcebindings.work.karmada.io \"web\" is forbidden".to_owned(), "SchedulerError"),
         ] {
             let mut binding = binding("web", 5, &[("m1", 2)]);
-            let plan = refused(&(&binding).into(), &error, at(5));
+            let plan = refused((&binding).into(), &error, at(5));
             let [Effect::Status(part), Effect::Event(event)] = plan.effects.as_slice() else {
                 panic!("{name}: {plan:?}")
             };
@@ -52,7 +51,7 @@ mod tests {
             assert_eq!((condition.reason.as_str(), condition.message.as_str()), (want, error.as_str()), "{name}");
             assert_eq!((event.reason, event.message.as_str()), ("ScheduleBindingFailed", error.as_str()), "{name}");
             binding.status.get_or_insert_default().conditions = vec![condition];
-            assert!(refused(&(&binding).into(), &error, at(9)).is_quiet(), "{name}: told once");
+            assert!(refused((&binding).into(), &error, at(9)).is_quiet(), "{name}: told once");
         }
     }
 }

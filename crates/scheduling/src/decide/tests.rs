@@ -11,13 +11,14 @@ use jiff::SignedDuration;
 
 use super::*;
 use crate::{
-    Available, Capacity, Clusters, Options,
+    Available, Capacity, Options,
     capacity::Modelling,
     testkit::{
         affinity, aggregated, applied, at, binding, cluster, clusters, duplicated, dynamic, group, spread, taint,
         targets, task, told, turn, weighted,
     },
 };
+use ironclad_fleet::Clusters;
 
 fn placed(placement: Placement, replicas: i32) -> ResourceBinding {
     let mut binding = binding("web", replicas, &[]);

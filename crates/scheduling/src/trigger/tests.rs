@@ -6,11 +6,12 @@ use ironclad_api::{
 
 use super::*;
 use crate::{
-    Available, Capacity, Clusters,
+    Available, Capacity,
     testkit::{
         affinity, at, binding, cluster, clusters, duplicated, dynamic, group, overflow, scheduled, toleration, weighted,
     },
 };
+use ironclad_fleet::Clusters;
 
 fn applied(binding: &mut ResourceBinding, placement: &Placement) {
     let text = serde_json::to_string(placement).unwrap();
@@ -332,14 +333,14 @@ fn whom_a_cluster_concerns() {
         ("the group in use", of(groups.clone(), "b"), "m2", true),
         ("an overflow tier of the group in use", of(groups.clone(), "a"), "m3", true),
     ] {
-        assert_eq!(concerns(&(&binding).into(), &cluster(cluster_name), &options), want, "{name}");
+        assert_eq!(concerns((&binding).into(), &cluster(cluster_name), &options), want, "{name}");
     }
     let mut lagging = of(groups, "b");
     lagging.metadata.generation = Some(2);
-    assert!(concerns(&(&lagging).into(), &cluster("m1"), &options), "the status may lag");
+    assert!(concerns((&lagging).into(), &cluster("m1"), &options), "the status may lag");
     let mut target = of(affine(&["m1"]), "");
     target.spec.clusters = crate::testkit::targets(&[("m2", 1)]);
-    assert!(concerns(&(&target).into(), &cluster("m2"), &options), "a target, chosen or not");
+    assert!(concerns((&target).into(), &cluster("m2"), &options), "a target, chosen or not");
     target.spec.placement = None;
-    assert!(!concerns(&(&target).into(), &cluster("m2"), &options), "no placement");
+    assert!(!concerns((&target).into(), &cluster("m2"), &options), "no placement");
 }

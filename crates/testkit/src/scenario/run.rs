@@ -78,7 +78,7 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
         world
             .until("all clusters are Ready", async || {
                 let all = clusters.list(&ListParams::default()).await?;
-                Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+                Ok(all.items.iter().all(|c| c.is_ready()))
             })
             .await?;
         world.until_quiet().await?;

@@ -81,7 +81,7 @@ async fn drive(world: &mut World) -> anyhow::Result<Outcome> {
     world
         .until("all clusters are Ready", async || {
             let all = clusters.list(&ListParams::default()).await?;
-            Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+            Ok(all.items.iter().all(|c| c.is_ready()))
         })
         .await?;
     world.until_quiet().await?;

@@ -64,7 +64,7 @@ impl Runner {
         world
             .until("all clusters are Ready", async || {
                 let all = clusters.list(&ListParams::default()).await?;
-                Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+                Ok(all.items.iter().all(|c| c.is_ready()))
             })
             .await?;
         let began = world.clock().mono();

@@ -73,7 +73,7 @@ async fn ready(setup: Setup, deployments: usize) -> anyhow::Result<(World, Clien
     world
         .until("all clusters are Ready", async || {
             let all = clusters.list(&ListParams::default()).await?.items;
-            Ok(all.iter().all(|c| c.ready() == Some("True")))
+            Ok(all.iter().all(|c| c.is_ready()))
         })
         .await?;
     Api::namespaced(user.clone(), "default").create(&PostParams::default(), &policy()?).await?;

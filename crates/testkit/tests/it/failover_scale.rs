@@ -6,10 +6,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, ensure};
 use ironclad_api::{cluster::Cluster, work::ResourceBinding};
 use ironclad_failover::{
-    Bound, Evictions, Flags, Now,
+    Evictions, Flags, Now,
     eviction::{Next, Outcome, Recovering},
 };
-use ironclad_fleet::{ClusterName, World};
+use ironclad_fleet::{Binding, ClusterName, World};
 use ironclad_planning::{Foreseen, Options, Script, foresee};
 use ironclad_seam::Clock;
 use jiff::{SignedDuration, Timestamp};
@@ -181,8 +181,8 @@ fn the_queue_of_twelve_thousand_is_small_and_no_event_costs_more_in_it() -> anyh
             let taints = if number < LOST { taint.clone() } else { json!([]) };
             clusters.insert(name(number), Arc::new(cluster(number, taints)?));
         }
-        let bound: Vec<(ClusterName, Bound)> = (0..bindings)
-            .map(|number| Ok((name(number % CLUSTERS), Bound::Namespaced(Arc::new(binding(number)?)))))
+        let bound: Vec<(ClusterName, Binding)> = (0..bindings)
+            .map(|number| Ok((name(number % CLUSTERS), Binding::Namespaced(Arc::new(binding(number)?)))))
             .collect::<anyhow::Result<_>>()?;
         let by_key: BTreeMap<_, _> = bound.iter().map(|(_, bound)| (bound.key(), bound.clone())).collect();
         let before = resident()?;

@@ -94,7 +94,7 @@ impl Fleet {
         let clusters: Api<Cluster> = Api::all(self.plane.clone());
         until("all members are Ready", DEADLINE, async || {
             let all = clusters.list(&ListParams::default()).await?.items;
-            let ready = all.iter().filter(|cluster| cluster.ready() == Some("True")).count();
+            let ready = all.iter().filter(|cluster| cluster.is_ready()).count();
             ensure!(ready == self.members.len(), "{ready} of {} are Ready", self.members.len());
             Ok(())
         })
@@ -217,7 +217,7 @@ impl Fleet {
         let before: BTreeMap<String, Vec<String>> = self.bindings().await?.iter().map(placed).collect();
         until("the member is Ready, and without taints", DEADLINE, async || {
             let cluster = self.cluster(LOST).await?;
-            ensure!(cluster.ready() == Some("True"), "Ready is {:?}", cluster.ready());
+            ensure!(cluster.is_ready(), "Ready is {:?}", cluster.ready());
             ensure!(cluster.spec.taints.is_empty(), "{:?}", cluster.spec.taints);
             Ok(())
         })

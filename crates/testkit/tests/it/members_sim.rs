@@ -29,7 +29,7 @@ async fn ready(seed: u64, members: usize) -> anyhow::Result<World> {
     world
         .until("all are Ready", async || {
             let all = clusters.list(&ListParams::default()).await?.items;
-            Ok(all.iter().all(|c| c.ready() == Some("True")))
+            Ok(all.iter().all(|c| c.is_ready()))
         })
         .await?;
     Api::namespaced(world.user(), "default").create(&PostParams::default(), &propagation::policy()?).await?;

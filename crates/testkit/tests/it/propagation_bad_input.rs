@@ -21,7 +21,7 @@ async fn ready() -> anyhow::Result<World> {
     let clusters: Api<Cluster> = Api::all(world.user());
     world
         .until("it is Ready", async || {
-            Ok(clusters.list(&ListParams::default()).await?.items.iter().all(|c| c.ready() == Some("True")))
+            Ok(clusters.list(&ListParams::default()).await?.items.iter().all(|c| c.is_ready()))
         })
         .await?;
     let policy: PropagationPolicy = serde_json::from_value(json!({
@@ -139,7 +139,7 @@ async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> an
     world.start_controllers().await;
     let clusters: Api<Cluster> = Api::all(world.user());
     let ready = async |name: &str| -> anyhow::Result<bool> {
-        Ok(clusters.get_opt(name).await?.is_some_and(|cluster| cluster.ready() == Some("True")))
+        Ok(clusters.get_opt(name).await?.is_some_and(|cluster| cluster.is_ready()))
     };
     world.until("the other one is Ready", async || ready("member1").await).await?;
     let panics = |world: &World| -> anyhow::Result<u32> {

@@ -93,7 +93,7 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
     world
         .until("all are Ready", async || {
             let all = clusters.list(&ListParams::default()).await?.items;
-            Ok(all.iter().all(|c| c.ready() == Some("True")))
+            Ok(all.iter().all(|c| c.is_ready()))
         })
         .await?;
     Api::namespaced(user.clone(), "default").create(&PostParams::default(), &propagation::policy()?).await?;

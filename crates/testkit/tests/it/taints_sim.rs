@@ -61,7 +61,7 @@ async fn all_ready(world: &mut World) -> anyhow::Result<Api<Cluster>> {
     world
         .until("all are Ready", async || {
             let all = clusters.list(&kube::api::ListParams::default()).await?.items;
-            Ok(all.iter().all(|cluster| cluster.ready() == Some("True")))
+            Ok(all.iter().all(|cluster| cluster.is_ready()))
         })
         .await?;
     Ok(clusters)

@@ -375,7 +375,7 @@ fn who_comes_back_to_a_faulty_cluster_is_asked_anew() {
     world.put(failing_over(dup("w", &["m1"]), None, Some(300)));
     world.fail("m1", PREFER_NO_EXECUTE);
     world.run(110);
-    let (here, away) = (world.get("w"), Bound::from(Arc::new(dup("w", &["m2"]))));
+    let (here, away) = (world.get("w"), Binding::from(Arc::new(dup("w", &["m2"]))));
     world.evictions.moved(&here.key(), &here, &away);
     world.edit("w", |b| b.spec.failover = None);
     assert_eq!(world.run(900).moved(), 0, "who was moved away is asked anew, too");

@@ -99,7 +99,7 @@ proptest! {
             }
             world.until(second);
             // How the predicate was during the second that ends now.
-            let held = world.cluster.ready() != Some("True");
+            let held = !world.cluster.is_ready();
             history.push(held);
             let same = history.iter().rev().take_while(|before| **before == held).count();
             let there = world.has(PREFER_NO_EXECUTE);

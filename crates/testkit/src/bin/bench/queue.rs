@@ -11,11 +11,11 @@ use ironclad_api::{
     work::{ObjectReference, ResourceBinding, ResourceBindingSpec, TargetCluster},
 };
 use ironclad_failover::{
-    Bound, Clusters, Evictions, Flags, Now,
+    Evictions, Flags, Now,
     eviction::{Next, Outcome},
     rate::{Counts, Pacer, formula},
 };
-use ironclad_fleet::{BindingKey, ClusterName};
+use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 
@@ -112,7 +112,7 @@ fn cluster(name: &str, status: &str, tainted: bool) -> Arc<Cluster> {
     Arc::new(cluster)
 }
 
-fn binding(n: usize, on: &str) -> Bound {
+fn binding(n: usize, on: &str) -> Binding {
     let spread = SpreadConstraint {
         spread_by_field: Some(SpreadByField::Cluster),
         min_groups: 1,
@@ -138,14 +138,15 @@ fn binding(n: usize, on: &str) -> Bound {
     );
     binding.metadata.namespace = Some(format!("team-{}", n % 100));
     binding.metadata.uid = Some(format!("10000000-0000-4000-8000-{n:012}"));
-    Bound::from(Arc::new(binding))
+    Binding::from(Arc::new(binding))
 }
 
 fn measure(clock: &Clock, clusters: usize, elements: usize) -> anyhow::Result<Figures> {
     let faulty = clusters * 6 / 10;
     let name = |n: usize| format!("member{n}");
-    let bindings: Vec<Bound> = (0..elements).map(|n| binding(n, &name(n % faulty))).collect();
-    let by_key: std::collections::BTreeMap<BindingKey, Bound> = bindings.iter().map(|b| (b.key(), b.clone())).collect();
+    let bindings: Vec<Binding> = (0..elements).map(|n| binding(n, &name(n % faulty))).collect();
+    let by_key: std::collections::BTreeMap<BindingKey, Binding> =
+        bindings.iter().map(|b| (b.key(), b.clone())).collect();
     let mut flags = Flags::default();
     flags.eviction.secondary_resource_eviction_rate = 1e6;
     flags.eviction.resource_eviction_rate = 1e6;

@@ -6,7 +6,8 @@ use ironclad_api::{
     cluster::Cluster,
     work::{ResourceBinding, TargetCluster},
 };
-use ironclad_scheduling::{Available, Binding, Capacity, Clusters, Options, Seen, capacity::Modelling, decide};
+use ironclad_fleet::{BindingRef, Clusters};
+use ironclad_scheduling::{Available, Capacity, Options, Seen, capacity::Modelling, decide};
 use ironclad_seam::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,14 +44,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 placed.metadata.name = Some(format!("b{n}"));
                 let on: Vec<TargetCluster> =
                     serde_json::from_value(json!([{"name": format!("m{:04}", n % count), "replicas": 1}]))?;
-                capacity.assigned(&Binding::from(&placed), &on, &options, Duration::ZERO);
+                capacity.assigned(BindingRef::from(&placed), &on, &options, Duration::ZERO);
             }
             let promise = (clock.mono() - began) / u32::try_from(*promised).unwrap_or(u32::MAX).max(1);
             let pass = |placement: &Value| -> anyhow::Result<Duration> {
                 let (binding, available) = (binding(placement)?, Available::new());
                 let began = clock.mono();
                 for _ in 0..args.passes {
-                    let binding = Binding::from(&binding);
+                    let binding = BindingRef::from(&binding);
                     let seen = Seen {
                         binding,
                         clusters: &clusters,

@@ -197,7 +197,7 @@ impl Clusters {
             state.ready_since_said = said;
             state.flipped = Some(at);
         }
-        let gone = new.metadata.deletion_timestamp.is_some() || new.ready() != Some(TRUE);
+        let gone = new.metadata.deletion_timestamp.is_some() || !new.is_ready();
         let repels = gone || new.spec.taints.iter().any(|taint| taint.effect == NO_SCHEDULE);
         state.gone_since = gone.then(|| state.gone_since.unwrap_or(at));
         state.repels_since = repels.then(|| state.repels_since.unwrap_or(at));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use ironclad_api::{
     annotations::{APPLIED_PLACEMENT, DRAINING},
     cluster::Cluster,
-    conditions::TRUE,
     policy::{Placement, ReplicaSchedulingType, SpreadByField},
     work::ResourceBinding,
 };
@@ -114,7 +113,7 @@ impl Checker {
         let cluster = fleet.clusters.get(from)?;
         let alive = binding.metadata.deletion_timestamp.is_none() && binding.spec.graceful_eviction_tasks.is_empty();
         // A cluster that is Ready again is held as long as its policy's taints wait only to be taken back.
-        let recovers = cluster.ready() == Some(TRUE) && cluster.spec.taints.iter().any(by_policy);
+        let recovers = cluster.is_ready() && cluster.spec.taints.iter().any(by_policy);
         if !alive || recovers || !self.has_places(binding, from, fleet) || !is_applied(binding) {
             return None;
         }
@@ -157,7 +156,7 @@ fn is_leaving(cluster: &Cluster) -> bool {
 }
 
 fn is_well(cluster: &Cluster) -> bool {
-    cluster.ready() == Some(TRUE) && cluster.spec.taints.is_empty() && !is_leaving(cluster)
+    cluster.is_ready() && cluster.spec.taints.is_empty() && !is_leaving(cluster)
 }
 
 /// The scheduler has taken the placement over: what counts is what it applied last.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ironclad_api::{
     annotations,
     cluster::Cluster,
-    conditions::TRUE,
     taints::{NO_EXECUTE, PREFER_NO_EXECUTE},
 };
 
@@ -45,7 +44,7 @@ impl Rates {
             }
             total += 1;
             let faulty = cluster.spec.taints.iter().any(|t| t.effect == NO_EXECUTE || t.effect == PREFER_NO_EXECUTE);
-            unhealthy += usize::from(faulty || cluster.ready() != Some(TRUE));
+            unhealthy += usize::from(faulty || !cluster.is_ready());
         }
         self.of(total, unhealthy)
     }

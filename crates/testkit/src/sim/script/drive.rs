@@ -150,7 +150,7 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     world
         .until("all clusters are Ready and without taints", async || {
             let all = clusters.list(&ListParams::default()).await?;
-            Ok(all.items.iter().all(|c| c.ready() == Some("True") && c.spec.taints.is_empty()))
+            Ok(all.items.iter().all(|c| c.is_ready() && c.spec.taints.is_empty()))
         })
         .await?;
     let bindings: Api<ResourceBinding> = Api::namespaced(user, "default");
@@ -227,7 +227,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     world
         .until("all clusters are Ready", async || {
             let all = clusters.list(&ListParams::default()).await?;
-            Ok(all.items.iter().all(|c| c.ready() == Some("True")))
+            Ok(all.items.iter().all(|c| c.is_ready()))
         })
         .await?;
     if let Some(policy) = &script.taint_policy {

@@ -482,11 +482,13 @@ fn a_poisoned_binding_does_not_stall_the_others() {
     world.fail("m1", NO_EXECUTE);
     world.run(READY_AT + 120);
     assert_eq!(world.moved(), 20);
-    // Invariant 33: each attempt of the poisoned one delays the others by one interval; its backoff doubles.
-    let waits = world.attempts - 20;
-    assert!(waits < 30, "{waits} attempts of the poisoned one");
+    // Invariant 33: each attempt of the failing one delays the others by one interval. Its backoff doubles, so it is
+    // retried, but not often.
+    let attempts = world.attempts - 20;
+    assert!((6..30).contains(&attempts), "{attempts} attempts of the failing one");
     let element = world.evictions.queue().iter().next().unwrap().2.clone();
-    assert!(element.attempts > 5 && element.place == Place::Backoff || element.place == Place::Ready, "{element:?}");
+    assert_eq!(element.attempts as usize, attempts as usize, "{element:?}");
+    assert!(matches!(element.place, Place::Backoff | Place::Ready), "{element:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Workloads that fail in a cluster leave it (failover.md 5): unhealthy for longer than tolerated, they are moved. The
+//! Workloads that fail in a cluster leave it (specification/failover.md 5): unhealthy for longer than tolerated, they are moved. The
 //! cluster itself may be well, so the task is what keeps the scheduler from choosing it again (IR-20).
 //!
 //! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored: after a
@@ -61,12 +61,12 @@ impl Memory {
     }
 }
 
-/// What is seen of one binding.
+/// Input of the decision on one binding.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The binding, with its status as it will stand.
     pub binding: &'a Binding,
-    /// Whether anything judges the health of its kind.
+    /// True if anything judges the health of its kind.
     pub health_is_judged: bool,
     /// All clusters.
     pub clusters: &'a Clusters,
@@ -74,7 +74,7 @@ pub struct Seen<'a> {
     pub check: Check,
     /// Gate `StatefulFailoverInjection`.
     pub state_injection: bool,
-    /// What was remembered of it.
+    /// State kept from the previous decision.
     pub memory: &'a Memory,
     /// When this process began to look: what turned unhealthy before was another's to remember.
     pub began: Timestamp,
@@ -86,7 +86,7 @@ pub struct Seen<'a> {
     pub asked_at: Option<Timestamp>,
 }
 
-/// What is written.
+/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the binding, on the version seen.
@@ -109,13 +109,13 @@ pub enum Next {
     Backoff,
 }
 
-/// What a turn comes to.
+/// Outcome of a reconcile.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written, in this order, and why.
+    /// Effects, in this order, and their reasons.
     pub plan: Plan<Effect>,
-    /// What is to be remembered, whether or not the writes succeed.
+    /// State for the next decision, whether or not the writes succeed.
     pub memory: Memory,
     /// When to look again.
     pub next: Next,
@@ -248,7 +248,7 @@ fn depart(
     }
 }
 
-/// Who may go (IR-16): everybody, unless that would leave nothing. Then only those go in whose place others can step.
+/// Clusters that may be left (IR-16): all, unless no copy would remain. Then only those that have a replacement.
 fn with_substitute(seen: &Seen<'_>, due: &[ClusterName]) -> (Vec<ClusterName>, Vec<ClusterName>) {
     let spec = seen.binding.spec();
     if due.len() < spec.clusters.len() {

@@ -1,5 +1,5 @@
 //! The one write by which a binding leaves clusters: they go out of the schedule result, and a task each stands for what
-//! is still there (failover.md 6.7 step 7, 7.1, 7.7). Who leaves, and when, is decided elsewhere.
+//! is still there (specification/failover.md 6.7 step 7, 7.1, 7.7). Who leaves, and when, is decided elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub struct Why {
     pub purge_mode: PurgeMode,
     /// One of `ironclad_api::eviction`, CamelCase and at most 32 characters.
     pub reason: &'static str,
-    /// Who asks, of `ironclad_api::eviction`.
+    /// Producer, one of `ironclad_api::eviction`.
     pub producer: &'static str,
     /// For people; what is longer than 1,024 bytes is cut.
     pub message: String,

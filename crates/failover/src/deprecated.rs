@@ -1,5 +1,5 @@
-//! Flags and plugin names that seed 004 retired: still accepted, so that manifests of yesterday start, and each says in a
-//! warning what stands in its place (failover.md 10).
+//! Flags and plugin names retired by specification/proposals/004.md: still accepted, so that manifests of yesterday start, and each says in a
+//! warning what stands in its place (specification/failover.md 10).
 
 /// Such flags as they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Deprecated {
 }
 
 impl Deprecated {
-    /// Whether they switch the taint manager off.
+    /// True if they switch the taint manager off.
     #[must_use]
     pub fn disables_taint_manager(&self) -> bool {
         self.enable_taint_manager == Some(false)

@@ -1,4 +1,4 @@
-//! Moving everything off a cluster because a person asks for it (failover.md 9.4): who moves, who can't, how fast.
+//! Moving everything off a cluster because a person asks for it (specification/failover.md 9.4): who moves, who can't, how fast.
 //!
 //! Independent of the gate `Failover`: it is no reaction to a failure, and no taint evicts anybody. Where somebody goes is
 //! the scheduler's to say.
@@ -25,7 +25,7 @@ use crate::{
     rate::{Counts, State, formula, interval},
 };
 
-/// What a drain does with a binding on the cluster.
+/// Verdict of a drain on a binding on the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It is moved away.
@@ -36,7 +36,7 @@ pub enum Verdict {
     Follows,
 }
 
-/// What a drain does with this binding; `None` if it is not on the cluster, or going anyway.
+/// Verdict of a drain on this binding; `None` if it is not on the cluster, or is leaving already.
 #[must_use]
 pub fn judge(binding: &Binding, cluster: &ClusterName, clusters: &Clusters, check: Check) -> Option<Verdict> {
     let spec = binding.spec();
@@ -64,7 +64,7 @@ fn follows_owner(binding: &Binding) -> bool {
     binding.metadata().labels.as_ref().is_some_and(|labels| labels.contains_key(BINDING_MANAGED_BY))
 }
 
-/// What a person said that keeps a binding where it is: without it the scheduler could not act on an eviction, or the
+/// User's setting that pins a binding: with it the scheduler could not act on an eviction, or the
 /// object would stay in the member.
 fn pinned(spec: &ResourceBindingSpec) -> Option<&'static str> {
     let suspension = spec.suspension.as_ref();
@@ -92,7 +92,7 @@ pub fn patch(spec: &ResourceBindingSpec, cluster: &ClusterName, purge_mode: Purg
     depart::patch(spec, &[depart::task(spec, cluster, &why)])
 }
 
-/// Whether the old copy of a binding that was drained is still there.
+/// True if the old copy of a binding that was drained is still there.
 #[must_use]
 pub fn is_under_way(spec: &ResourceBindingSpec, cluster: &ClusterName) -> bool {
     spec.eviction(&cluster.0).is_some_and(|task| task.reason == CLUSTER_DRAIN)
@@ -105,11 +105,11 @@ pub struct Pace {
     pub interval: Option<Duration>,
     /// Which line of the rate formula holds, as for any eviction.
     pub state: State,
-    /// What the formula looked at.
+    /// Input of the rate formula.
     pub counts: Counts,
 }
 
-/// What the health of the fleet means to a drain.
+/// The fleet's health, as a drain sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// It slows and halts the drain as it does any eviction.

@@ -1,5 +1,5 @@
 //! Evictions by taints, whole: which clusters are faulty, who leaves them and when, in which order and how fast
-//! (failover.md 3, 6). One plain value that is told what changed and asked what to do; the reconciler drives it with
+//! (specification/failover.md 3, 6). One plain value that is told what changed and asked what to do; the reconciler drives it with
 //! caches and a clock, `ironclad plan` with a world and virtual time.
 //!
 //! A driver does this:
@@ -267,7 +267,7 @@ impl Evictions {
         }
     }
 
-    /// A binding changed: from the clusters that it is not on any more, it is asked anew if it comes back (failover.md 3.6).
+    /// A binding changed: from the clusters that it is not on any more, it is asked anew if it comes back (specification/failover.md 3.6).
     pub fn moved(&mut self, key: &BindingKey, old: &Binding, new: &Binding) {
         for target in old.spec().clusters.iter().filter(|target| new.spec().target(&target.name).is_none()) {
             self.left(key, &ClusterName::from(target.name.as_str()));
@@ -309,7 +309,7 @@ impl Evictions {
         }
     }
 
-    /// What a faulty cluster means for a binding, with the wish of this episode; `None` if the cluster is not faulty.
+    /// Verdict on a binding on a faulty cluster, with the settings frozen in this episode; `None` if it is not faulty.
     #[must_use]
     pub fn verdict(&self, cluster: &ClusterName, binding: &Binding) -> Option<Result<Verdict, Reason>> {
         Some(self.episodes.get(cluster)?.verdict(&binding.key(), binding, &self.flags.eviction))
@@ -327,7 +327,7 @@ impl Evictions {
         self.pacer.next_allowed(self.allowed(now).rate)
     }
 
-    /// Whether an eviction that was handed out is still wanted: its cluster has not recovered since.
+    /// True if an eviction that was handed out is still wanted: its cluster has not recovered since.
     #[must_use]
     pub fn is_under_way(&self, key: &Key) -> bool {
         self.queue.get(key).is_some_and(|element| matches!(element.place, crate::queue::Place::Working { .. }))
@@ -345,7 +345,7 @@ impl Evictions {
         &self.episodes
     }
 
-    /// What waits.
+    /// The queue.
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
@@ -356,7 +356,7 @@ impl Evictions {
         self.queue.tally_mut().take_waited()
     }
 
-    /// What has to be told since the last call.
+    /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -394,7 +394,7 @@ impl Evictions {
     }
 }
 
-/// Whether a faulty cluster is ready again and its taints wait only to be removed: its elements are held.
+/// True if a faulty cluster is ready again and its taints wait only to be removed: its elements are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovering {
     /// It is.
@@ -409,7 +409,7 @@ impl From<bool> for Recovering {
     }
 }
 
-/// Whether a cluster became able to take workloads: it joined, or became healthy.
+/// True if a cluster became able to take workloads: it joined, or became healthy.
 fn opens_room(before: Option<&Standing>, after: Option<&Standing>) -> bool {
     let well = |standing: &Standing| standing.ready && !standing.unhealthy;
     after.is_some_and(well) && !before.is_some_and(well)

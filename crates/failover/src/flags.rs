@@ -1,4 +1,4 @@
-//! The flags of failover (failover.md 1.5, 6.10): their defaults, what they may be, and what they warn of.
+//! The flags of failover (specification/failover.md 1.5, 6.10): their defaults, what they may be, and what they warn of.
 //!
 //! Each area has a struct of its own; [`Flags`] joins them. How they are spelled on a command line is the binary's.
 
@@ -18,18 +18,18 @@ use crate::{graceful::Plugins, health::Thresholds, taints::ByCondition};
 pub struct Flags {
     /// How the health of clusters is found out.
     pub health: HealthFlags,
-    /// Whether the Ready condition taints: `--taint-cluster-by-condition`.
+    /// True if the Ready condition taints: `--taint-cluster-by-condition`.
     pub by_condition: ByCondition,
-    /// Whether a ClusterTaintPolicy may add NoExecute: `--allow-no-execute-taint-policy`.
+    /// True if a ClusterTaintPolicy may add NoExecute: `--allow-no-execute-taint-policy`.
     pub no_execute_policy: NoExecutePolicy,
-    /// What ends eviction tasks: `--evict-plugins`.
+    /// Plugins that end eviction tasks: `--evict-plugins`.
     pub evict_plugins: Plugins,
     /// The eviction queue.
     pub eviction: EvictionFlags,
 }
 
 impl Flags {
-    /// What is wrong with them: the process must not start.
+    /// Errors in the flags: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
         let mut errors = self.health.errors();
@@ -37,7 +37,7 @@ impl Flags {
         errors
     }
 
-    /// What is odd about them, for the log.
+    /// Warnings, for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.health.warnings();
@@ -46,7 +46,7 @@ impl Flags {
         warnings
     }
 
-    /// What an operator has to see at a glance when the process starts (section 10): whether anything migrates, because
+    /// Summary for the operator when the process starts (section 10): whether anything migrates, because
     /// of what, how fast, and what ends it. One line each.
     #[must_use]
     pub fn at_start(&self, gate: FailoverGate) -> Vec<String> {
@@ -74,7 +74,7 @@ impl Flags {
     }
 }
 
-/// Whether feature gate `Failover` is on.
+/// True if feature gate `Failover` is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailoverGate {
     /// It is.
@@ -83,7 +83,7 @@ pub enum FailoverGate {
     Off,
 }
 
-/// Whether a ClusterTaintPolicy may add taints with effect NoExecute (IR-6).
+/// True if a ClusterTaintPolicy may add taints with effect NoExecute (IR-6).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NoExecutePolicy {
     /// It may.
@@ -93,7 +93,7 @@ pub enum NoExecutePolicy {
     Forbidden,
 }
 
-/// How the health of clusters is found out (failover.md 1.5).
+/// How the health of clusters is found out (specification/failover.md 1.5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealthFlags {
     /// `--cluster-status-update-frequency`: from one probe to the next.
@@ -113,7 +113,7 @@ pub struct HealthFlags {
     /// `--cluster-cache-sync-timeout`: how long a member's caches may take to fill.
     pub cache_sync_timeout: Duration,
     /// `--connectivity-witnesses`: URLs of which one can be reached unless the control plane itself is cut off; empty is
-    /// off (failover.md 14.2).
+    /// off (specification/failover.md 14.2).
     pub connectivity_witnesses: Vec<String>,
     /// `--nodes-ready-ratio`: the share of ready nodes below which condition NodesReady is False; 0 is no such condition.
     pub nodes_ready_ratio: f64,

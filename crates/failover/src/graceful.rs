@@ -1,4 +1,4 @@
-//! Which copies that are being left may go now, and when to look again (failover.md 7).
+//! Which copies that are being left may go now, and when to look again (specification/failover.md 7).
 //!
 //! A copy goes when it is a target again, when its replacements are healthy, or when the user's own
 //! `gracePeriodSeconds` ran out. While nothing is placed anywhere it stays, however long: it may be the only one (7.6).
@@ -23,7 +23,7 @@ pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, 
 
 use crate::{depart, eviction};
 
-/// What is seen of one binding.
+/// Input of the decision on one binding.
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
     /// The binding, for events.
@@ -46,7 +46,7 @@ pub struct Seen<'a> {
     pub plugins: &'a Plugins,
 }
 
-/// What is written.
+/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the binding's task list, on the version seen.
@@ -60,11 +60,11 @@ pub enum Effect {
     Event(Event),
 }
 
-/// What a turn comes to.
+/// Outcome of a reconcile.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written, and for every task why it stays or ends.
+    /// Effects, and for every task the reason why it remains or ends.
     pub plan: Plan<Effect>,
     /// The tasks that end, with what let them.
     pub cleared: Vec<Cleared>,
@@ -126,7 +126,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
     decision
 }
 
-/// What the binding's status remembers of the migrations that end: those by taints have a record already, others get one.
+/// Records of the ending migrations for the binding's status: those by taints have one already, others get one.
 fn told_in_history(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Option<StatusPart> {
     let mut history = seen.history.to_vec();
     for Cleared { task, .. } in cleared {
@@ -216,7 +216,7 @@ fn assess(task: &GracefulEvictionTask, from: &ClusterName, seen: &Seen<'_>, now:
     Verdict::Keep { until: grace, because: Reason::ReplacementNotReady { from: from(), until: grace } }
 }
 
-/// What cleared a task, in metrics and events, if it was its own grace period.
+/// Clearer of a task in metrics and events, if its own grace period ended it.
 const GRACE_PERIOD: &str = "gracePeriodSeconds";
 
 fn passing<'a>(

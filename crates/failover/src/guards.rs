@@ -1,4 +1,4 @@
-//! What is put on top of the rate formula (failover.md 6.6, IR-24): which clusters count, and when evictions are held
+//! Guards on top of the rate formula (specification/failover.md 6.6, IR-24): which clusters count, and when evictions are paused
 //! although the formula would let them go.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
 /// Clusters that leave Ready within this time of each other failed together.
 const MASS_WINDOW: Duration = Duration::from_secs(60);
 
-/// What one cluster adds to the counts of 6.5.
+/// One cluster's share of the counts of 6.5.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// It is neither being deleted nor drained.
@@ -179,7 +179,7 @@ pub struct Allowed {
     pub counts: Counts,
 }
 
-/// What the guards remember.
+/// State of the guards.
 #[derive(Debug, Clone)]
 pub struct Guards {
     /// No eviction before this moment.
@@ -249,7 +249,7 @@ impl Guards {
     }
 }
 
-/// What holds all evictions from outside.
+/// External pause of all evictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Held {
     /// Nothing.
@@ -261,7 +261,7 @@ pub enum Held {
     NotSynced,
 }
 
-/// Whether the data of ConfigMap `karmada-system/ironclad-failover` pauses evictions (14.2): `paused` is exactly `true`.
+/// True if the data of ConfigMap `karmada-system/ironclad-failover` pauses evictions (14.2): `paused` is exactly `true`.
 #[must_use]
 pub fn is_paused(data: Option<&BTreeMap<String, String>>) -> bool {
     data.and_then(|data| data.get("paused")).is_some_and(|value| value == "true")

@@ -1,4 +1,4 @@
-//! From what a probe saw to the status of a Cluster (failover.md 1.2, 1.3; api.md 13.1).
+//! From what a probe saw to the status of a Cluster (specification/failover.md 1.2, 1.3; specification/api.md 13.1).
 //!
 //! Monotonic time is a [`Duration`] since any fixed moment of the process. What is remembered of a cluster between
 //! probes is a value that goes in and out: [`Memory`].
@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What a probe of a member saw.
+/// Result of probing a member.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Probe {
     /// No client could be made; the text says why.
@@ -48,12 +48,12 @@ impl Probe {
     }
 }
 
-/// What is collected of a healthy member.
+/// Status collected from a healthy member.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Collected {
     /// Its git version; empty if it could not be read.
     pub kubernetes_version: String,
-    /// What it serves.
+    /// APIs it serves.
     pub apis: Vec<APIEnablement>,
     /// The groups and versions that could not be read.
     pub failed_group_versions: Vec<String>,
@@ -76,27 +76,27 @@ impl Default for Thresholds {
     }
 }
 
-/// What is remembered of a cluster from one probe to the next.
+/// State of a cluster between probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Whether the last probe saw it healthy.
+    /// True if the last probe saw it healthy.
     healthy: bool,
     /// Since when; `None` is always.
     since: Option<Duration>,
 }
 
-/// What the decision reads.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
-    /// What the last decision on it returned; `None` at the first probe of this process.
+    /// State returned by the last decision; `None` at the first probe of this process.
     pub memory: Option<Memory>,
     /// The debounce.
     pub thresholds: Thresholds,
 }
 
-/// What is written.
+/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A part of the Cluster's status.
@@ -107,20 +107,20 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written.
+    /// Effects.
     pub plan: Plan<Effect>,
     /// For the next probe.
     pub memory: Option<Memory>,
 }
 
-/// Whether a healthy member's version, APIs and resources are worth collecting now: its Ready condition is or becomes
+/// True if a healthy member's version, APIs and resources are worth collecting now: its Ready condition is or becomes
 /// True. Members that are not ready cost one request per probe.
 #[must_use]
 pub fn collects(seen: &Seen<'_>, probe: &Probe, mono: Duration) -> bool {
     *probe == Probe::Healthy && is_guarded(seen.cluster) && publishes(seen, probe, mono).0.is_ok()
 }
 
-/// What a probe means for the cluster's status. `collected` is there if [`collects`] asked for it. `now` is in whole
+/// Decides the cluster's status after a probe. `collected` is present if [`collects`] asked for it. `now` is in whole
 /// seconds.
 pub fn decide(
     seen: &Seen<'_>,
@@ -237,7 +237,7 @@ fn whole(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("a summary is plain data")
 }
 
-/// What was read, by group, version and name; of groups that could not be read what was known before stays, since a
+/// APIs by group, version and name; groups that could not be read keep their previous entry, since a
 /// broken APIService does not make a member lose its workloads.
 fn enablements(mut read: Vec<APIEnablement>, failed: &[String], known: &[APIEnablement]) -> Vec<APIEnablement> {
     let kept = |old: &&APIEnablement| read.is_empty() || failed.contains(&old.group_version);

@@ -1,4 +1,4 @@
-//! Which clusters fell silent: those whose agent neither renews its lease nor reports (failover.md 1.4).
+//! Which clusters fell silent: those whose agent neither renews its lease nor reports (specification/failover.md 1.4).
 //!
 //! Only of Pull clusters: the control plane probes the others itself. Silence is measured by monotonic time, so that a
 //! clock that jumps makes nobody Unknown.
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::flags::HealthFlags;
 
-/// What the decision reads.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The cluster.
@@ -24,7 +24,7 @@ pub struct Seen<'a> {
     pub renewed: Option<Timestamp>,
     /// When its lease or its condition was last seen to move, by monotonic time; `None` is now.
     pub heard: Option<Duration>,
-    /// What the last decision on it returned; `None` at the first look of this process.
+    /// State returned by the last decision; `None` at the first of this process.
     pub memory: Option<&'a Memory>,
     /// The grace periods.
     pub flags: &'a HealthFlags,
@@ -49,7 +49,7 @@ impl Memory {
     }
 }
 
-/// What is written.
+/// Effects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A part of the Cluster's status, to be sent on condition that it is still the one seen.
@@ -60,13 +60,13 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written.
+    /// Effects.
     pub plan: Plan<Effect>,
     /// For the next look; `None` for clusters that are not watched.
     pub memory: Option<Memory>,
 }
 
-/// Whether a cluster's silence has lasted too long. `now` is in whole seconds, `mono` since any fixed moment of the
+/// True if a cluster's silence has lasted too long. `now` is in whole seconds, `mono` since any fixed moment of the
 /// process.
 pub fn decide(seen: &Seen<'_>, now: Timestamp, mono: Duration) -> Decision {
     let cluster = seen.cluster;

@@ -1,4 +1,4 @@
-//! Decisions on the health of clusters, their taints and their coming and going (failover.md).
+//! Decisions on the health of clusters, their taints and their coming and going (specification/failover.md).
 //!
 //! [`health`] turns probes into the status of a Cluster, [`membership`] gives a Cluster its execution space, its
 //! finalizer and its automatic taints, and takes them away when it leaves, [`nodes`] says whether enough of its nodes are ready, [`lease`] finds out whose agent fell silent, and

@@ -1,4 +1,4 @@
-//! A cluster's coming and going: its execution space, its finalizer, its automatic taints (failover.md 1.6, 9.5).
+//! A cluster's coming and going: its execution space, its finalizer, its automatic taints (specification/failover.md 1.6, 9.5).
 //!
 //! A cluster leaves in this order: the bindings that name it, its execution space with the Works in it, its finalizer.
 //! The space goes after the bindings, so that nothing is written into a space that is going.
@@ -44,7 +44,7 @@ pub enum ExecutionSpace<'a> {
     Terminating,
 }
 
-/// What the decision reads.
+/// Input of the decision.
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
     /// The cluster.
@@ -55,11 +55,11 @@ pub struct Seen<'a> {
     pub works: Vec<&'a Work>,
     /// The bindings that have the cluster in `spec.clusters`. Only looked at while the cluster leaves.
     pub targeted_by: &'a [Binding],
-    /// Whether the Ready condition taints.
+    /// True if the Ready condition taints.
     pub taints: ByCondition,
 }
 
-/// What is written, in this order.
+/// Effects, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the Cluster.
@@ -89,7 +89,7 @@ pub enum Effect {
     Event(Event),
 }
 
-/// What a cluster needs next on its way in or out. `now` is in whole seconds.
+/// Next step of a cluster that joins or leaves. `now` is in whole seconds.
 pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     if seen.cluster.metadata.deletion_timestamp.is_none() { join(seen, now) } else { leave(seen, now) }
 }
@@ -157,7 +157,7 @@ fn leave(seen: &Seen<'_>, now: Timestamp) -> Plan<Effect> {
     plan
 }
 
-/// What goes once no binding names the cluster any more.
+/// Deletions once no binding names the cluster.
 fn empty(seen: &Seen<'_>, name: &str, finalizers: &[String]) -> Plan<Effect> {
     let cluster = seen.cluster;
     match seen.space {
@@ -219,7 +219,7 @@ fn stays(binding: &Binding) -> Option<String> {
     Some(if end < why.len() { format!("{}...", &why[..end]) } else { why.clone() })
 }
 
-/// Whether what a binding says of its place changed: a leaving cluster that it holds has something else to say then.
+/// True if what a binding says of its place changed: a leaving cluster that it holds has something else to say then.
 #[must_use]
 pub fn says_other(old: Option<&ResourceBindingStatus>, new: Option<&ResourceBindingStatus>) -> bool {
     let said = |status: Option<&ResourceBindingStatus>| {

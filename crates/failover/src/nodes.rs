@@ -1,4 +1,4 @@
-//! Condition `NodesReady`: whether enough of a member's nodes are ready (failover.md 14.1, #3612). A health endpoint stays green
+//! Condition `NodesReady`: whether enough of a member's nodes are ready (specification/failover.md 14.1, #3612). A health endpoint stays green
 //! while every node is down; this says so, for ClusterTaintPolicies to act on. It is off unless `--nodes-ready-ratio` asks for
 //! it, and never a part of Ready.
 
@@ -13,7 +13,7 @@ use ironclad_api::{
 use ironclad_fleet::because::health::Reason;
 use jiff::Timestamp;
 
-/// What the nodes of a ready member mean for the condition, for the writer of its status; `None` if there is nothing to say.
+/// Condition that follows from the nodes of a ready member; `None` if there is none.
 /// `ratio` is the share of ready nodes that is enough, 0 is off: then one that stands is taken out. `now` is in whole seconds.
 #[must_use]
 pub fn condition(cluster: &Cluster, nodes: &NodeSummary, ratio: f64, now: Timestamp) -> Option<Condition> {

@@ -1,4 +1,4 @@
-//! The two readings of time that decisions on evictions take (design.md 7).
+//! Wall and monotonic time, as decisions on evictions take them.
 
 use std::time::Duration;
 

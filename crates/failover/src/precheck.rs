@@ -1,4 +1,4 @@
-//! Whether a workload would find another cluster (failover.md 6.9): asked before each eviction, so that nothing leaves
+//! True if a workload would find another cluster (specification/failover.md 6.9): asked before each eviction, so that nothing leaves
 //! for nowhere. The scheduler decides; this only keeps hopeless evictions from being written.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -45,7 +45,7 @@ pub fn candidates<'a>(
     clusters.iter().filter(usable).map(|(_, cluster)| cluster).collect()
 }
 
-/// Whether a cluster that the affinity chooses would pass the scheduler's filters.
+/// True if a cluster that the affinity chooses would pass the scheduler's filters.
 fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, cluster: &Cluster) -> bool {
     if cluster.metadata.deletion_timestamp.is_some() || !cluster.is_ready() {
         return false;
@@ -60,7 +60,7 @@ fn takes(spec: &ResourceBindingSpec, placement: &Placement, name: &ClusterName, 
         && cluster.api_enablement(&spec.resource.api_version, &spec.resource.kind) == ApiEnablement::Enabled
 }
 
-/// Whether the workload of this binding has somewhere to go when it leaves these clusters.
+/// True if the workload of this binding has somewhere to go when it leaves these clusters.
 ///
 /// # Errors
 /// Why it has not.
@@ -110,7 +110,7 @@ pub fn has_target(
 /// How many more replicas of a binding a cluster holds; nothing if nobody knows.
 pub type Room<'a> = &'a dyn Fn(&ResourceBindingSpec, &ClusterName) -> Option<i64>;
 
-/// Whether the clusters that could take it have room for what the workload loses with `from` (14.2): all of them together
+/// True if the clusters that could take it have room for what the workload loses with `from` (14.2): all of them together
 /// where replicas are divided, else one that does not run it yet. Who is not known to lack room has it.
 ///
 /// # Errors

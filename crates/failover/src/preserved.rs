@@ -1,4 +1,4 @@
-//! The state that a new copy inherits of the one that is left: labels read from its status (failover.md 5.4).
+//! The state that a new copy inherits of the one that is left: labels read from its status (specification/failover.md 5.4).
 //!
 //! Collecting happens here, at the eviction; the labels are put on the new copy where Works are made.
 
@@ -34,7 +34,7 @@ pub enum PreserveError {
         path: String,
         /// Whose status.
         cluster: ClusterName,
-        /// What is wrong.
+        /// The error.
         source: PathError,
     },
     /// A value that no label can have: the member would refuse the new copy.

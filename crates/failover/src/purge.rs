@@ -1,8 +1,8 @@
-//! Which purge mode an eviction has (failover.md 4.2). What the modes do to Works is decided where Works are made.
+//! Which purge mode an eviction has (specification/failover.md 4.2). What the modes do to Works is decided where Works are made.
 
 use ironclad_api::{policy::PurgeMode, work::ResourceBindingSpec};
 
-/// What sends a binding away from a cluster.
+/// Causes of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// A NoExecute taint that is not tolerated; `unconfigured` is `--no-execute-taint-eviction-purge-mode`, the mode of

@@ -1,4 +1,4 @@
-//! The eviction queue (failover.md 6.1 to 6.3): elements that wait for their time, for their turn, for another try or
+//! The eviction queue (specification/failover.md 6.1 to 6.3): elements that wait for their time, for their turn, for another try or
 //! for a target; one order over all clusters, and one lane per faulty cluster, so that recovery drops a cluster's
 //! elements at once. It decides nothing and knows no rate.
 //!
@@ -19,7 +19,7 @@ mod tally;
 
 pub use tally::{Abandoned, ClusterTally, QueueName, QueueTally, Tally, Waited};
 
-/// What tells elements apart: which binding is to leave which cluster.
+/// Key of an element: a binding, and the cluster that it leaves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The cluster that is to be left.
@@ -28,7 +28,7 @@ pub struct Key {
     pub binding: BindingKey,
 }
 
-/// What an element is made of when a verdict puts it in.
+/// Content of an element when a verdict enqueues it.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// The incarnation of the binding.
@@ -67,7 +67,7 @@ type Order = (Duration, u64);
 /// One binding that is to leave one cluster.
 #[derive(Debug, Clone)]
 pub struct Element {
-    /// What the verdict said.
+    /// The verdict.
     pub wanted: Wanted,
     /// Where it stands.
     pub place: Place,
@@ -377,7 +377,7 @@ impl Queue {
         }
     }
 
-    /// Whether a cluster's elements are held.
+    /// True if a cluster's elements are held.
     #[must_use]
     pub fn is_held(&self, cluster: &ClusterName) -> bool {
         self.lanes.get(cluster).is_some_and(|lane| lane.held)
@@ -416,7 +416,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// What the metrics show; kept as things change.
+    /// Counters behind the metrics, updated with each change.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -472,7 +472,7 @@ impl Queue {
     }
 }
 
-/// Whether a cluster's elements are held where they stand.
+/// True if a cluster's elements are held where they stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// They are.

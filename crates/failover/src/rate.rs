@@ -1,4 +1,4 @@
-//! How fast evictions may be (failover.md 6.4): a pure function of two counts and the flags; and the one pace that all
+//! How fast evictions may be (specification/failover.md 6.4): a pure function of two counts and the flags; and the one pace that all
 //! workers keep (IR-22).
 
 use std::time::Duration;
@@ -95,7 +95,7 @@ pub const PROMPT: Duration = Duration::from_millis(100);
 /// The pace: one token, no burst. It remembers when the last eviction started; so a change of the rate moves the next one at
 /// once, and a process that has just started counts as one that has just evicted.
 ///
-/// What counts is when evictions take effect. So while a write is late, nobody evicts, and when its answer comes at last, the
+/// The rate counts when evictions take effect. While a write is late, no eviction starts, and when its answer comes, the
 /// pace begins anew: however long the control plane takes, evictions that waited on the way don't arrive in a heap (invariant 1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pacer {

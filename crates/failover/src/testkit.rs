@@ -68,7 +68,7 @@ pub(crate) fn task(from: &str) -> GracefulEvictionTask {
     }
 }
 
-/// What a cluster tells of its copy: applied, with this health and this many ready replicas.
+/// A cluster's report of its copy: applied, with this health and this many ready replicas.
 pub(crate) fn line(cluster: &str, health: ResourceHealth, ready: i64) -> AggregatedStatusItem {
     AggregatedStatusItem {
         cluster_name: cluster.to_owned(),

@@ -1,6 +1,6 @@
-//! Who is evicted from a faulty cluster, and when (failover.md 3.2 to 3.6).
+//! Verdict on a binding on a faulty cluster: evicted when, or why not (specification/failover.md 3.2 to 3.6).
 //!
-//! What the user wants is read once, when a binding is first seen in an episode, and frozen ([`Wish`]); the taints are
+//! The user's settings are read once, when a binding is first seen in an episode, and frozen ([`Wish`]); the taints are
 //! always those of now. So edits of policies in the middle of a fault change nothing, and taints that come or go do.
 
 use ironclad_api::{
@@ -22,7 +22,7 @@ use crate::flags::eviction::EvictionFlags;
 /// The wait after a PreferNoExecute taint where a stored binding does not say (IR-11).
 const PREFER_NO_EXECUTE_WAIT_SECONDS: i32 = 300;
 
-/// What the user wants for one binding in case of taints, as it stood when the fault was first seen (IR-10).
+/// A user's failover settings of one binding, as they were when the fault was first seen (IR-10).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wish {
     /// The tolerations of the placement that was applied last.
@@ -101,7 +101,7 @@ impl Causes {
     }
 }
 
-/// What a faulty cluster's taints mean for one binding.
+/// Verdict on one binding by a faulty cluster's taints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It stays, for this reason.

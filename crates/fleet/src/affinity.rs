@@ -1,4 +1,4 @@
-//! Which clusters an affinity chooses (scheduling.md 4.1): policies, overrides, weights and taint policies all ask this.
+//! Which clusters an affinity chooses (specification/scheduling.md 4.1): policies, overrides, weights and taint policies all ask this.
 
 use ironclad_api::{
     NodeSelectorRequirement,
@@ -7,7 +7,7 @@ use ironclad_api::{
     selector::{self, Operator},
 };
 
-/// Whether all parts of the affinity that are given hold for the cluster. An empty affinity chooses every cluster, an
+/// True if all parts of the affinity that are given hold for the cluster. An empty affinity chooses every cluster, an
 /// invalid selector none.
 #[must_use]
 pub fn chooses(affinity: &ClusterAffinity, cluster: &Cluster) -> bool {

@@ -25,7 +25,7 @@ pub enum Because {
         /// Which one.
         object: ObjectKey,
     },
-    /// What stands is what is wanted.
+    /// The object is up to date.
     UpToDate,
     /// The cluster was named by the placement.
     ClusterSelected {
@@ -36,13 +36,13 @@ pub enum Because {
     Propagation(propagation::Reason),
     /// Where a binding runs, and with how many replicas.
     Schedule(schedule::Reason),
-    /// What a cluster's health is, and what follows from it.
+    /// A cluster's health and its consequences.
     Health(health::Reason),
-    /// What becomes of copies that are left.
+    /// Decisions on evicted copies.
     Migration(migration::Reason),
     /// Which taints policies want on a cluster.
     TaintPolicy(taint_policy::Reason),
-    /// Who is evicted because of taints, when, and why not.
+    /// Evictions because of taints: when, or why not.
     Eviction(eviction::Reason),
 }
 

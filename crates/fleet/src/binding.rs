@@ -284,7 +284,7 @@ impl<'a> BindingRef<'a> {
         conditions::is_true(self.conditions(), SCHEDULED)
     }
 
-    /// True if a reschedule was requested after the last scheduling (scheduling.md 1, 16.15). Stored times have whole
+    /// True if a reschedule was requested after the last scheduling (specification/scheduling.md 1, 16.15). Stored times have whole
     /// seconds, so a request in the second of the last scheduling counts as later.
     #[must_use]
     pub fn reschedule_required(self) -> bool {

@@ -1,4 +1,4 @@
-//! The invariants of a fleet that one state can break (testing.md 3.5): used by tests after every step and by
+//! The invariants of a fleet that a single state can violate: checked by tests after every step and by
 //! `ironclad doctor`.
 
 mod bindings;

@@ -1,4 +1,4 @@
-//! Dividing replicas by weight: the Webster (Sainte-Laguë) divider (scheduling.md 8.5).
+//! Dividing replicas by weight: the Webster (Sainte-Laguë) divider (specification/scheduling.md 8.5).
 //!
 //! It knows nothing of capacity or of what ran before; `assign` decides what the weights are.
 

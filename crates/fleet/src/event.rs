@@ -1,8 +1,8 @@
-//! A Kubernetes event that a decision wants told (api.md 18).
+//! A Kubernetes event that a decision wants told (specification/api.md 18).
 
 use ironclad_api::{ObjectMeta, cluster::Cluster, work::ObjectReference};
 
-/// Whether an event is good to know or a warning.
+/// True if an event is good to know or a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
     /// As it should be.
@@ -31,7 +31,7 @@ pub struct Event {
     pub type_: EventType,
     /// One of `ironclad_api::events`.
     pub reason: &'static str,
-    /// What a person reads.
+    /// Human-readable message.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which feature gates are on (operations.md 8.6): what is off until somebody asks for it.
+//! Which feature gates are on (specification/operations.md 8.6): what is off until somebody asks for it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ impl Default for Gates {
     }
 }
 
-/// What `--feature-gates` can't mean.
+/// Errors of `--feature-gates`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// No gate has this name.
@@ -30,13 +30,13 @@ pub enum GateError {
     Value {
         /// Of which gate.
         name: String,
-        /// What was given.
+        /// The value given.
         value: String,
     },
 }
 
 impl Gates {
-    /// Whether a feature is on.
+    /// True if a feature is on.
     #[must_use]
     pub fn enabled(&self, gate: Gate) -> bool {
         self.0.get(&gate).copied().unwrap_or_else(|| gate.default_on())

@@ -57,7 +57,7 @@ impl fmt::Display for Gvk {
 /// An object of any kind, in the control plane or in a member. The namespace is empty for cluster-scoped kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
-    /// What kind it is.
+    /// Group, version and kind.
     pub gvk: Gvk,
     /// Its namespace, empty if it has none.
     pub namespace: Arc<str>,

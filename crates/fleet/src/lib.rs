@@ -1,7 +1,7 @@
-//! What decisions read and return: keys, the plan and its reasons, the world, and the invariants of a fleet.
+//! Input and output of decisions: keys, plans and reasons, the world, and the invariants of a fleet.
 //!
-//! A decision is a pure function from an owned snapshot to a [`Plan`]: what to write, and because of what
-//! (design.md section 2). This crate does no IO, reads no clock and draws no chance.
+//! A decision is a pure function from an owned snapshot to a [`Plan`]: what to write, and why.
+//! This crate does no IO, reads no clock and draws no random numbers.
 
 pub mod affinity;
 pub mod because;

@@ -2,13 +2,13 @@
 
 use crate::Because;
 
-/// What a decision wants written, complete, in order, and why; also why what was left alone was left alone.
+/// All writes of a decision, in order, and the reasons for every write and every omission.
 ///
 /// `apply` makes no choices: if it needs an `if` about the domain, that `if` belongs into the decision.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a plan that nobody applies changes nothing"]
 pub struct Plan<E> {
-    /// What to write, in this order.
+    /// Writes, in this order.
     pub effects: Vec<E>,
     /// The reasons, in the order in which the decision came to them.
     pub because: Vec<Because>,

@@ -1,4 +1,4 @@
-//! What one decision wants of an object's status, and how the wants of several become one write (propagation.md 1.1).
+//! Part of an object's status that one decision owns, and the merge of several parts into one write (specification/propagation.md 1.1).
 
 use ironclad_api::Condition;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ impl StatusPart {
         Self { fields, conditions: Vec::new() }
     }
 
-    /// What this part and a later one of the same writer want together. The later one was decided over a status that
+    /// Merges a later part of the same writer into this one. The later one was decided over a status that
     /// already showed this one, so it may say only what differs from it.
     #[must_use]
     pub fn followed_by(&self, later: &Self) -> Self {

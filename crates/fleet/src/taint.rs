@@ -1,4 +1,4 @@
-//! Which taints of a cluster repel a binding (scheduling.md 5.2), and how a taint is printed.
+//! Which taints of a cluster repel a binding (specification/scheduling.md 5.2), and how a taint is printed.
 
 use ironclad_api::{
     Taint, Toleration,
@@ -6,7 +6,7 @@ use ironclad_api::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// Whether one toleration tolerates one taint, as Kubernetes has it; the numeric operators are off.
+/// True if one toleration tolerates one taint, as Kubernetes has it; the numeric operators are off.
 #[must_use]
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
@@ -28,14 +28,14 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// The first taint that keeps a new placement away. PreferNoExecute keeps away only who opted in, and no toleration
-/// helps against it (failover.md IR-7).
+/// helps against it (specification/failover.md IR-7).
 #[must_use]
 pub fn repelling<'a>(taints: &'a [Taint], tolerations: &[Toleration], failover: Failover) -> Option<&'a Taint> {
     repelling_at(taints, tolerations, failover, Timestamp::MIN)
 }
 
 /// The same at this time: a NoExecute taint that is tolerated for some seconds only keeps new placements away once these
-/// have passed. Who was just evicted by it would be placed straight back, and evicted again (failover.md 13, invariant 21).
+/// have passed. Who was just evicted by it would be placed straight back, and evicted again (specification/failover.md 13, invariant 21).
 #[must_use]
 pub fn repelling_at<'a>(
     taints: &'a [Taint],
@@ -59,7 +59,7 @@ pub fn repelling_at<'a>(
     taints.iter().find(repels)
 }
 
-/// Whether a binding wants to leave clusters with a PreferNoExecute taint.
+/// True if a binding wants to leave clusters with a PreferNoExecute taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failover {
     /// It has `spec.failover.cluster`.

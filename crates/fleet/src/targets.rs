@@ -1,4 +1,4 @@
-//! Where a binding's copies shall be (propagation.md 9.1, 9.2).
+//! Where a binding's copies shall be (specification/propagation.md 9.1, 9.2).
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub fn expected_clusters(spec: &ResourceBindingSpec) -> BTreeSet<ClusterName> {
     targets(spec).into_iter().map(|target| target.cluster).chain(leaving).collect()
 }
 
-/// Whether a copy that is left directly must be gone before a new one starts (failover.md 4.4, IR-13). Of a cluster that
+/// True if a copy that is left directly must be gone before a new one starts (specification/failover.md 4.4, IR-13). Of a cluster that
 /// is ready it is awaited; one that is not can't remove anything, so only workloads with state wait for it, unless a
 /// person lets them go on.
 #[must_use]

@@ -1,4 +1,4 @@
-//! The chain from a template to its copies, link by link, and where it breaks first (operations.md 2.20 `tree`).
+//! The chain from a template to its copies, link by link, and where it breaks first (specification/operations.md 2.20 `tree`).
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub enum LinkState {
 pub struct Link {
     /// How deep it hangs: the template is 0.
     pub depth: usize,
-    /// What it is: kind, namespace and name, and for what is in a member the cluster.
+    /// Kind, namespace and name; of objects in a member also the cluster.
     pub object: String,
     /// How it is.
     pub state: LinkState,

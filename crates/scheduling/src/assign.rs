@@ -1,4 +1,4 @@
-//! How many replicas each selected cluster gets (scheduling.md 8).
+//! How many replicas each selected cluster gets (specification/scheduling.md 8).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum Fill {
     ByCapacity,
 }
 
-/// Whether what a cluster has already is kept.
+/// True if what a cluster has already is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The previous result stays as far as possible.
@@ -38,7 +38,7 @@ pub enum AssignError {
     NotEnough {
         /// `do fresh scale`, `scale down` or `scale up`.
         action: &'static str,
-        /// What they hold.
+        /// Total capacity.
         sum: i64,
     },
     /// All tiers of the affinity group together hold less than is wanted.
@@ -135,7 +135,7 @@ fn one_tier(selected: &[Candidate], want: i64, fill: Fill, mode: Mode, ties: Tie
     Ok(shares)
 }
 
-/// Whether some clusters keep what they have, since nothing is dispatched to them, and the others can do with the rest
+/// True if some clusters keep what they have, since nothing is dispatched to them, and the others can do with the rest
 /// (16.30).
 fn leaves_alone(selected: &[Candidate], want: i64) -> bool {
     let fixed = selected.iter().filter(|c| c.suspended && c.assigned > 0);

@@ -1,4 +1,4 @@
-//! A cluster that passed the filters, with the figures that selection and division look at (scheduling.md 7.1).
+//! A cluster that passed the filters, with the figures that selection and division look at (specification/scheduling.md 7.1).
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -17,7 +17,7 @@ pub struct Candidate {
     pub score: i64,
     /// Further replicas (or component sets) that fit, by the estimators.
     pub allocatable: i64,
-    /// Whether an estimator said so; else nobody knows, and whatever is wanted fits.
+    /// True if an estimator said so; else nobody knows, and whatever is wanted fits.
     pub estimated: bool,
     /// Replicas that this binding has there already.
     pub assigned: i64,
@@ -26,7 +26,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// What this binding could have there in all.
+    /// Total replicas that this binding could have there.
     #[must_use]
     pub fn available(&self) -> i64 {
         self.allocatable.saturating_add(self.assigned)

@@ -1,4 +1,4 @@
-//! What fits where: the general estimator (scheduling.md 10.1 to 10.4), and what was assigned but can't be seen yet (11).
+//! Capacity: the general estimator (specification/scheduling.md 10.1 to 10.4), and assumed replicas (11).
 //!
 //! Kept up by single changes: a cluster's summary is read once per change of it, an assignment costs its own targets, and an
 //! answer costs the resources that are asked for, however many bindings there are. It asks nobody and keeps no clock.
@@ -33,12 +33,12 @@ const PROMISES_MAX: usize = 50_000;
 /// No estimate is larger: replicas are 32-bit numbers on the wire (10.1).
 const LARGEST: i64 = i32::MAX as i64;
 
-/// Whether an estimate leaves room for what was assigned and is in no summary yet.
+/// True if an estimate leaves room for what was assigned and is in no summary yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Only what clusters report is taken.
     Reported,
-    /// What was assigned is taken, too.
+    /// Assumed replicas are subtracted, too.
     Promised,
 }
 
@@ -62,7 +62,7 @@ struct Slot {
     /// Nothing while the cluster does not exist.
     room: Option<Room>,
     promised: Promised,
-    /// What is promised, by what it is made of.
+    /// Assumed replicas, by their resource request.
     footprints: BTreeMap<Arc<[Part]>, i64>,
     /// The nodes of the models, with what is promised on them.
     nodes: Option<Nodes>,
@@ -104,7 +104,7 @@ impl Capacity {
         grew
     }
 
-    /// Whether the cluster reports a summary at all.
+    /// True if the cluster reports a summary at all.
     #[must_use]
     pub fn is_told(&self, cluster: &ClusterName) -> bool {
         self.slots.get(cluster).and_then(|slot| slot.room.as_ref()).is_some_and(Room::is_told)
@@ -140,7 +140,7 @@ fn place(nodes: &mut Nodes, parts: &[Part], count: i64) {
     }
 }
 
-/// What an estimate reads of a cluster.
+/// Fields of a cluster that an estimate reads.
 fn read_of(cluster: &Cluster) -> (Option<&ResourceSummary>, &[ResourceModel]) {
     let summary = cluster.status.as_ref().and_then(|status| status.resource_summary.as_ref());
     (summary, &cluster.spec.resource_models)

@@ -1,4 +1,4 @@
-//! The scheduler's turn with one binding: whether a pass runs, and what is written of it (scheduling.md 2.2, 2.5, 13).
+//! The scheduler's turn with one binding: whether a pass runs, and what is written of it (specification/scheduling.md 2.2, 2.5, 13).
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ mod refused;
 pub use again::{Again, UNSCHEDULABLE_AGAIN, again};
 pub use refused::refused;
 
-/// What a condition says when all is well.
+/// Message of a condition without errors.
 const SUCCEEDED: &str = "Binding has been scheduled successfully.";
 /// Bytes of a condition's message that the API takes.
 const MESSAGE_MAX: usize = 32_768;
@@ -62,7 +62,7 @@ impl Attempt {
     }
 }
 
-/// What is written, in this order.
+/// Effects, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the binding: the result, and the placement that it was made for.
@@ -114,11 +114,11 @@ impl ScheduleType {
     }
 }
 
-/// What a turn comes to.
+/// Outcome of a reconcile.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written, and for every cluster why it is or isn't a target.
+    /// Effects, and for every cluster the reason why it is a target or not.
     pub plan: Plan<Effect>,
     /// When to look again.
     pub next: Next,
@@ -150,7 +150,7 @@ impl Decision {
     }
 }
 
-/// What `schedulerObservedGeneration` becomes after a result patch: the generation that the patch returned, if nothing
+/// New `schedulerObservedGeneration` after a result patch: the generation that the patch returned, if nothing
 /// but the patch lies between it and the generation read; else the generation read (2.5).
 #[must_use]
 pub fn observed_generation(read: i64, returned: i64) -> i64 {
@@ -303,7 +303,7 @@ fn fail(
     next
 }
 
-/// What becomes of the result when no cluster fits (16.1, failover.md IR-31): never cleared while evictions are under
+/// Decides on the result when no cluster fits (16.1, specification/failover.md IR-31): never cleared while evictions are under
 /// way; cleared if the placement changed, or after a wait; targets that leave the fleet go at once.
 fn withdraw(seen: &Seen<'_>, trigger: &Reason, now: Timestamp, plan: &mut Plan<Effect>) -> Next {
     let binding = seen.binding;

@@ -1,4 +1,4 @@
-//! Which clusters a binding may use at all (scheduling.md 5), and how much they are preferred (6).
+//! Which clusters a binding may use at all (specification/scheduling.md 5), and how much they are preferred (6).
 //!
 //! The filters of one cluster run in the order of section 5 until the first refusal, so the reason is always the same one.
 
@@ -41,7 +41,7 @@ pub struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    /// Whether the cluster may be used, and which tier of the affinity group opens it (4.3). `target`: it is in the present
+    /// True if the cluster may be used, and which tier of the affinity group opens it (4.3). `target`: it is in the present
     /// result, which exempts it from taints and the API check.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Filter<'_> {
     }
 }
 
-/// Whether a cluster is in the present result.
+/// True if a cluster is in the present result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It is, even with 0 replicas.

@@ -1,4 +1,4 @@
-//! Ordered affinity groups: where the search begins and how it goes on (scheduling.md 4.2).
+//! Ordered affinity groups: where the search begins and how it goes on (specification/scheduling.md 4.2).
 
 use ironclad_api::policy::ClusterAffinityTerm;
 
@@ -17,7 +17,7 @@ pub enum Start {
     First,
 }
 
-/// Whether the search goes on with the earlier groups after the last.
+/// True if the search goes on with the earlier groups after the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtTheEnd {
     /// It does (16.16).

@@ -1,4 +1,4 @@
-//! Decisions on where a binding runs and with how many replicas (scheduling.md).
+//! Decisions on where a binding runs and with how many replicas (specification/scheduling.md).
 //!
 //! [`decide`] is the scheduler's turn with one binding: whether a pass runs, the pass, and what is written of it.
 //! [`dry_run`] is the pass alone, for whoever only asks. [`trigger`] says which events give a binding a turn. [`Capacity`]

@@ -1,4 +1,4 @@
-//! One scheduling pass: filter, score, select, assign (scheduling.md 3). It decides nothing about writing.
+//! One scheduling pass: filter, score, select, assign (specification/scheduling.md 3). It decides nothing about writing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::{
     spread::{self, Bounds, Need, SelectError, Spread},
 };
 
-/// What fits of things that take no room, and where nobody asks for room.
+/// Capacity used when a workload requests no resources or no estimator is configured.
 const UNLIMITED: i64 = i32::MAX as i64;
 
 /// Why a pass came to no result. The texts are those of conditions and events.
@@ -142,7 +142,7 @@ pub enum Tick {
     },
 }
 
-/// What a pass tells while it runs.
+/// Events of a scheduling cycle.
 pub(crate) struct Trace<'a> {
     /// Why every cluster is or isn't chosen.
     pub(crate) because: &'a mut Vec<Because>,
@@ -308,15 +308,15 @@ fn weighed(
     feasible.into_iter().zip(scores).map(candidate).collect()
 }
 
-/// What the estimators say, the least of it (10.1).
+/// Smallest estimate (10.1).
 fn estimate(seen: &Seen<'_>, cluster: &ClusterName, demand: &Demand) -> Option<i64> {
     let general = seen.capacity.fits(cluster, demand, counting(seen.binding.spec(), seen.options));
     let accurate = seen.available.get(cluster).copied();
     general.into_iter().chain(accurate).min().map(|fits| fits.clamp(0, UNLIMITED))
 }
 
-/// What was assigned and isn't seen yet is taken where the gate says so; for what leaves a faulty cluster always, or a burst
-/// of evictions would all find the same room (failover.md 8.5).
+/// Assumed replicas are subtracted where the gate says so, and always for workloads that leave a faulty cluster, or a burst
+/// of evictions would all find the same room (specification/failover.md 8.5).
 fn counting(spec: &ResourceBindingSpec, options: &Options) -> Counting {
     if options.overcommit_protection || !spec.graceful_eviction_tasks.is_empty() {
         Counting::Promised
@@ -361,13 +361,13 @@ fn room(
     takes_room.then(|| capacity.fits(cluster, &Demand::of(spec, sets), counting)).flatten()
 }
 
-/// Whether room has a say in the result at all: what takes none, or goes everywhere without being selected, asks nobody.
+/// True if room has a say in the result at all: what takes none, or goes everywhere without being selected, asks nobody.
 pub(crate) fn looks_at_room(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     let takes_room = spec.replicas != 0 || !spec.components.is_empty();
     takes_room && (spread_of(spec, placement) != Spread::All || divides_by_room(placement))
 }
 
-/// Whether the shares follow capacity (8.2).
+/// True if the shares follow capacity (8.2).
 fn divides_by_room(placement: &Placement) -> bool {
     let Some(strategy) = &placement.replica_scheduling else { return false };
     let dynamic = strategy.weight_preference.as_ref().is_some_and(|preference| preference.dynamic_weight.is_some());
@@ -375,7 +375,7 @@ fn divides_by_room(placement: &Placement) -> bool {
 }
 
 /// Replicas that a cluster had before a taint drove them out, offered as a previous result while there is no good one:
-/// so the former result comes back where it still fits (failover.md IR-30).
+/// so the former result comes back where it still fits (specification/failover.md IR-30).
 fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     let binding = seen.binding;
     if !binding.spec().clusters.is_empty() && binding.is_scheduled() {
@@ -386,7 +386,7 @@ fn returning(seen: &Seen<'_>, cluster: &ClusterName) -> i64 {
     task.and_then(|task| task.replicas).map_or(0, i64::from)
 }
 
-/// Whether complete sets of several pod templates are placed on one cluster (9).
+/// True if complete sets of several pod templates are placed on one cluster (9).
 pub(crate) fn schedules_component_sets(options: &Options, spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     let on_one = |c: &SpreadConstraint| {
         c.spread_by_field == Some(SpreadByField::Cluster) && c.min_groups <= 1 && c.max_groups == 1

@@ -1,8 +1,8 @@
-//! Which filters and scores run: `--plugins` (scheduling.md 5).
+//! Which filters and scores run: `--plugins` (specification/scheduling.md 5).
 
 /// Names that the flag takes, in the order in which the filters run.
 const KNOWN: [&str; 5] = ["ClusterAffinity", "TaintToleration", "APIEnablement", "SpreadConstraint", "ClusterLocality"];
-/// A name of yesterday: what is left of it is built in and can't be switched off (failover.md 8.3).
+/// A name of yesterday: what is left of it is built in and can't be switched off (specification/failover.md 8.3).
 const CLUSTER_EVICTION: &str = "ClusterEviction";
 
 /// One plugin.

@@ -1,4 +1,4 @@
-//! Selection by region: which regions, and which clusters in them (scheduling.md 7.4 to 7.6).
+//! Selection by region: which regions, and which clusters in them (specification/scheduling.md 7.4 to 7.6).
 //!
 //! Unlike the baseline it refuses sets of regions larger than the clusters allowed, and it looks at the room inside the
 //! regions it picks (16.12).
@@ -167,7 +167,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Whether some extension is permitted: the largest regions come last in the order.
+    /// True if some extension is permitted: the largest regions come last in the order.
     fn can_suffice(&self, from: usize, len: usize, clusters: usize) -> bool {
         let rest = &self.order[from..];
         let most = rest.len().min(self.regions.max - len);

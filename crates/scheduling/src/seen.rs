@@ -1,4 +1,4 @@
-//! What the scheduler's decision reads: one binding, all clusters, what fits where, and the switches.
+//! Input of the scheduler's decision: one binding, all clusters, capacity, and options.
 
 use std::collections::BTreeMap;
 
@@ -19,15 +19,15 @@ pub struct Seen<'a> {
     pub binding: BindingRef<'a>,
     /// Every cluster, also those that are being deleted.
     pub clusters: &'a Clusters,
-    /// What estimators that were asked said.
+    /// Answers of the estimators.
     pub available: &'a Available,
-    /// What fits where by what clusters report of themselves.
+    /// Capacity by the clusters' own reports.
     pub capacity: &'a Capacity,
     /// The switches.
     pub options: &'a Options,
 }
 
-/// Flags and gates of the scheduler (scheduling.md 13.4, 16).
+/// Flags and gates of the scheduler (specification/scheduling.md 13.4, 16).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// `--scheduler-name`: which bindings are ours.
@@ -40,11 +40,11 @@ pub struct Options {
     pub overcommit_protection: bool,
     /// `--clear-unfit-result-after`: how long a result that nothing fits any more is kept; zero clears at once (16.1).
     pub clear_unfit_result_after: SignedDuration,
-    /// Whether the search through ordered affinity groups goes on with the earlier ones after the last (16.16).
+    /// True if the search through ordered affinity groups goes on with the earlier ones after the last (16.16).
     pub wrap_around_groups: bool,
     /// `--plugins`: which filters and scores run.
     pub plugins: Plugins,
-    /// Whether a divided binding is scheduled again when its affinity does not choose a target any more (16.9).
+    /// True if a divided binding is scheduled again when its affinity does not choose a target any more (16.9).
     pub follow_drift: bool,
 }
 

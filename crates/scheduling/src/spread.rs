@@ -1,4 +1,4 @@
-//! Which of the feasible clusters are used: selection by spread constraints (scheduling.md 7).
+//! Which of the feasible clusters are used: selection by spread constraints (specification/scheduling.md 7).
 
 use ironclad_fleet::ClusterName;
 
@@ -22,7 +22,7 @@ impl Bounds {
     }
 }
 
-/// What the selected clusters must hold together.
+/// Replicas that the selected clusters must hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Capacity is not asked: every cluster gets the whole count.

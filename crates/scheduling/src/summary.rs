@@ -1,4 +1,4 @@
-//! What a member's nodes can take and what their pods ask for (scheduling.md 10.4; api.md 2.1 `status.resourceSummary`).
+//! Allocatable and requested resources of a member (specification/scheduling.md 10.4; specification/api.md 2.1 `status.resourceSummary`).
 //!
 //! A [`Ledger`] is kept up by single changes: a pod costs its own requests, a summary one walk over the nodes. Figures of a
 //! pod that can't be read count as nothing.
@@ -20,21 +20,21 @@ const PODS: &str = "pods";
 /// Amounts by resource.
 pub type Amounts = BTreeMap<String, Amount>;
 
-/// What is read of a node.
+/// Fields of a node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Node {
     /// `status.allocatable`.
     pub allocatable: Amounts,
-    /// Whether its Ready condition is True.
+    /// True if its Ready condition is True.
     pub is_ready: bool,
 }
 
-/// What is read of a pod that has not ended.
+/// Fields of a pod that has not ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pod {
     /// The node that it is bound to; empty if it waits for one.
     pub node: Arc<str>,
-    /// What it asks for.
+    /// The request.
     pub requests: Amounts,
 }
 
@@ -52,7 +52,7 @@ pub fn amounts(list: &ResourceList) -> Amounts {
     list.iter().filter_map(|(name, quantity)| Some((name.clone(), Amount::try_from(quantity).ok()?))).collect()
 }
 
-/// What a pod with these containers asks for: the sum over containers, or the greatest of the init containers if that is more,
+/// Request of a pod with these containers: the sum over containers, or the greatest of the init containers if that is more,
 /// and the overhead.
 #[must_use]
 pub fn requests(containers: &[Amounts], init_containers: &[Amounts], overhead: &Amounts) -> Amounts {

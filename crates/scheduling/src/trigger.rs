@@ -1,4 +1,4 @@
-//! Whether a binding is scheduled when its turn comes, and which change of a cluster gives it a turn (scheduling.md 2).
+//! True if a binding is scheduled when its turn comes, and which change of a cluster gives it a turn (specification/scheduling.md 2).
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::{
     pass::{component_targets, room_for, schedules_component_sets},
 };
 
-/// Whether a pass runs.
+/// True if a pass runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// It runs, for this reason.
     Schedule(Reason),
-    /// What stands is what is wanted; only the status may have to catch up.
+    /// The result is up to date; only the status may have to catch up.
     Stands,
     /// The binding is not to be touched, for this reason.
     Leave(Reason),
 }
 
-/// Whether the scheduler has to do with the binding at all (2.1): its name, no suspension, an owner.
+/// True if the scheduler has to do with the binding at all (2.1): its name, no suspension, an owner.
 ///
 /// # Errors
 /// Why it has not.
@@ -88,7 +88,7 @@ pub fn turn(seen: &Seen<'_>) -> Turn {
     if failed && spec.clusters.is_empty() { Turn::Schedule(Reason::LastAttemptFailed) } else { Turn::Stands }
 }
 
-/// Whether a target is being deleted or is gone (16.23).
+/// True if a target is being deleted or is gone (16.23).
 pub(crate) fn is_leaving(seen: &Seen<'_>, target: &str) -> bool {
     let cluster = seen.clusters.get(&ClusterName::from(target));
     cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
@@ -107,7 +107,7 @@ pub(crate) fn applied_placement<'a>(binding: BindingRef<'a>) -> &'a str {
     binding.metadata().annotations.as_ref().and_then(|all| all.get(APPLIED_PLACEMENT)).map_or("", String::as_str)
 }
 
-/// Whether the placement is another one than the one of the present result (2.3; unreadable counts as changed, 16.17).
+/// True if the placement is another one than the one of the present result (2.3; unreadable counts as changed, 16.17).
 #[must_use]
 pub fn placement_changed(placement: &Placement, applied: &str, observed_group: &str) -> bool {
     let Ok(applied) = serde_json::from_str::<Placement>(applied) else { return true };
@@ -129,7 +129,7 @@ fn in_use<'a>(placement: &'a Placement, observed_group: &str) -> Option<&'a Clus
     placement.cluster_affinities.iter().find(|group| group.affinity_name == observed_group)
 }
 
-/// Whether the result does not add up to what is wanted (2.4; with components 16.10).
+/// True if the result does not add up to what is wanted (2.4; with components 16.10).
 #[must_use]
 pub fn replicas_changed(seen: &Seen<'_>, placement: &Placement) -> bool {
     let spec = seen.binding.spec();
@@ -161,7 +161,7 @@ pub enum Wakes {
     Unsettled,
 }
 
-/// What a change of a cluster means to bindings (2.1, and 16.2 for what upstream misses). `None` is a cluster that
+/// Consequence of a cluster's change for bindings (2.1, and 16.2 for what upstream misses). `None` is a cluster that
 /// is not there.
 #[must_use]
 pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
@@ -179,7 +179,7 @@ pub fn wakes(old: Option<&Cluster>, new: Option<&Cluster>) -> Wakes {
     if turned(READY) || turned(COMPLETE_API_ENABLEMENTS) { Wakes::Unsettled } else { Wakes::Nobody }
 }
 
-/// Whether a cluster concerns a binding: its affinity chooses it. With ordered groups it is the group in use, with its
+/// True if a cluster concerns a binding: its affinity chooses it. With ordered groups it is the group in use, with its
 /// overflow tiers (16.24); while the status lags behind the spec every cluster concerns the binding.
 #[must_use]
 pub fn concerns(binding: BindingRef<'_>, cluster: &Cluster, options: &Options) -> bool {
@@ -207,13 +207,13 @@ fn chooses(placement: &Placement, observed_group: &str, cluster: &Cluster) -> bo
         || group.overflow_affinities.iter().any(|tier| affinity::chooses(&tier.affinity, cluster))
 }
 
-/// Whether a binding waits for something: no result, not scheduled, or evictions under way.
+/// True if a binding waits for something: no result, not scheduled, or evictions under way.
 #[must_use]
 pub fn is_unsettled(binding: BindingRef<'_>) -> bool {
     binding.spec().clusters.is_empty() || !binding.spec().graceful_eviction_tasks.is_empty() || !binding.is_scheduled()
 }
 
-/// Whether a binding that waits for room may find some in a cluster that has more now (16.3).
+/// True if a binding that waits for room may find some in a cluster that has more now (16.3).
 #[must_use]
 pub fn may_fit(binding: BindingRef<'_>, cluster: &Cluster, capacity: &Capacity, options: &Options) -> bool {
     let name = ClusterName::from(cluster.metadata.name.as_deref().unwrap_or_default());

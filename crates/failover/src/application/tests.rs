@@ -424,7 +424,7 @@ fn state_goes_into_the_task_or_nobody_goes() {
 }
 
 proptest! {
-    /// Nobody leaves before its time, nobody who is well leaves, and what was written is not written again.
+    /// No eviction is early, hits a healthy workload, or is written twice.
     #[test]
     fn only_the_unhealthy_leave_and_only_in_time(
         story in prop::collection::vec((1_u64..200, prop::collection::vec(prop::sample::select(vec![Healthy, Unhealthy, Unhealthy, Unknown]), 3)), 1..12),

@@ -5,16 +5,16 @@ use ironclad_api::work::{AggregatedStatusItem, ResourceBindingSpec, ResourceBind
 /// Spec and status of a binding.
 pub type Parts<'a> = (&'a ResourceBindingSpec, Option<&'a ResourceBindingStatus>);
 
-/// What a change of a binding means.
+/// Consequence of a change of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// Whether it asks for application failover now, and did before.
+    /// True if it asks for application failover now, and did before.
     pub asking: Asking,
-    /// Whether it has to be looked at.
+    /// True if it has to be looked at.
     pub look: bool,
 }
 
-/// Whether a binding asks for application failover, compared to before.
+/// True if a binding asks for application failover, compared to before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
     /// It did not before: what happened until now makes nobody leave.
@@ -25,7 +25,7 @@ pub enum Asking {
     Not,
 }
 
-/// What became of a binding from `old` to `new`; `remembered`: something is known of its copies, so that there is something to forget.
+/// Classifies the change of a binding from `old` to `new`; `remembered`: state about its copies exists and can be dropped.
 #[must_use]
 pub fn turn(old: Option<Parts<'_>>, new: Option<Parts<'_>>, remembered: bool) -> Turn {
     let asks = |(spec, _): Parts<'_>| spec.failover.as_ref().is_some_and(|failover| failover.application.is_some());

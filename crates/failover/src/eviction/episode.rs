@@ -1,4 +1,4 @@
-//! One fault of one cluster, from its first evicting taint until none is left (failover.md 3.6, IR-10).
+//! One fault of one cluster, from its first evicting taint until none is left (specification/failover.md 3.6, IR-10).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     verdict::{Verdict, Wish, judge},
 };
 
-/// What is remembered of a fault.
+/// State of a fault.
 #[derive(Debug)]
 pub struct Episode {
     /// Names it in events, logs and history: the cluster and the second in which it was first seen.
@@ -34,7 +34,7 @@ pub struct Episode {
     pub(super) announced: bool,
     /// When taints without `timeAdded` were first seen.
     first_seen: BTreeMap<TaintId, Timestamp>,
-    /// What the users of the bindings wanted when they were first seen.
+    /// Failover settings of the bindings, as first seen.
     wishes: BTreeMap<BindingKey, Frozen>,
 }
 
@@ -90,7 +90,7 @@ impl Episode {
         Ok(())
     }
 
-    /// What the taints mean for a binding, by the wish that is frozen, or by what it says now if none is.
+    /// Verdict of the taints on a binding, by its frozen settings, or by its current ones if none are frozen.
     ///
     /// # Errors
     /// If nothing is frozen and the placement can't be read.

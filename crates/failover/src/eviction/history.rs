@@ -1,4 +1,4 @@
-//! The last migrations of a binding, in its status (failover.md 14.4).
+//! The last migrations of a binding, in its status (specification/failover.md 14.4).
 
 use ironclad_api::work::FailoverRecord;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What bindings show of the queue: condition `EvictionPending` and the events of coming and leaving (failover.md 6.7
+//! The queue's traces on bindings: condition `EvictionPending` and the events of adding and removing (specification/failover.md 6.7
 //! step 11, 14.4). Written late and little: at most once in a while per binding, and a few per second for all, so that a
 //! fault of thousands of bindings does not become a flood of writes.
 
@@ -24,13 +24,13 @@ use crate::{
 
 /// A binding's condition changes no oftener than this.
 const PER_BINDING: Duration = Duration::from_secs(30);
-/// What leaves the queue sooner than this after it came shows nothing at all: by the time anybody reads it, it would be
+/// An element that leaves the queue sooner than this after it was added shows no condition: by the time of reading it would be
 /// untrue, and it would cost two writes and two events for each eviction.
 const FIRST: Duration = Duration::from_secs(1);
 /// From one binding's notice to the next one's.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// What one binding is to show.
+/// Condition of one binding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
     /// Which one.
@@ -56,7 +56,7 @@ struct Shown {
     abandoned: Option<Abandoned>,
 }
 
-/// What decides whether a cluster that is well takes a workload.
+/// Input of the check whether a healthy cluster accepts a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Shape {
     labels: StringMap,
@@ -120,7 +120,7 @@ impl Notices {
         }
     }
 
-    /// Whether the cluster is another to workloads than it was when it was last looked at.
+    /// True if the cluster is another to workloads than it was when it was last looked at.
     pub(super) fn shape_changed(&mut self, name: &ClusterName, shape: Shape) -> bool {
         match self.shapes.insert(name.clone(), shape) {
             None => false,

@@ -1,4 +1,4 @@
-//! One element whose turn it is: whether it is written now, dropped, parked or tried later (failover.md 6.7).
+//! One element whose turn it is: whether it is written now, dropped, parked or tried later (specification/failover.md 6.7).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// So many conflicts in a row are answered by reading again at once; then it backs off.
 const CONFLICTS_MAX: u32 = 5;
 
-/// What a driver does next.
+/// Next step of the driver.
 #[derive(Debug)]
 #[must_use = "an eviction that nobody writes and reports stays under way"]
 pub enum Next {
@@ -58,7 +58,7 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// What is to be written into the status once the eviction is: the history with this migration.
+    /// History with this migration, to be written into the status after the eviction.
     #[must_use]
     pub fn status(&self) -> StatusPart {
         let history = self.binding.status().map_or(&[][..], |status| &status.failover_history);
@@ -81,7 +81,7 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What becomes of one element.
+/// Next step of one element.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It leaves the queue, free of charge.
@@ -192,7 +192,7 @@ fn preserved_state(cluster: &ClusterName, binding: &Binding, flags: &EvictionFla
         .map_err(|error| Reason::StateUnreadable { error: error.to_string() })
 }
 
-/// What a person reads in the task: the taints, when it was due, how long it waited.
+/// Message of the task: the taints, the due time, the time it waited.
 fn message(element: &Element, now: Now) -> String {
     let causes = &element.wanted.causes;
     let waited = in_words(now.mono.saturating_sub(element.enqueued_at.unwrap_or(now.mono)));
@@ -200,7 +200,7 @@ fn message(element: &Element, now: Now) -> String {
 }
 
 impl Evictions {
-    /// What to do now. `binding` looks a binding up, with whatever was written last.
+    /// Next step. `binding` returns a binding with its last write.
     pub fn next(&mut self, clusters: &Clusters, binding: impl Fn(&BindingKey) -> Option<Binding>, now: Now) -> Next {
         self.next_with_room(clusters, None, binding, now)
     }

@@ -1,4 +1,4 @@
-//! What waits, for whoever can't look into a leader's memory: the queue as a leader that starts now would line it up, and
+//! Eviction queue for processes other than the leader: as a leader that starts now would build it, and
 //! the part of it that a leader's report has no room for (docs/decisions/0023). It tells; it evicts nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
 use crate::{Now, precheck::has_target};
 
 impl Evictions {
-    /// What waits by the objects alone: [`rows`](Self::rows) of decisions that nobody has driven yet. Who could go
+    /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings that could go
     /// nowhere is parked, as it would be when its turn came, and each waits since its condition `EvictionPending` says
     /// so; without the condition nobody knows since when.
     #[must_use]
@@ -48,7 +48,7 @@ fn pending_since(bound: &Binding) -> Option<Timestamp> {
 }
 
 impl Report {
-    /// Whether more may wait than it has rows for.
+    /// True if more may wait than it has rows for.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.rows.len() >= ROWS_MAX

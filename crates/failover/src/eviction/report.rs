@@ -1,4 +1,4 @@
-//! What the leader tells of its queue, for whoever can't look into its memory: the rate in force and why, sums, and the
+//! The leader's report on its queue, for other processes: the rate in force and why, sums, and the
 //! head of the queue.
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl Report {
         self.episodes.is_empty() && self.rows.is_empty()
     }
 
-    /// Whether another report says the same, its time aside. Of a fleet without a faulty cluster only that is said, or
+    /// True if another report says the same, its time aside. Of a fleet without a faulty cluster only that is said, or
     /// every cluster that joins would be news.
     #[must_use]
     pub fn says_the_same(&self, other: &Self) -> bool {
@@ -103,7 +103,7 @@ impl Report {
 }
 
 impl Evictions {
-    /// What there is to tell now.
+    /// Events and conditions that are due now.
     #[must_use]
     pub fn report(&self, now: Now) -> Report {
         let allowed = self.allowed(now);

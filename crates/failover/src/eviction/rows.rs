@@ -1,4 +1,4 @@
-//! What waits, as `ironclad get evictions` and `ironclad why evicted` print it: in order, with the expected time.
+//! Rows of the eviction queue, as `ironclad get evictions` and `ironclad why evicted` print them, with the expected time.
 
 use std::time::Duration;
 

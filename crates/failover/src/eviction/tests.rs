@@ -1,4 +1,4 @@
-//! The behaviour table of failover.md 11, as far as the eviction queue decides it: rows by their numbers.
+//! The behaviour table of specification/failover.md 11, as far as the eviction queue decides it: rows by their numbers.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ struct World {
     now: Now,
     /// `second: binding <- cluster`.
     log: Vec<String>,
-    /// What a write of an eviction comes to.
+    /// Result of writing an eviction.
     writes: fn(&Eviction, usize) -> Outcome,
     attempts: usize,
 }

@@ -1,4 +1,4 @@
-//! The flags of the eviction queue (failover.md 6.10, 14.2, 14.3) and what is wrong with values of theirs.
+//! The flags of the eviction queue (specification/failover.md 6.10, 14.2, 14.3) and what is wrong with values of theirs.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub enum Check {
     Off,
 }
 
-/// Whether evictions are written.
+/// True if evictions are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
     /// They are.
@@ -103,7 +103,7 @@ pub enum Mode {
 const RATE_MAX: f64 = 1e9;
 
 impl EvictionFlags {
-    /// What is wrong with them: the process must not start.
+    /// Errors in the flags: the process must not start.
     #[must_use]
     pub fn errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
@@ -167,7 +167,7 @@ impl EvictionFlags {
         errors
     }
 
-    /// What is allowed and worth a word at the start.
+    /// Warnings at start.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let (primary, secondary) = (self.resource_eviction_rate, self.secondary_resource_eviction_rate);
@@ -200,7 +200,7 @@ impl EvictionFlags {
         }
     }
 
-    /// Whether evictions are written.
+    /// True if evictions are written.
     #[must_use]
     pub fn mode(&self) -> Mode {
         if self.failover_mode == "observe" { Mode::Observe } else { Mode::Enforce }

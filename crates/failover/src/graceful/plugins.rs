@@ -1,4 +1,4 @@
-//! What lets a task end: a small registry, of which `--evict-plugins` chooses (failover.md 7.4).
+//! Plugins that end a task: a small registry, selected by `--evict-plugins` (specification/failover.md 7.4).
 
 use ironclad_api::{
     JsonText,
@@ -13,10 +13,10 @@ pub trait Plugin: std::fmt::Debug + Sync {
     /// Its name in `--evict-plugins`.
     fn name(&self) -> &'static str;
 
-    /// Whether it judges the result, which then must be a current one that is not empty.
+    /// True if it judges the result, which then must be a current one that is not empty.
     fn needs_current_result(&self) -> bool;
 
-    /// Whether the copy that the task stands for may go.
+    /// True if the copy that the task stands for may go.
     fn can_clear(&self, task: &GracefulEvictionTask, binding: &Seen<'_>) -> bool;
 }
 
@@ -78,7 +78,7 @@ impl Plugins {
         self.iter().map(Plugin::name).collect()
     }
 
-    /// What an operator must be told of this choice.
+    /// Warning for the operator about this choice.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Bytes of a template that are read.
 const TEMPLATE_MAX: usize = 1_024;
-/// What is not found is an error: a label without its value would tell the new copy something else.
+/// A missing value is an error: a label without it would mislead the new copy.
 const RULES: Rules = Rules { missing: Missing::Refused, found_max: 10_000 };
 
 /// A template that was read. It repeats nothing: that makes no sense in the value of a label.

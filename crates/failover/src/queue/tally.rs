@@ -1,4 +1,4 @@
-//! What the queue counts (failover.md 6.11). Every number follows a transition of one element, so that looking again at
+//! Counters of the queue (specification/failover.md 6.11). Every number follows a transition of one element, so that re-reading
 //! what waits already changes nothing.
 
 use std::{
@@ -11,7 +11,7 @@ use ironclad_fleet::{BindingKey, ClusterName};
 
 use super::{Element, Key, Order, Place};
 
-/// Which of the two queues of seed 000 an element would be in.
+/// Which of the two queues of specification/proposals/000.md an element would be in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueName {
     /// ResourceBindings.
@@ -30,7 +30,7 @@ impl QueueName {
         if binding.namespace.is_empty() { Self::ClusterResourceBinding } else { Self::ResourceBinding }
     }
 
-    /// Label `queue_name` of seed 000.
+    /// Label `queue_name` of specification/proposals/000.md.
     #[must_use]
     pub fn queue_name(self) -> &'static str {
         match self {
@@ -171,7 +171,7 @@ pub struct Waited {
     pub queue: QueueName,
     /// From becoming ready until processed.
     pub wait: Duration,
-    /// Whether it was evicted.
+    /// True if it was evicted.
     pub succeeded: bool,
 }
 

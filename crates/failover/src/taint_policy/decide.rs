@@ -1,4 +1,4 @@
-//! One pass over all policies of one cluster (failover.md 2.4 to 2.7).
+//! One pass over all policies of one cluster (specification/failover.md 2.4 to 2.7).
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -137,7 +137,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Policies that are gone, that do not select the cluster any more, or that do not name the taint any more own nothing;
-    /// nor does anybody own a taint that is not there. The taints stay (failover.md 2.7).
+    /// nor does anybody own a taint that is not there. The taints stay (specification/failover.md 2.7).
     fn drop_lost_owners(&mut self, watched: &[(Rule<'_>, Watches)], plan: &mut Plan<Effect>) {
         let present: Vec<String> =
             self.cluster.spec.taints.iter().map(|taint| TaintId::of(taint).to_string()).collect();
@@ -229,8 +229,8 @@ impl<'a> Pass<'a> {
         plan.note(Reason::Removed { policy, taint }.into());
     }
 
-    /// Whether a policy of the seed's spelling keeps the taint: it wants it, or put it and its remove window still runs.
-    /// Without this the two spellings could add and remove for ever (failover.md 2.6).
+    /// True if a policy of the seed's spelling keeps the taint: it wants it, or put it and its remove window still runs.
+    /// Without this the two spellings could add and remove for ever (specification/failover.md 2.6).
     fn holds_on(&self, rule: &Rule<'_>, watches: &Watches, taint: &TaintId) -> bool {
         let Some(item) = rule.item(taint).filter(|_| rule.spelling == Spelling::Match) else { return false };
         let owned = self.owned_before.owns(rule.name, taint);
@@ -275,7 +275,7 @@ fn unusable<'a>(watched: &'a [(Rule<'a>, Watches)]) -> Vec<(&'a Rule<'a>, Event)
     watched.iter().filter_map(|(rule, _)| event(rule)).collect()
 }
 
-/// What a policy's status says of the cluster (failover.md 2.9).
+/// Entry of the cluster in a policy's status (specification/failover.md 2.9).
 fn status(
     rule: &Rule<'_>,
     watches: &Watches,

@@ -1,4 +1,4 @@
-//! What a policy would do right after it is written, for who asks with `dryRun=All` (failover.md 14.3).
+//! Preview of a policy's effects for a request with `dryRun=All` (specification/failover.md 14.3).
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 10;
 /// Bytes of one text: an API server may cut what is longer than 256.
 const TEXT_MAX: usize = 240;
 
-/// What the policy would do to each cluster that it selects, beside the other policies: at most ten clusters by name, in texts of at
+/// Effect of the policy on each cluster that it selects, beside the other policies: at most ten clusters by name, in texts of at
 /// most 240 bytes. The decision itself is asked, as a controller would that sees the policy for the first time.
 #[must_use]
 pub fn foresee(
@@ -61,7 +61,7 @@ pub fn foresee(
     texts
 }
 
-/// What would become of one cluster.
+/// Effect on one cluster.
 struct Outlook {
     matched: bool,
     what: Vec<String>,

@@ -1,4 +1,4 @@
-//! The taints that ClusterTaintPolicies want on a cluster (failover.md 2).
+//! The taints that ClusterTaintPolicies want on a cluster (specification/failover.md 2).
 //!
 //! One decision over one cluster and all policies, so that they need one write and can't undo each other's. What the
 //! taints then move is not here. [`Memory`] goes from one decision on a cluster to the next.
@@ -33,14 +33,14 @@ pub use decide::decide;
 pub use foresee::foresee;
 pub use validate::{overlaps, validate, warnings};
 
-/// What the decision reads.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// All policies, in any order.
     pub policies: &'a [Arc<ClusterTaintPolicy>],
-    /// What the last decision on this cluster returned; `None` at the first of this process.
+    /// State returned by the last decision on this cluster; `None` at the first of this process.
     pub memory: Option<&'a Memory>,
 }
 
@@ -52,7 +52,7 @@ pub struct Memory {
     cluster: String,
     /// By uid and generation of the policy: another generation starts anew.
     rules: BTreeMap<(String, i64), Watches>,
-    /// What was said once and is still so.
+    /// Reports that are already recorded and still hold.
     told: BTreeSet<String>,
 }
 
@@ -72,7 +72,7 @@ struct Watches {
     remove: Stopwatch,
 }
 
-/// What is written, in this order.
+/// Effects, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// A merge patch of the Cluster, to be sent on condition that it is still the one seen.
@@ -85,17 +85,17 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a decision that nobody applies changes nothing"]
 pub struct Decision {
-    /// What is written.
+    /// Effects.
     pub plan: Plan<Effect>,
     /// For the next decision on this cluster.
     pub memory: Memory,
     /// The first window ends after this.
     pub next: Option<Duration>,
-    /// What each policy that selects the cluster says of it, by the policy's name (failover.md 2.9).
+    /// Entries of the cluster in each selecting policy's status, by the policy's name (specification/failover.md 2.9).
     pub status: BTreeMap<String, TaintPolicyCluster>,
 }
 
-/// Whether a cluster is back and its taints are only waiting for their remove windows: its evictions are held (failover.md
+/// True if a cluster is back and its taints are only waiting for their remove windows: its evictions are held (specification/failover.md
 /// 6.6, "recovering source"). It is Ready, and each taint that evicts belongs to policies of which none wants it any more.
 /// A taint that a person put does not wait for anything.
 #[must_use]
@@ -113,7 +113,7 @@ pub fn is_recovering(cluster: &Cluster, policies: &[Arc<ClusterTaintPolicy>]) ->
         && taints.all(|taint| owners.is_owned(&taint) && owners.policies(&taint).all(|policy| waits(policy, &taint)))
 }
 
-/// Whether the rule is about to take its taint away.
+/// True if the rule is about to take its taint away.
 fn is_leaving(rule: &Rule<'_>, taint: &TaintId, cluster: &Cluster) -> bool {
     let holds = |conditions, empty| evaluate(conditions, cluster, empty, rule.created).holds;
     rule.selects(cluster)

@@ -1,14 +1,14 @@
-//! Whether a cluster's conditions match, and since when (failover.md 2.2, 2.4, IR-5).
+//! True if a cluster's conditions match, and since when (specification/failover.md 2.2, 2.4, IR-5).
 
 use std::time::Duration;
 
 use ironclad_api::{cluster::Cluster, conditions, policy::MatchCondition};
 use jiff::Timestamp;
 
-/// What the conditions say at one moment, without memory.
+/// Result of the conditions at one moment, without history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Whether all match.
+    /// True if all match.
     pub(crate) holds: bool,
     /// Since when by the conditions' own times; `None` if they don't tell: then it is since now.
     pub(crate) since: Option<Timestamp>,
@@ -43,7 +43,7 @@ pub(crate) fn evaluate(
     }
 }
 
-/// Whether the operator of a condition means something.
+/// True if the operator of a condition means something.
 pub(crate) fn is_known(condition: &MatchCondition) -> bool {
     matches!(condition.operator.as_str(), "In" | "NotIn")
 }

@@ -1,4 +1,4 @@
-//! Both spellings of a ClusterTaintPolicy as one rule (failover.md 2.1, IR-4).
+//! Both spellings of a ClusterTaintPolicy as one rule (specification/failover.md 2.1, IR-4).
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl<'a> Rule<'a> {
         })
     }
 
-    /// Whether it speaks of this cluster.
+    /// True if it speaks of this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
         self.targets.is_none_or(|targets| affinity::chooses(targets, cluster))
     }

@@ -1,4 +1,4 @@
-//! The rows of failover.md 2.4 to 2.9 and of its behaviour table, and invariants 25 to 28.
+//! The rows of specification/failover.md 2.4 to 2.9 and of its behaviour table, and invariants 25 to 28.
 
 use std::{sync::Arc, time::Duration};
 

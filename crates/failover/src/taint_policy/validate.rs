@@ -1,4 +1,4 @@
-//! What a ClusterTaintPolicy may say (failover.md 2.8, admission.md 5.5).
+//! Validation of a ClusterTaintPolicy (specification/failover.md 2.8, specification/admission.md 5.5).
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ struct Entry<'a> {
     window_min: i32,
 }
 
-/// What is wrong with a policy. Its affinity is judged where all affinities are.
+/// Errors of a policy. Affinities are validated elsewhere.
 #[must_use]
 pub fn validate(spec: &ClusterTaintPolicySpec, no_execute: NoExecutePolicy) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -71,7 +71,7 @@ pub fn validate(spec: &ClusterTaintPolicySpec, no_execute: NoExecutePolicy) -> V
     errors
 }
 
-/// What is allowed and odd about a policy.
+/// Warnings about a valid policy.
 #[must_use]
 pub fn warnings(spec: &ClusterTaintPolicySpec) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -118,7 +118,7 @@ pub fn overlaps<'a>(
     warnings
 }
 
-/// Whether both name their clusters, and no cluster is named by both.
+/// True if both name their clusters, and no cluster is named by both.
 fn are_apart(a: &Rule<'_>, b: &Rule<'_>) -> bool {
     let named = |rule: &Rule<'_>| -> BTreeSet<String> {
         rule.targets.map(|targets| targets.cluster_names.iter().cloned().collect()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The taints that a cluster gets by itself: they keep new work away from a cluster that is not ready (failover.md 1.6).
+//! The taints that a cluster gets by itself: they keep new work away from a cluster that is not ready (specification/failover.md 1.6).
 
 use ironclad_api::{
     Taint, Time,
@@ -8,7 +8,7 @@ use ironclad_api::{
 };
 use jiff::Timestamp;
 
-/// Whether clusters are tainted by their Ready condition: `--taint-cluster-by-condition`.
+/// True if clusters are tainted by their Ready condition: `--taint-cluster-by-condition`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ByCondition {
     /// They are.

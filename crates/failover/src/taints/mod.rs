@@ -1,5 +1,5 @@
 //! The taints of a Cluster: what they are told apart by, since when they count, and what they must look like
-//! (failover.md 1.6, 1.7).
+//! (specification/failover.md 1.6, 1.7).
 //!
 //! [`by_condition`] decides on the automatic ones, [`owners`] says which are a policy's. Which workloads a taint moves
 //! is not here.
@@ -23,7 +23,7 @@ pub use owners::Owners;
 pub(crate) use validate::validate_parts;
 pub use validate::{EFFECTS, validate};
 
-/// What tells the taints of one cluster apart: there is at most one of each (failover.md 2.5).
+/// Identity of a taint in a cluster: there is at most one of each (specification/failover.md 2.5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaintId {
     /// Its key.
@@ -45,7 +45,7 @@ impl TaintId {
         Self::new(&taint.key, &taint.effect)
     }
 
-    /// Whether the taint is this one, whatever its value.
+    /// True if the taint is this one, whatever its value.
     #[must_use]
     pub fn is(&self, taint: &Taint) -> bool {
         taint.key == self.key && taint.effect == self.effect
@@ -58,13 +58,13 @@ impl fmt::Display for TaintId {
     }
 }
 
-/// Whether a taint can move what runs already: NoExecute and PreferNoExecute can.
+/// True if a taint can move what runs already: NoExecute and PreferNoExecute can.
 #[must_use]
 pub fn evicts(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), NO_EXECUTE | PREFER_NO_EXECUTE)
 }
 
-/// Whether a cluster is faulty in the sense of failover: it has a taint that [`evicts`].
+/// True if a cluster is faulty in the sense of failover: it has a taint that [`evicts`].
 #[must_use]
 pub fn is_faulty(cluster: &Cluster) -> bool {
     cluster.spec.taints.iter().any(evicts)
@@ -105,7 +105,7 @@ pub fn patch(cluster: &Cluster, taints: &[Taint], owners: &Owners) -> Option<Val
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What the event says after taints changed: upstream's text.
+/// Event message after a change of taints: upstream's text.
 #[must_use]
 pub fn message(taints: &[Taint]) -> String {
     let one = |taint: &Taint| match taint.value.as_deref().filter(|value| !value.is_empty()) {
@@ -120,7 +120,7 @@ pub fn message(taints: &[Taint]) -> String {
     }
 }
 
-/// What the event says after taints could not be changed.
+/// Event message after a failed change of taints.
 #[must_use]
 pub fn failure_message(error: &impl fmt::Display) -> String {
     format!("Taint cluster failed: {error}")

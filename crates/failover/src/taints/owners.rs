@@ -1,4 +1,4 @@
-//! Which taints of a Cluster are a ClusterTaintPolicy's: the annotation that says so (failover.md 2.5).
+//! Which taints of a Cluster are a ClusterTaintPolicy's: the annotation that says so (specification/failover.md 2.5).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,13 +31,13 @@ impl Owners {
         self.0.get(&taint.to_string()).into_iter().flatten().map(String::as_str)
     }
 
-    /// Whether this policy owns the taint.
+    /// True if this policy owns the taint.
     #[must_use]
     pub fn owns(&self, policy: &str, taint: &TaintId) -> bool {
         self.policies(taint).any(|name| name == policy)
     }
 
-    /// Whether this policy owns any taint here.
+    /// True if this policy owns any taint here.
     #[must_use]
     pub fn names(&self, policy: &str) -> bool {
         self.0.values().any(|names| names.contains(policy))
@@ -67,7 +67,7 @@ impl Owners {
         orphans
     }
 
-    /// What has to become of the cluster's annotations, as a merge patch of them; `None` if it says the same already.
+    /// Merge patch of the cluster's annotations; `None` if nothing changes.
     #[must_use]
     pub fn change_for(&self, cluster: &Cluster) -> Option<Value> {
         let annotation = cluster.metadata.annotations.as_ref().and_then(|all| all.get(TAINT_OWNERS));

@@ -1,4 +1,4 @@
-//! What the taints of a Cluster must look like (failover.md 1.7).
+//! Validation of a Cluster's taints (specification/failover.md 1.7).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::TaintId;
 /// The effects that there are, in the order in which messages list them.
 pub const EFFECTS: [&str; 3] = [NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE];
 
-/// What is wrong with the taints of a Cluster; `path` is where they stand, as `spec.taints`.
+/// Errors of a Cluster's taints; `path` is their field, as `spec.taints`.
 #[must_use]
 pub fn validate(taints: &[Taint], path: &str) -> Vec<FieldError> {
     let (mut errors, mut seen) = (Vec::new(), BTreeSet::new());
@@ -30,7 +30,7 @@ pub fn validate(taints: &[Taint], path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with key, value and effect of one taint that stands at this path.
+/// Errors of key, value and effect of the taint at this path.
 pub(crate) fn validate_parts(key: &str, value: &str, effect: &str, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let invalid =

@@ -1,4 +1,4 @@
-//! Reasons of the decisions on evictions by taints: who is affected, when, how fast, and why not (failover.md 3, 6).
+//! Reasons of the decisions on evictions by taints: who is affected, when, how fast, and why not (specification/failover.md 3, 6).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::ClusterName;
 
-/// What becomes of a binding on a faulty cluster, or of the queue as a whole.
+/// Decision on a binding on a faulty cluster, or on the whole queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
@@ -57,14 +57,14 @@ pub enum Reason {
     },
     /// An earlier eviction of the same binding is under way, and the scheduler has not seen it yet.
     WaitsForScheduler,
-    /// What has to be preserved of the old copy can't be read.
+    /// The state to preserve from the old copy can't be read.
     StateUnreadable {
         /// Why not.
         error: String,
     },
     /// The write failed.
     WriteFailed {
-        /// What the server said.
+        /// The server's answer.
         error: String,
     },
     /// `--max-evictions-per-episode` is reached: a person has to decide.
@@ -84,7 +84,7 @@ pub enum NoTarget {
     NoSpreadConstraint,
     /// A constraint wants more groups than are left.
     TooFewGroups {
-        /// What the constraint groups by.
+        /// Field that the constraint groups by.
         by: String,
         /// How many it wants.
         wanted: i64,

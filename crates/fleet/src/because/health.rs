@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::ClusterName;
 
-/// What a cluster's health is, and what follows from it.
+/// A cluster's health and its consequences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {
@@ -28,11 +28,11 @@ pub enum Reason {
         /// How many it takes.
         needed_ms: u64,
     },
-    /// What the cluster serves is known in whole.
+    /// The cluster's served APIs are completely known.
     ApisComplete,
-    /// What the cluster serves is known in part.
+    /// The cluster's served APIs are partly known.
     ApisPartial,
-    /// What the cluster serves is not known.
+    /// The cluster's served APIs are unknown.
     ApisUnknown,
     /// Enough of the cluster's nodes are ready.
     NodesReady {

@@ -1,5 +1,5 @@
 //! Reasons of the decisions on copies that are left: which go when, and which workloads leave a cluster because they fail
-//! there or because it is drained (failover.md 5, 7, 9.4).
+//! there or because it is drained (specification/failover.md 5, 7, 9.4).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::ClusterName;
 
-/// What becomes of a copy, and why.
+/// Decision on an evicted copy, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {

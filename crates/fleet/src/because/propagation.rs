@@ -94,12 +94,12 @@ pub enum Reason {
     NameTaken {
         /// The name that is taken.
         name: String,
-        /// What holds it.
+        /// The pause that applies.
         by: String,
     },
     /// The interpreter found the template misshapen.
     NotInterpreted {
-        /// What it said.
+        /// Its answer.
         message: String,
     },
     /// The policy took the template from another one.
@@ -160,7 +160,7 @@ pub enum Reason {
     OverrideFailed {
         /// For which cluster.
         cluster: ClusterName,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
     /// Dispatching is suspended.
@@ -195,7 +195,7 @@ pub enum Reason {
         /// The namespace.
         namespace: String,
     },
-    /// What the member has is not known yet; it is read first.
+    /// The member's object is unknown; it is read first.
     NotLookedUp {
         /// Which object.
         object: ObjectKey,
@@ -204,7 +204,7 @@ pub enum Reason {
     MemberRefused {
         /// Which member.
         cluster: ClusterName,
-        /// What it said.
+        /// Its answer.
         message: String,
     },
     /// The member object is missing.
@@ -223,7 +223,7 @@ pub enum Reason {
     NotOurs {
         /// The object.
         object: ObjectKey,
-        /// Who owns it, if that is known.
+        /// Owner, if known.
         owner: Option<String>,
     },
     /// The member object is being deleted; it is made anew afterwards.
@@ -254,7 +254,7 @@ pub enum Reason {
     /// The Work is being deleted, but its binding wants its copy in this cluster after all: the copy stays for the Work that
     /// is made anew.
     WantedAgain {
-        /// What stays.
+        /// What remains in place.
         object: ObjectKey,
     },
     /// The member reported.

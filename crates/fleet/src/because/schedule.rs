@@ -1,6 +1,6 @@
 //! Reasons of the scheduling decisions: why a pass ran, and for every cluster why it was or wasn't chosen.
 //!
-//! The texts of [`Refusal`] are those of scheduling.md 5, byte for byte: a fit error counts them.
+//! The texts of [`Refusal`] are those of specification/scheduling.md 5, byte for byte: a fit error counts them.
 
 use std::fmt;
 

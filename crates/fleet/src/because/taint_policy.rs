@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What a policy wants of a taint, and what becomes of it.
+/// A policy's taint and the decision on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all_fields = "camelCase")]
 pub enum Reason {

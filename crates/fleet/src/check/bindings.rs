@@ -99,7 +99,7 @@ fn all(world: &World) -> impl Iterator<Item = Seen<'_>> {
     namespaced.chain(cluster)
 }
 
-/// What bindings say fits to itself, to their templates and to the clusters.
+/// Bindings are consistent with themselves, their templates and the clusters.
 pub(super) fn bindings(world: &World, found: &mut Vec<Violation>) {
     let mut by_template: BTreeMap<(String, &str, &str, &str), &BindingKey> = BTreeMap::new();
     let mut ids: BTreeMap<&str, &BindingKey> = BTreeMap::new();

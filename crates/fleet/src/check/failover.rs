@@ -1,4 +1,4 @@
-//! Taints, health and tasks: what failover.md 13 says of one state (invariants 11, 19, 30; 7.7).
+//! Taints, health and tasks: what specification/failover.md 13 says of one state (invariants 11, 19, 30; 7.7).
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use ironclad_api::{
 use super::Violation;
 use crate::{BindingKey, ClusterName, World};
 
-/// What is wrong with clusters and with the tasks of bindings.
+/// Violations of clusters and of bindings' tasks.
 pub(super) fn failover(world: &World, found: &mut Vec<Violation>) {
     for (name, cluster) in &world.clusters {
         let mut seen = BTreeSet::new();

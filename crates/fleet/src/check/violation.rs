@@ -1,4 +1,4 @@
-//! What can be wrong with a fleet.
+//! Violations of a fleet's invariants.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum Violation {
     },
     /// Two bindings are for one template.
     TwoBindings {
-        /// What they are for.
+        /// The template.
         template: ObjectKey,
         /// One.
         first: BindingKey,
@@ -211,7 +211,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Whether it may stand for a moment while a change is on its way. One that may not is a fault at once.
+    /// True if it may stand for a moment while a change is on its way. One that may not is a fault at once.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

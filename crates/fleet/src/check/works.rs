@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Violation;
 use crate::{BindingKey, ClusterName, Gvk, ObjectKey, WorkKey, World, targets};
 
-/// What a binding's Works are compared with.
+/// Expected state of a binding's Works.
 struct Bound<'a> {
     key: &'a BindingKey,
     spec: &'a ResourceBindingSpec,
@@ -145,7 +145,7 @@ fn differences(
     fields
 }
 
-/// The marks by which a member object is found back (propagation.md 9.4).
+/// The marks by which a member object is found back (specification/propagation.md 9.4).
 fn marks(key: &WorkKey, work: &Work, manifest: &Value, found: &mut Vec<Violation>) {
     let value = |map: &str, key: &str| {
         manifest

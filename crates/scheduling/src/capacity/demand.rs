@@ -1,4 +1,4 @@
-//! What a workload asks for, in whole units (scheduling.md 10.2, 10.3).
+//! Resource request of a workload, in whole units (specification/scheduling.md 10.2, 10.3).
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub type Units = BTreeMap<String, i64>;
 pub struct Part {
     /// Pods of it in one set.
     pub replicas: i64,
-    /// What each asks for.
+    /// Request of each.
     pub request: Units,
 }
 
-/// What the estimators are asked to find room for.
+/// Request that the estimators answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Demand {
     /// One replica that asks for nothing in particular: it takes the place of a pod.
@@ -89,7 +89,7 @@ pub fn in_units(resource: &str, amount: Amount) -> i64 {
     if resource == CPU { amount.milli_value() } else { amount.value() }
 }
 
-/// What all pods of one set ask for together.
+/// Total request of one component set.
 #[must_use]
 pub fn total(parts: &[Part]) -> Units {
     let mut sum = Units::new();

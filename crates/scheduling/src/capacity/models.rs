@@ -1,4 +1,4 @@
-//! The nodes that a cluster's resource models stand for, and what fits on them (scheduling.md 10.4).
+//! The nodes that a cluster's resource models stand for, and what fits on them (specification/scheduling.md 10.4).
 //!
 //! Each counted node has what its grade has at least, and room for 110 pods. Resources that the models do not name are
 //! judged by the summary alone.

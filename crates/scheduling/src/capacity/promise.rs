@@ -1,4 +1,4 @@
-//! What was assigned and is in no summary yet (scheduling.md 11, 16.18, 16.33; failover.md 8.5).
+//! Assumed replicas: assigned, and in no summary yet (specification/scheduling.md 11, 16.18, 16.33; specification/failover.md 8.5).
 //!
 //! A promise is what an assignment adds to a cluster, not what the workload has there in all. It ends when the cluster
 //! reports the pods and has had time for another summary, when the target is gone, or after five minutes. The binding's own
@@ -23,7 +23,7 @@ use crate::{Options, pass::schedules_component_sets};
 /// A summary that was on its way when the pods were reported is followed by the next one within this time.
 const SUMMARY_DELAY: Duration = Duration::from_secs(5);
 
-/// What one binding was promised in one cluster.
+/// Assumed replicas of one binding in one cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     /// One replica, or one set.
@@ -89,7 +89,7 @@ impl Capacity {
         }
     }
 
-    /// Whether a result of this binding is being written.
+    /// True if a result of this binding is being written.
     #[must_use]
     pub fn is_assumed(&self, key: &BindingKey) -> bool {
         self.assumed.contains(key)
@@ -141,7 +141,7 @@ impl Capacity {
         }
     }
 
-    /// What clusters report of a binding changed. Returns nothing: what is seen ends by itself, see [`Capacity::expire`].
+    /// Records that the clusters' reports of a binding changed. Assumptions end by themselves, see [`Capacity::expire`].
     pub fn reported(
         &mut self,
         key: &BindingKey,
@@ -351,7 +351,7 @@ fn is_tracked(binding: BindingRef<'_>) -> bool {
     matches!(binding, BindingRef::Namespaced(_)) && binding.spec().is_workload()
 }
 
-/// Whether the cluster has what was assigned: all pods exist, or it has just become healthy.
+/// True if the cluster has what was assigned: all pods exist, or it has just become healthy.
 fn shows(report: &AggregatedStatusItem, before: Option<&AggregatedStatusItem>, target: &TargetCluster) -> bool {
     let healthy = |item: &AggregatedStatusItem| item.health == Some(ResourceHealth::Healthy);
     let turned = healthy(report) && !before.is_some_and(healthy);
@@ -363,7 +363,7 @@ fn pods_of(report: &AggregatedStatusItem) -> Option<i64> {
     report.status.as_ref()?.value().get("replicas")?.as_i64()
 }
 
-/// What a cluster gains when it is assigned these components.
+/// Replicas that a cluster gains when it is assigned these components.
 fn gained_parts(components: &[Component], before: &[TargetComponent], was_target: bool) -> Vec<Part> {
     let mut parts = demand::parts(components);
     for (part, component) in parts.iter_mut().zip(components) {

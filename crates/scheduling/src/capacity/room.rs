@@ -1,4 +1,4 @@
-//! What one cluster has free by its own summary: the general estimator (scheduling.md 10.2, 10.3).
+//! Free capacity of a cluster by its own summary: the general estimator (specification/scheduling.md 10.2, 10.3).
 
 use ironclad_api::cluster::Cluster;
 
@@ -10,7 +10,7 @@ use super::{
 /// The resource that counts pods.
 const PODS: &str = "pods";
 
-/// Whether resource models are looked at: gate `CustomizedClusterResourceModeling`.
+/// True if resource models are looked at: gate `CustomizedClusterResourceModeling`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Modelling {
     /// They are.
@@ -20,10 +20,10 @@ pub enum Modelling {
     Off,
 }
 
-/// What is free in a cluster, read once per change of its status. A cluster that tells nothing has no room.
+/// Free resources of a cluster, read once per change of its status. A cluster that reports nothing has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Whether there is a summary at all.
+    /// True if there is a summary at all.
     told: bool,
     pods: i64,
     /// By resource of the allocatable list; below zero where more is asked for than there is.
@@ -31,12 +31,12 @@ pub(super) struct Room {
     nodes: Option<Nodes>,
 }
 
-/// What is promised to workloads that the summary does not show yet.
+/// Replicas assumed for workloads that no summary shows yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Promised {
     /// Pods.
     pub(super) pods: i64,
-    /// What they ask for together.
+    /// Total request.
     pub(super) amounts: Units,
 }
 
@@ -60,7 +60,7 @@ impl Room {
         Self { told: true, pods: free.get(PODS).copied().unwrap_or(0), free, nodes }
     }
 
-    /// Whether the cluster tells of its room at all.
+    /// True if the cluster tells of its room at all.
     pub(super) fn is_told(&self) -> bool {
         self.told
     }
@@ -70,7 +70,7 @@ impl Room {
         self.nodes.as_ref()
     }
 
-    /// Whether there may be room for something that had none before: more of anything, or other nodes.
+    /// True if there may be room for something that had none before: more of anything, or other nodes.
     #[must_use]
     pub(super) fn has_grown_since(&self, before: &Self) -> bool {
         let more = |(resource, amount): (&String, &i64)| *amount > before.free.get(resource).copied().unwrap_or(0);

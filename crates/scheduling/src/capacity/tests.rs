@@ -287,7 +287,7 @@ fn the_memory_is_bounded() {
 
 proptest! {
     /// A burst of evictions that all see the same summary, which shows nothing of what was assigned meanwhile: no cluster is
-    /// given more than it has. The gate is off: the evictions alone make promises count (failover.md 8.5).
+    /// given more than it has. The gate is off: the evictions alone make promises count (specification/failover.md 8.5).
     #[test]
     fn a_burst_of_evictions_never_assigns_more_than_there_is(
         room in prop::collection::vec(0_i64..12, 1..4), workloads in prop::collection::vec((1_i32..6, any::<bool>()), 1..20),

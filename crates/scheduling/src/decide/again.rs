@@ -1,4 +1,4 @@
-//! When the clock alone gives a binding its next turn (scheduling.md 14.1, 16.2, 16.3).
+//! When the clock alone gives a binding its next turn (specification/scheduling.md 14.1, 16.2, 16.3).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PROMISE_AGAIN: Duration = Duration::from_secs(15);
 /// The soonest turn at a moment that is told in whole seconds.
 const MOMENT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the clock has to do with a binding whose turn ended.
+/// When a binding is scheduled again after a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! The scheduler's side of a migration: rows of failover.md 7.6, 8 and 11.
+//! The scheduler's side of a migration: rows of specification/failover.md 7.6, 8 and 11.
 
 use ironclad_api::{
     Taint,

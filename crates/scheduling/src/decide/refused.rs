@@ -1,4 +1,4 @@
-//! What is told when the API server never accepts a result (scheduling.md 13.1).
+//! Condition and event when the API server rejects a result (specification/scheduling.md 13.1).
 
 use ironclad_api::{
     conditions::FALSE,
@@ -24,7 +24,7 @@ pub fn refused(binding: BindingRef<'_>, error: &str, now: Timestamp) -> Plan<Eff
     plan
 }
 
-/// Whether a FederatedResourceQuota refused it. A webhook's refusal reaches us as text, whichever way it came.
+/// True if a FederatedResourceQuota refused it. A webhook's refusal reaches us as text, whichever way it came.
 fn is_over_quota(error: &str) -> bool {
     error.contains("FederatedResourceQuota(") && error.contains(" exceeded for resource ")
 }

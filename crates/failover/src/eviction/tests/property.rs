@@ -31,7 +31,7 @@ fn name(n: usize) -> String {
     format!("w{n:02}")
 }
 
-/// What must hold of a world at every moment.
+/// Invariants of the world at every step.
 fn check(world: &World) {
     let queue = world.evictions.queue();
     // 15: gauges are the true sizes, and nothing is lost.

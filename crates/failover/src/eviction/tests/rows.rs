@@ -1,6 +1,6 @@
 use super::*;
 
-/// Who is evicted, and when, of one binding on m1 of three clusters, as seconds from the taint; what the task says.
+/// Due time of an eviction of one binding on m1 of three clusters, in seconds from the taint, and the task's reason.
 #[test]
 fn one_binding_one_taint() {
     use PurgeMode::{Directly, Gracefully};
@@ -487,7 +487,7 @@ fn a_poisoned_binding_does_not_stall_the_others() {
     let attempts = world.attempts - 20;
     assert!((6..30).contains(&attempts), "{attempts} attempts of the failing one");
     let element = world.evictions.queue().iter().next().unwrap().2.clone();
-    assert_eq!(element.attempts as usize, attempts as usize, "{element:?}");
+    assert_eq!(usize::try_from(element.attempts), Ok(attempts), "{element:?}");
     assert!(matches!(element.place, Place::Backoff | Place::Ready), "{element:?}");
 }
 
@@ -757,7 +757,7 @@ fn the_state_of_the_old_copy_is_collected_or_nothing_is_evicted() {
     assert!(world.tasks("w")[0].preserved_label_state.is_empty(), "the gate is off");
 }
 
-/// What a leader that starts now would line up, told from objects alone.
+/// The queue that a leader starting now would build from the objects alone.
 #[test]
 fn rows_from_objects() {
     let pending = |mut binding: ResourceBinding, since: i64| {

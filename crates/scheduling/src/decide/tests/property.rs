@@ -1,4 +1,4 @@
-//! What holds of any result.
+//! Invariants of any result.
 
 use proptest::prelude::*;
 

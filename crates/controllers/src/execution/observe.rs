@@ -62,13 +62,13 @@ struct KnownSpace {
     namespace: Option<Value>,
     /// What namespace sync skips, if it runs.
     synced: Option<Arc<Settings>>,
-    stands: bool,
+    exists: bool,
 }
 
 impl KnownSpace {
     fn seen(&self) -> Space<'_> {
         let synced: Option<&Skipped> = self.synced.as_ref().map(|settings| &settings.propagation.skipped);
-        Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced, stands: self.stands }
+        Space { work: self.work.as_deref(), namespace: self.namespace.as_ref(), synced, exists: self.exists }
     }
 }
 
@@ -183,7 +183,7 @@ impl Observer {
         let work = self.works.get(&names::execution_namespace(&member.name.0), &work);
         let work = work.map(|work| self.work_status.as_requested(&work));
         let key = ObjectKey { gvk: Gvk::from_manifest("v1", "Namespace"), namespace: "".into(), name: name.into() };
-        let stands = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
+        let exists = member.objects.get(&key).is_some_and(|there| there.metadata.deletion_timestamp.is_none());
         // As a rule there is one, and nothing else has to be known.
         let namespace = if work.is_none() { self.namespaces.get("", name) } else { None };
         Ok(KnownSpace {
@@ -193,7 +193,7 @@ impl Observer {
                 .transpose()
                 .map_err(|error| Failure::Invalid(error.to_string()))?,
             synced: self.namespaces_synced.clone(),
-            stands,
+            exists,
         })
     }
 

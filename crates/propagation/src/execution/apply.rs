@@ -6,8 +6,12 @@ use ironclad_fleet::{Because, ObjectKey, Plan, because::propagation::Reason};
 use serde_json::Value;
 
 use super::{
-    Comparison, Context, Effect, Observed, Served, awaited, compare, finished, object_key, owner, owner::Owner, report,
-    retention,
+    awaited, compare,
+    comparison::Comparison,
+    object::{finished, object_key},
+    owner::{self, Owner},
+    report, retention,
+    snapshot::{Context, Effect, Observed, Served},
 };
 use crate::template::{self, Identity};
 

@@ -8,34 +8,19 @@ use ironclad_api::{
     work::{Named, Work},
 };
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
-use super::Context;
-use crate::{namespace::is_synced, skipped_resources::Skipped, template};
+use super::snapshot::{Context, Space};
+use crate::{namespace::is_synced, template};
 
 /// Longest wait of an object for its namespace, from the creation of the later of both. Then the object is sent, and
 /// the member's answer is reported.
 pub const NAMESPACE_WAIT_MAX: SignedDuration = SignedDuration::from_secs(120);
 
-/// Propagation of the object's namespace to the member. Empty for cluster-scoped objects.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Space<'a> {
-    /// The Work with the namespace for this member: of namespace sync, or of a binding.
-    pub work: Option<&'a Work>,
-    /// The Namespace in the control plane. Not needed if there is a Work.
-    pub namespace: Option<&'a Value>,
-    /// Resources that namespace sync skips; `None` if it does not run.
-    pub synced: Option<&'a Skipped>,
-    /// True if the member's cache has the namespace, and it is not being deleted. An unmanaged namespace is in no
-    /// cache; its Work's status tells.
-    pub stands: bool,
-}
-
 /// Remaining wait of the object for its namespace, which is being propagated and has neither succeeded nor failed yet.
 /// `None` if there is no reason to wait.
 pub(super) fn wait(cx: &Context<'_>) -> Option<Duration> {
-    let Space { work, namespace, synced, stands } = cx.seen.namespace;
-    if stands {
+    let Space { work, namespace, synced, exists } = cx.seen.namespace;
+    if exists {
         return None;
     }
     let cluster = cx.seen.cluster;

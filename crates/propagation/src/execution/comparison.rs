@@ -10,7 +10,10 @@ use ironclad_api::work::{Manifest, Work};
 use ironclad_interpreter::Interpreter;
 use serde_json::{Map, Value};
 
-use super::{compare, finished, object_key};
+use super::{
+    compare,
+    object::{finished, object_key},
+};
 use crate::template::Identity;
 
 /// Result of comparing the content of a member object with one manifest.

@@ -4,7 +4,12 @@ use ironclad_api::work::Work;
 use ironclad_interpreter::Interpreter;
 use serde_json::Value;
 
-use super::{compare, finished, object_key, owner, owner::Owner, retention};
+use super::{
+    compare,
+    object::{finished, object_key},
+    owner::{self, Owner},
+    retention,
+};
 use crate::template::{self, Identity};
 
 /// JSON pointer of the first difference between the whole object of a member and its Work, including labels and

@@ -5,7 +5,12 @@ use ironclad_api::{annotations, cluster::ApiEnablement, finalizers, labels};
 use ironclad_fleet::{Because, Plan, because::propagation::Reason};
 use serde_json::{Value, json};
 
-use super::{Context, Effect, Observed, Served, finished, object_key, owner, owner::Owner, report};
+use super::{
+    object::{finished, object_key},
+    owner::{self, Owner},
+    report,
+    snapshot::{Context, Effect, Observed, Served},
+};
 use crate::{
     template::{self, Identity},
     unified_auth,

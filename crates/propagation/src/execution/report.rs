@@ -13,7 +13,10 @@ use ironclad_fleet::{Because, Event, Plan, StatusPart};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Context, Effect, reference};
+use super::{
+    object::reference,
+    snapshot::{Context, Effect},
+};
 use crate::template::{self, Identity};
 
 /// Longest error that is repeated, in bytes: a member's answer has no limit, a condition's message has (32768).

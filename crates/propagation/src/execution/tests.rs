@@ -3,13 +3,18 @@ mod content;
 mod messages;
 mod rows;
 
-use ironclad_api::{Condition, Time, conditions, work::WorkStatus};
+use ironclad_api::{Condition, Time, cluster::Cluster, conditions, work::WorkStatus};
 use ironclad_fleet::{EventType, StatusPart};
+use ironclad_interpreter::Interpreter;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::testkit::{cluster, deployment, merge, work as work_of};
+use super::{object::finished, *};
+use crate::{
+    template,
+    testkit::{cluster, deployment, merge, work as work_of},
+    work::manifest,
+};
 
 const ID: &str = "work.karmada.io/permanent-id";
 const MANAGED: &str = "karmada.io/managed";
@@ -154,7 +159,7 @@ impl Scene {
             },
             served: self.served,
             wanted_again: self.wanted_again,
-            namespace: Space { stands: true, ..Space::default() },
+            namespace: Space { exists: true, ..Space::default() },
             replicas_path: None,
             interpreter,
         }

@@ -96,7 +96,7 @@ fn object_waits_for_its_namespace() {
     ];
     for (name, scene, work, namespace, synced, waits) in rows {
         let interpreter = Interpreter::default();
-        let space = Space { work: work.as_ref(), namespace: namespace.as_ref(), synced, stands: false };
+        let space = Space { work: work.as_ref(), namespace: namespace.as_ref(), synced, exists: false };
         let plan = decide(&Seen { namespace: space, ..scene.seen(&interpreter) }, now());
         let creates = matches!(plan.effects.first(), Some(Effect::CreateInMember(_)));
         let waiting = waits.map(|seconds| {
@@ -106,7 +106,7 @@ fn object_waits_for_its_namespace() {
         assert_eq!((!creates).then_some(plan.effects), waiting, "{name}");
         let says_why = plan.because.contains(&Reason::AwaitsNamespace { namespace: "shop".into() }.into());
         assert_eq!(says_why, waits.is_some(), "{name}: it says why");
-        let there = decide(&Seen { namespace: Space { stands: true, ..space }, ..scene.seen(&interpreter) }, now());
+        let there = decide(&Seen { namespace: Space { exists: true, ..space }, ..scene.seen(&interpreter) }, now());
         assert!(matches!(there.effects.first(), Some(Effect::CreateInMember(_))), "{name}: the member has it by now");
     }
 }
@@ -125,7 +125,7 @@ fn refused_object_is_retried_when_its_namespace_exists() {
         ("it goes", deleting(&web()), "NotFound", false, false),
     ] {
         let scene = Scene::of(work);
-        let space = Space { stands, ..Space::default() };
+        let space = Space { exists: stands, ..Space::default() };
         let plan = failed(&Seen { namespace: space, ..scene.seen(&interpreter) }, class, "no", now());
         assert_eq!(plan.effects.contains(&awaits), hears, "{name}");
     }

@@ -1,0 +1,64 @@
+//! The object in the member that a Work is for.
+
+use std::borrow::Cow;
+
+use ironclad_api::{
+    annotations, labels,
+    work::{Named, ObjectReference, Work},
+};
+use ironclad_fleet::{Gvk, ObjectKey};
+use serde_json::Value;
+
+use crate::{template, work::manifest};
+
+/// The object in the member that the Work is for; `None` if its manifest names none.
+#[must_use]
+pub fn object_key(work: &Work) -> Option<ObjectKey> {
+    let [manifest] = work.spec.workload.manifests.as_slice() else { return None };
+    let Named { api_version, kind, metadata } = manifest.named();
+    let is_named = !kind.is_empty() && !metadata.name.is_empty();
+    is_named.then(|| ObjectKey {
+        gvk: Gvk::from_manifest(&api_version, &kind),
+        namespace: metadata.namespace.into(),
+        name: metadata.name.into(),
+    })
+}
+
+/// The manifest as it is sent to the member. Our binding controller completes manifests itself; those of other writers
+/// of Works may lack the labels and annotations by which their objects are found again (specification/propagation.md
+/// 9.4).
+pub(super) fn finished<'a>(work: &'a Work, manifest: &'a Value) -> Cow<'a, Value> {
+    let text = |field: &'a Option<String>| field.as_deref().unwrap_or_default();
+    let (work_namespace, work_name) = (text(&work.metadata.namespace), text(&work.metadata.name));
+    let is_finished = template::label(manifest, labels::MANAGED) == labels::TRUE
+        && template::annotation(manifest, annotations::WORK_NAMESPACE) == work_namespace
+        && template::annotation(manifest, annotations::WORK_NAME) == work_name;
+    if is_finished {
+        return Cow::Borrowed(manifest);
+    }
+    let mark = |map: &'a Option<ironclad_api::StringMap>, key| {
+        map.as_ref().and_then(|map| map.get(key)).map_or("", String::as_str)
+    };
+    let marks = manifest::Marks {
+        work_namespace,
+        work_name,
+        work_id: mark(&work.metadata.labels, labels::WORK_PERMANENT_ID),
+        conflict_resolution: mark(&work.metadata.annotations, annotations::CONFLICT_RESOLUTION),
+    };
+    let mut manifest = manifest.clone();
+    manifest::finish(&mut manifest, &marks);
+    Cow::Owned(manifest)
+}
+
+/// A reference to the Work, for events.
+pub(super) fn reference(work: &Work) -> ObjectReference {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ObjectReference {
+        api_version: "work.karmada.io/v1alpha1".into(),
+        kind: "Work".into(),
+        namespace: text(&work.metadata.namespace),
+        name: text(&work.metadata.name),
+        uid: text(&work.metadata.uid),
+        resource_version: String::new(),
+    }
+}

@@ -1,6 +1,6 @@
 //! Makes `crates/api/data/embedded-schemas.json` out of OpenAPI v3 documents of a kube-apiserver.
 //!
-//! Start one (real-kubernetes.md), save `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION` of `autoscaling/v2`,
+//! Start one, save `/openapi/v3/api/v1` and `/openapi/v3/apis/GROUP/VERSION` of `autoscaling/v2`,
 //! `networking.k8s.io/v1` and `admissionregistration.k8s.io/v1` to files, and:
 //!
 //!     cargo run -p ironclad-api --example embedded_schemas -- FILE... > crates/api/data/embedded-schemas.json

@@ -1,4 +1,4 @@
-//! Annotation keys (api.md 12.2).
+//! Annotation keys (specification/api.md 12.2).
 
 /// Namespace of the PropagationPolicy that owns a template or binding.
 pub const PROPAGATION_POLICY_NAMESPACE: &str = "propagationpolicy.karmada.io/namespace";
@@ -24,7 +24,8 @@ pub const APPLIED_CLUSTER_OVERRIDES: &str = "policy.karmada.io/applied-cluster-o
 pub const WORK_NAMESPACE: &str = "work.karmada.io/namespace";
 /// Name of the Work that an object came from.
 pub const WORK_NAME: &str = "work.karmada.io/name";
-/// [`CONFLICT_RESOLUTION_OVERWRITE`] or [`CONFLICT_RESOLUTION_ABORT`]; a template's value beats its policy's.
+/// [`CONFLICT_RESOLUTION_OVERWRITE`] or [`CONFLICT_RESOLUTION_ABORT`]; a template's value takes precedence over its
+/// policy's.
 pub const CONFLICT_RESOLUTION: &str = "work.karmada.io/conflict-resolution";
 /// Value of [`CONFLICT_RESOLUTION`]: take the unmanaged object over.
 pub const CONFLICT_RESOLUTION_OVERWRITE: &str = "overwrite";
@@ -52,23 +53,23 @@ pub const QUERY_FROM_CLUSTER: &str = "resource.karmada.io/query-from-cluster";
 pub const QUERY_FAILED_CLUSTERS: &str = "resource.karmada.io/query-failed-clusters";
 /// Prefix of the annotations that say how a metric of several members is merged: `sum`, `avg`, `max`, `first`.
 pub const METRIC_MERGE_PREFIX: &str = "autoscaling.karmada.io/merge.";
-/// JSON of what a binding lost on its way down to v1alpha1.
+/// JSON of the fields of a binding that v1alpha1 lacks.
 pub const V1ALPHA2_ROUNDTRIP: &str = "work.karmada.io/v1alpha2-roundtrip";
-/// JSON map from `key:effect` to the ClusterTaintPolicies that put the taint on a Cluster.
+/// JSON map from `key:effect` to the ClusterTaintPolicies that set the taint on a Cluster.
 pub const TAINT_OWNERS: &str = "policy.karmada.io/taint-owners";
-/// Start time of a drain of a Cluster that is under way.
+/// Start time of a running drain of a Cluster.
 pub const DRAINING: &str = "cluster.karmada.io/draining";
-/// `true` on a Cluster: when it leaves the fleet, what was propagated to it stays there, without our marks.
+/// `true` on a Cluster: when it is removed, the objects that were propagated to it are kept, without our labels.
 pub const KEEP_WORKLOADS: &str = "cluster.karmada.io/keep-workloads";
-/// Where replicas pass explain requests on to, as `host:port`, on the leader's Lease.
+/// Address (`host:port`) to which replicas forward explain requests, on the leader's Lease.
 pub const EXPLAIN_LEADER_ADDRESS: &str = "explain.ironclad.io/leader-address";
 /// `true` forces a Directly migration of a binding.
 pub const PROCEED_WITHOUT_CLEANUP: &str = "failover.ironclad.io/proceed-without-cleanup";
 /// Generation of the policy that was last applied to a binding.
 pub const APPLIED_GENERATION: &str = "policy.ironclad.io/applied-generation";
-/// Hand-over inside the metrics adapter, never stored.
+/// Internal to the metrics adapter, never stored.
 pub const INTERNAL_SELECTOR: &str = "internal.karmada.io/selector";
-/// Hand-over inside the metrics adapter, never stored.
+/// Internal to the metrics adapter, never stored.
 pub const INTERNAL_NAMESPACE: &str = "internal.karmada.io/namespace";
 /// Namespace of the spread HPA, on its Works.
 pub const FEDERATED_HPA_NAMESPACE: &str = "federatedhpa.karmada.io/namespace";

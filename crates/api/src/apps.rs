@@ -1,4 +1,4 @@
-//! Group `apps.karmada.io/v1alpha1`: WorkloadRebalancer (api.md 11.3).
+//! Group `apps.karmada.io/v1alpha1`: WorkloadRebalancer (specification/api.md 11.3).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{kind::kind, omit};
 
-/// Result: the workload's binding was told to be rescheduled.
+/// Result: the workload's binding will be rescheduled.
 pub const SUCCESSFUL: &str = "Successful";
-/// Result: it could not be told.
+/// Result: the workload's binding could not be triggered.
 pub const FAILED: &str = "Failed";
 
 kind! {
@@ -17,7 +17,7 @@ kind! {
     { spec: WorkloadRebalancerSpec; status: WorkloadRebalancerStatus }
 }
 
-/// Which workloads.
+/// The workloads to reschedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRebalancerSpec {
@@ -44,17 +44,17 @@ pub struct ObjectReference {
     pub namespace: String,
 }
 
-/// How far it is.
+/// Progress of the rebalancer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRebalancerStatus {
     /// Result per workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed_workloads: Vec<ObservedWorkload>,
-    /// Generation that the rest speaks of.
+    /// Generation that the status describes.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub observed_generation: i64,
-    /// When all workloads had a final result.
+    /// Time at which all workloads had a final result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_time: Option<Time>,
 }
@@ -68,7 +68,7 @@ pub struct ObservedWorkload {
     /// Successful or Failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub result: String,
-    /// Why it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! Group `autoscaling.karmada.io/v1alpha1`: autoscalers over the fleet (api.md 10).
+//! Group `autoscaling.karmada.io/v1alpha1`: autoscalers over the fleet (specification/api.md 10).
 
 use k8s_openapi::{
     api::autoscaling::v2::{
@@ -18,31 +18,31 @@ kind! {
 }
 
 kind! {
-    /// Scales a target, or moves the bounds of a FederatedHPA, by the clock.
+    /// Scales a target, or changes the bounds of a FederatedHPA, on a schedule.
     CronFederatedHPA: "autoscaling.karmada.io", "v1alpha1", "cronfederatedhpas", Namespaced
     { spec: CronFederatedHPASpec; status: CronFederatedHPAStatus }
 }
 
-/// What is scaled, between which bounds, by which metrics.
+/// Target, bounds and metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FederatedHPASpec {
     /// The target, which has a scale subresource.
     pub scale_target_ref: CrossVersionObjectReference,
-    /// Lower bound of replicas; admission makes absent to 1.
+    /// Lower bound of replicas; admission sets 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// Upper bound of replicas.
     pub max_replicas: i32,
-    /// The metrics; the largest proposal counts. Admission makes none to 80 % of requested CPU.
+    /// The metrics; the largest proposal is used. Without any, admission sets 80 % of requested CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricSpec>,
-    /// How fast it scales.
+    /// Rate of scaling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behavior: Option<HorizontalPodAutoscalerBehavior>,
 }
 
-/// What is scaled, and when.
+/// Target and schedules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CronFederatedHPASpec {
@@ -59,7 +59,7 @@ pub struct CronFederatedHPARule {
     /// Name of the rule, unique in the list.
     #[schemars(length(min = 1, max = 32))]
     pub name: String,
-    /// When, as a cron expression of five fields or a macro.
+    /// Schedule, as a cron expression of five fields or a macro.
     pub schedule: String,
     /// Replicas to set; required unless the target is a FederatedHPA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,31 +77,31 @@ pub struct CronFederatedHPARule {
     /// IANA zone of the schedule; absent means the controller's zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// How many successes the history keeps.
+    /// Number of successes in the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32), extend("x-ironclad-default" = 3))]
     pub successful_history_limit: Option<i32>,
-    /// How many failures the history keeps.
+    /// Number of failures in the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 32), extend("x-ironclad-default" = 3))]
     pub failed_history_limit: Option<i32>,
 }
 
 impl CronFederatedHPARule {
-    /// How many successes the history keeps, with the default.
+    /// Number of successes in the history, or its default.
     #[must_use]
     pub fn successful_history_limit(&self) -> i32 {
         self.successful_history_limit.unwrap_or(3)
     }
 
-    /// How many failures the history keeps, with the default.
+    /// Number of failures in the history, or its default.
     #[must_use]
     pub fn failed_history_limit(&self) -> i32 {
         self.failed_history_limit.unwrap_or(3)
     }
 }
 
-/// What was done.
+/// History of executions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CronFederatedHPAStatus {
@@ -116,13 +116,13 @@ pub struct CronFederatedHPAStatus {
 pub struct ExecutionHistory {
     /// The rule.
     pub rule_name: String,
-    /// When it acts next; absent when suspended.
+    /// Time of the next execution; absent when suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_execution_time: Option<Time>,
-    /// What succeeded.
+    /// Successful executions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub successful_executions: Vec<SuccessfulExecution>,
-    /// What failed.
+    /// Failed executions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_executions: Vec<FailedExecution>,
 }
@@ -131,9 +131,9 @@ pub struct ExecutionHistory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuccessfulExecution {
-    /// When it was due.
+    /// Scheduled time.
     pub schedule_time: Time,
-    /// When it was done.
+    /// Time of the execution.
     pub execution_time: Time,
     /// Replicas that were set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,10 +150,10 @@ pub struct SuccessfulExecution {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedExecution {
-    /// When it was due.
+    /// Scheduled time.
     pub schedule_time: Time,
-    /// When it was tried.
+    /// Time of the execution.
     pub execution_time: Time,
-    /// Why it failed.
+    /// Error of the execution.
     pub message: String,
 }

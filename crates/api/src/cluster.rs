@@ -1,4 +1,4 @@
-//! Group `cluster.karmada.io/v1alpha1`: the members (api.md 2).
+//! Group `cluster.karmada.io/v1alpha1`: the members (specification/api.md 2).
 
 use k8s_openapi::{
     api::core::v1::{Secret, Taint},
@@ -18,7 +18,7 @@ kind! {
     { spec: ClusterSpec; status: ClusterStatus }
 }
 
-/// How a member is reached: what [`Cluster::access`] reads out of a Cluster and its credentials.
+/// Access to a member: the result of [`Cluster::access`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberAccess<'a> {
     /// `https://HOST:PORT`.
@@ -29,13 +29,13 @@ pub struct MemberAccess<'a> {
     pub ca_bundle: Option<&'a [u8]>,
 }
 
-/// Why a member can't be reached.
+/// Reason for which a member cannot be accessed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAccess {
-    /// The Cluster names no credentials.
+    /// The Cluster has no secretRef.
     #[error("spec.secretRef is not set: join the cluster with `ironclad join`")]
     NoSecretRef,
-    /// The Secret that it names is not there.
+    /// The Secret does not exist.
     #[error("secret {0} named by spec.secretRef does not exist")]
     NoSecret(String),
     /// The Secret lacks a key.
@@ -44,11 +44,11 @@ pub enum NoAccess {
 }
 
 impl Cluster {
-    /// Endpoint and credentials (operations.md 10.1): `spec.apiEndpoint`, and the keys `token` and `caBundle` of the Secret that
-    /// `spec.secretRef` names.
+    /// Endpoint and credentials (specification/operations.md 10.1): `spec.apiEndpoint`, and the keys `token` and
+    /// `caBundle` of the Secret that `spec.secretRef` names.
     ///
     /// # Errors
-    /// If something of it is not there.
+    /// If any of them is missing.
     pub fn access<'a>(&'a self, credentials: Option<&'a Secret>) -> Result<MemberAccess<'a>, NoAccess> {
         let secret = credentials.ok_or_else(|| match &self.spec.secret_ref {
             Some(reference) => NoAccess::NoSecret(format!("{}/{}", reference.namespace, reference.name)),
@@ -76,7 +76,7 @@ impl Cluster {
         self.ready() == Some(conditions::TRUE)
     }
 
-    /// Whether the member serves a kind (api.md 2.1).
+    /// Returns whether the member serves a kind (specification/api.md 2.1).
     #[must_use]
     pub fn api_enablement(&self, api_version: &str, kind: &str) -> ApiEnablement {
         let Some(status) = &self.status else { return ApiEnablement::Unknown };
@@ -95,18 +95,18 @@ impl Cluster {
     }
 }
 
-/// Whether a member serves a kind.
+/// Availability of a kind in a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiEnablement {
-    /// It does.
+    /// The member serves the kind.
     Enabled,
-    /// Its list is complete and does not hold the kind.
+    /// The member's discovery is complete and lacks the kind.
     Disabled,
-    /// Its list is not complete.
+    /// The member's discovery is not complete.
     Unknown,
 }
 
-/// Who applies objects in a member.
+/// Component that applies objects in a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum SyncMode {
     /// The control plane.
@@ -116,7 +116,7 @@ pub enum SyncMode {
     Pull,
 }
 
-/// How a member is reached, where it is and what repels workloads from it.
+/// Access to a member, its location and its taints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
@@ -165,7 +165,7 @@ pub struct ClusterSpec {
     pub resource_models: Vec<ResourceModel>,
 }
 
-/// Names a Secret of the control plane.
+/// Reference to a Secret of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalSecretReference {
@@ -182,11 +182,11 @@ pub struct ResourceModel {
     /// The grade, from 0.
     #[schemars(schema_with = "schema::int")]
     pub grade: u64,
-    /// What a node of the grade has, per resource.
+    /// Ranges of a node's resources in this grade.
     pub ranges: Vec<ResourceModelRange>,
 }
 
-/// What a node of a grade has of one resource.
+/// Range of one resource of a node in a grade.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceModelRange {
@@ -198,14 +198,14 @@ pub struct ResourceModelRange {
     pub max: Quantity,
 }
 
-/// What was last seen of a member.
+/// Observed state of a member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
     /// Git version of the member.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kubernetes_version: String,
-    /// What the member serves.
+    /// API resources that the member serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub api_enablements: Vec<APIEnablement>,
     /// Ready, CompleteAPIEnablements, ServiceDomainNameResolutionReady and whatever users add.
@@ -214,7 +214,7 @@ pub struct ClusterStatus {
     /// Node counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_summary: Option<NodeSummary>,
-    /// Capacity, pending requests, bound requests, nodes per grade.
+    /// Allocatable, pending and allocated resources, and nodes per grade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_summary: Option<ResourceSummary>,
     /// Actions that remedies currently demand, sorted.
@@ -222,7 +222,7 @@ pub struct ClusterStatus {
     pub remedy_actions: Vec<String>,
 }
 
-/// What a member serves of one group and version.
+/// API resources of one group and version in a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct APIEnablement {
@@ -255,17 +255,17 @@ pub struct NodeSummary {
     pub ready_num: i32,
 }
 
-/// Capacity of a member and what is taken of it.
+/// Resources of a member and their use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSummary {
-    /// What all nodes together can take.
+    /// Allocatable resources of all nodes.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub allocatable: ResourceList,
-    /// Requests of pods that are not bound to a node yet.
+    /// Requests of pods that are not assigned to a node yet.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub allocating: ResourceList,
-    /// Requests of pods that are bound to nodes.
+    /// Requests of pods that are assigned to nodes.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub allocated: ResourceList,
     /// Nodes per grade.

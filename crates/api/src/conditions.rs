@@ -1,19 +1,19 @@
-//! Condition types by kind, and the one way to read and write a list of conditions (api.md 13).
+//! Condition types by kind, and the one way to read and write a list of conditions (specification/api.md 13).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Status: it holds.
+/// Status: the condition is true.
 pub const TRUE: &str = "True";
-/// Status: it does not hold.
+/// Status: the condition is false.
 pub const FALSE: &str = "False";
-/// Status: nobody knows.
+/// Status: not known.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Types on Clusters (api.md 13.1).
+/// Types on Clusters (specification/api.md 13.1).
 pub mod cluster {
-    /// The member's health endpoint answers well.
+    /// The member's health endpoint reports success.
     pub const READY: &str = "Ready";
-    /// The list of what the member serves is complete.
+    /// Discovery of the member's API resources is complete.
     pub const COMPLETE_API_ENABLEMENTS: &str = "CompleteAPIEnablements";
     /// Enough of the member's nodes are ready (ours; only with `--nodes-ready-ratio`). Never a part of [`READY`].
     pub const NODES_READY: &str = "NodesReady";
@@ -21,19 +21,19 @@ pub mod cluster {
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_READY: &str = "ServiceDomainNameResolutionReady";
 }
 
-/// Types on bindings (api.md 13.2).
+/// Types on bindings (specification/api.md 13.2).
 pub mod binding {
-    /// The scheduler found a result.
+    /// The binding was scheduled.
     pub const SCHEDULED: &str = "Scheduled";
     /// Every expected cluster has its copy.
     pub const FULLY_APPLIED: &str = "FullyApplied";
-    /// The eviction queue holds something for the binding.
+    /// An eviction of the binding is in the eviction queue.
     pub const EVICTION_PENDING: &str = "EvictionPending";
-    /// A binding of higher priority took its room.
+    /// A binding of higher priority preempted it.
     pub const PREEMPTED: &str = "Preempted";
 }
 
-/// Types on Works (api.md 13.3).
+/// Types on Works (specification/api.md 13.3).
 pub mod work {
     /// All manifests are applied.
     pub const APPLIED: &str = "Applied";
@@ -47,21 +47,21 @@ pub mod work {
     pub const DEGRADED: &str = "Degraded";
 }
 
-/// Types on MultiClusterServices (api.md 13.4).
+/// Types on MultiClusterServices (specification/api.md 13.4).
 pub mod multi_cluster_service {
-    /// The Service is where it belongs.
+    /// The Service exists in its clusters.
     pub const SERVICE_APPLIED: &str = "ServiceApplied";
-    /// The EndpointSlices are where they belong.
+    /// The EndpointSlices exist in their clusters.
     pub const ENDPOINT_SLICE_DISPATCHED: &str = "EndpointSliceDispatched";
 }
 
-/// Types on FederatedHPAs (api.md 13.5).
+/// Types on FederatedHPAs (specification/api.md 13.5).
 pub mod federated_hpa {
     /// The target can be read and scaled.
     pub const ABLE_TO_SCALE: &str = "AbleToScale";
-    /// Metrics give a proposal.
+    /// Metrics give a desired replica count.
     pub const SCALING_ACTIVE: &str = "ScalingActive";
-    /// The proposal was cut.
+    /// The desired replica count was limited.
     pub const SCALING_LIMITED: &str = "ScalingLimited";
 }
 
@@ -71,16 +71,16 @@ pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of this type is there and True.
+/// Returns true if the condition of this type exists and is True.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     get(conditions, type_).is_some_and(|condition| condition.status == TRUE)
 }
 
-/// Puts a condition into the list, in its place or at the end. `lastTransitionTime` becomes `now` in whole seconds,
-/// unless the status stays as it was: then it is kept. Whatever time `condition` carries does not count.
+/// Sets a condition, in place or at the end of the list. `lastTransitionTime` becomes `now` in whole seconds, or is
+/// kept if the status is unchanged. The time in `condition` is ignored.
 ///
-/// Returns whether the list changed.
+/// Returns true if the list changed.
 pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: &Time) -> bool {
     let mut condition = condition;
     match conditions.iter_mut().find(|old| old.type_ == condition.type_) {
@@ -99,14 +99,14 @@ pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: &Time) ->
     }
 }
 
-/// Takes the condition of this type out of the list; returns whether it was there.
+/// Removes the condition of this type; returns true if it existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-/// A condition to hand to [`set`], which fills in its time.
+/// A condition for [`set`], which adds its time.
 #[must_use]
 pub fn condition(type_: &str, status: &str, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
@@ -119,7 +119,7 @@ pub fn condition(type_: &str, status: &str, reason: &str, message: impl Into<Str
     }
 }
 
-/// The time as it goes over the wire: two writes of equal conditions must be equal (design.md 7).
+/// The time in the resolution of the wire format: two writes of equal conditions must be equal.
 fn whole_seconds(time: &Time) -> Time {
     Time(jiff::Timestamp::from_second(time.0.as_second()).expect("the second of a timestamp is a timestamp"))
 }

@@ -1,4 +1,4 @@
-//! Reasons of Events (api.md 18). Those of one pair are told apart by their type: Normal and Warning.
+//! Reasons of Events (specification/api.md 18). The reasons of a pair have different types: Normal and Warning.
 
 /// On Cluster: execution namespace created.
 pub const CREATE_EXECUTION_SPACE_SUCCEED: &str = "CreateExecutionSpaceSucceed";
@@ -26,9 +26,9 @@ pub const INTERPRET_HEALTH_SUCCEED: &str = "InterpretHealthSucceed";
 pub const INTERPRET_HEALTH_FAILED: &str = "InterpretHealthFailed";
 /// A script of a customization can't be used.
 pub const CUSTOMIZATION_INVALID: &str = "CustomizationInvalid";
-/// A script of a customization is never asked: another one's comes first.
+/// A script of a customization never runs: another customization's takes precedence.
 pub const CUSTOMIZATION_CONFLICT: &str = "CustomizationConflict";
-/// An interpreter webhook fails again and again, and is left alone for a while.
+/// An interpreter webhook fails repeatedly, and is not called for a while.
 pub const INTERPRETER_WEBHOOK_FAILED: &str = "InterpreterWebhookFailed";
 /// On Work; template: manifests applied.
 pub const SYNC_SUCCEED: &str = "SyncSucceed";
@@ -152,27 +152,27 @@ pub const UPDATE_CRON_FEDERATED_HPA_FAILED: &str = "UpdateCronFederatedHPAFailed
 pub const LOAD_COREDNS_CONDITION_FAILED: &str = "LoadCorednsConditionFailed";
 /// On the detector's own Pod: not done: detector trouble.
 pub const STORE_COREDNS_CONDITION_FAILED: &str = "StoreCorednsConditionFailed";
-/// On the victim: a binding of higher priority took its room.
+/// On the preempted binding: a binding of higher priority took its replicas.
 pub const BINDING_PREEMPTED: &str = "BindingPreempted";
-/// On the preemptor: room was made.
+/// On the preemptor: bindings were preempted.
 pub const PREEMPT_BINDING_SUCCEED: &str = "PreemptBindingSucceed";
-/// On the preemptor: no room could be made.
+/// On the preemptor: preemption cannot free enough replicas.
 pub const PREEMPT_BINDING_FAILED: &str = "PreemptBindingFailed";
-/// On template and binding: the named class does not exist, so the defaults hold.
+/// On template and binding: the named class does not exist, so the defaults apply.
 pub const PRIORITY_CLASS_NOT_FOUND: &str = "PriorityClassNotFound";
-/// On binding and template: an eviction waits for its turn.
+/// On binding and template: an eviction is queued.
 pub const EVICTION_QUEUED: &str = "EvictionQueued";
-/// On binding and template: a queued eviction is not needed any more.
+/// On binding and template: a queued eviction is no longer needed.
 pub const EVICTION_ABANDONED: &str = "EvictionAbandoned";
-/// Evictions of the fleet are held.
+/// Evictions of the fleet are paused.
 pub const EVICTION_PAUSED: &str = "EvictionPaused";
-/// Evictions of the fleet go on.
+/// Evictions of the fleet are resumed.
 pub const EVICTION_RESUMED: &str = "EvictionResumed";
 /// On a Cluster: a failover episode began.
 pub const FAILOVER_EPISODE_STARTED: &str = "FailoverEpisodeStarted";
 /// On a Cluster: a failover episode ended.
 pub const FAILOVER_EPISODE_ENDED: &str = "FailoverEpisodeEnded";
-/// An eviction that only its switch holds back.
+/// An eviction that is only disabled by its switch.
 pub const WOULD_EVICT: &str = "WouldEvict";
 /// On a binding: its applied placement cannot be read.
 pub const PLACEMENT_UNREADABLE: &str = "PlacementUnreadable";
@@ -180,13 +180,13 @@ pub const PLACEMENT_UNREADABLE: &str = "PlacementUnreadable";
 pub const WAITING_FOR_SOURCE_CLEANUP: &str = "WaitingForSourceCleanup";
 /// On a binding: an application failover was not done.
 pub const APPLICATION_FAILOVER_SKIPPED: &str = "ApplicationFailoverSkipped";
-/// On a binding: its workload was moved, and what it refers to was not.
+/// On a binding: its workload was moved, and its dependencies were not.
 pub const DEPENDENCIES_NOT_PROPAGATED: &str = "DependenciesNotPropagated";
 /// On a ClusterTaintPolicy: two policies disagree about a taint.
 pub const TAINT_CONFLICT: &str = "TaintConflict";
 /// On a Cluster: a taint lost its policy.
 pub const TAINT_ORPHANED: &str = "TaintOrphaned";
-/// On a binding: the clusters lack room.
+/// On a binding: the clusters lack available replicas.
 pub const INSUFFICIENT_CAPACITY: &str = "InsufficientCapacity";
 /// On a Cluster: its credentials were rotated.
 pub const CREDENTIALS_ROTATED: &str = "CredentialsRotated";

@@ -1,4 +1,4 @@
-//! Reasons and producers of graceful eviction tasks (api.md 12.5).
+//! Reasons and producers of graceful eviction tasks (specification/api.md 12.5).
 
 /// Reason: a NoExecute taint is not tolerated.
 pub const TAINT_UNTOLERATED: &str = "TaintUntolerated";
@@ -8,7 +8,7 @@ pub const TAINT_PREFER_NO_EXECUTE: &str = "TaintPreferNoExecute";
 pub const APPLICATION_FAILURE: &str = "ApplicationFailure";
 /// Reason: the cluster is drained.
 pub const CLUSTER_DRAIN: &str = "ClusterDrain";
-/// Reason: a binding of higher priority needs the room.
+/// Reason: a binding of higher priority needs the replicas.
 pub const BINDING_PREEMPTED: &str = "BindingPreempted";
 /// Producer of evictions by taints.
 pub const PRODUCER_TAINT_MANAGER: &str = "TaintManager";

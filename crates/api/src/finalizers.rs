@@ -1,4 +1,4 @@
-//! Finalizers (api.md 12.3).
+//! Finalizers (specification/api.md 12.3).
 
 /// On a Cluster: its Works and execution namespace are removed first.
 pub const CLUSTER_CONTROLLER: &str = "karmada.io/cluster-controller";

@@ -1,13 +1,13 @@
-//! Feature gates (api.md 14).
+//! Feature gates (specification/api.md 14).
 
-/// How settled a gate is.
+/// Maturity of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// May change or go; `AllAlpha` switches it.
+    /// May change or be removed; `AllAlpha` switches it.
     Alpha,
-    /// Settled; `AllBeta` switches it.
+    /// Stable; `AllBeta` switches it.
     Beta,
-    /// Of this product alone.
+    /// Specific to Ironclad.
     Ours,
 }
 
@@ -23,19 +23,19 @@ macro_rules! gates {
             /// All gates, in the order of the reference.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// As it is written in `--feature-gates`.
+            /// Name in `--feature-gates`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
-            /// Whether it is on if nobody says anything.
+            /// Default of the gate.
             #[must_use]
             pub fn default_on(self) -> bool {
                 match self { $(Self::$name => $default,)+ }
             }
 
-            /// How far it is.
+            /// Maturity of the gate.
             #[must_use]
             pub fn stage(self) -> Stage {
                 match self { $(Self::$name => Stage::$stage,)+ }
@@ -68,7 +68,7 @@ gates! {
 }
 
 impl Gate {
-    /// Whether the gate is known only so that existing command lines are accepted.
+    /// Returns true if the gate has no effect and is only accepted for existing command lines.
     #[must_use]
     pub fn is_without_meaning(self) -> bool {
         use Gate::{ContextualLogging, GracefulEviction, LoggingAlphaOptions, LoggingBetaOptions};

@@ -1,11 +1,12 @@
-//! JSON that caches hold as text: a tree of it takes ten times as much, and it is copied and compared more often than read.
+//! JSON that caches store as text. A tree of values takes ten times the memory, and objects are copied and compared
+//! more often than read.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
-/// A JSON value as text. Cheap to clone; equal to another if both say the same, whatever the order of their fields.
+/// JSON value as text. Cheap to clone. Two texts are equal if their values are, whatever the order of their fields.
 #[derive(Clone)]
 pub struct JsonText(Arc<str>);
 
@@ -16,10 +17,10 @@ impl JsonText {
         &self.0
     }
 
-    /// The value, read anew: whoever needs it twice keeps it.
+    /// Parses the value. Keep the result if it is needed twice.
     #[must_use]
     pub fn value(&self) -> Value {
-        // What is held was written by a serializer, or by one of ours from what a deserializer understood.
+        // The text was written by a serializer.
         serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(Map::new()))
     }
 }

@@ -1,11 +1,11 @@
-//! How a kind is declared: one root type with `metadata` and its members, and what the API machinery has to know of it.
+//! Declaration of kinds: one root type with `metadata` and its fields, and the names that the API machinery needs.
 //!
-//! This stands in the place of `kube-derive`, whose root types need a spec struct of their own each: our namespaced
-//! and cluster-scoped twins share one spec type, and some kinds have no `spec` at all.
+//! It replaces `kube-derive`, whose root types need a spec struct of their own each: our namespaced and cluster-scoped
+//! twins share one spec type, and some kinds have no `spec`.
 
 use schemars::{Schema, SchemaGenerator};
 
-/// Whether objects of a kind live in a namespace.
+/// Scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// In a namespace.
@@ -15,7 +15,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// As a CRD spells it.
+    /// Spelling in a CRD.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Scope {
     }
 }
 
-/// The names under which a kind is served (api.md 0.1).
+/// The names under which a kind is served (specification/api.md 0.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindInfo {
     /// API group.
@@ -48,27 +48,27 @@ impl KindInfo {
     }
 }
 
-/// One member of a root object beside `metadata`.
+/// One field of a root object beside `metadata`.
 pub struct Member {
     /// JSON name.
     pub name: &'static str,
-    /// Whether the schema requires it.
+    /// True if the schema requires it.
     pub required: bool,
-    /// The schema of its type, before [`crate::schema`] puts it right.
+    /// The schema of its type, before [`crate::schema`] completes it.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// A root type of this crate.
+/// Root type of this crate.
 pub trait Kind: kube_core::Resource<DynamicType = ()> {
-    /// What it is for, in a sentence.
+    /// Its purpose in a sentence.
     const DESCRIPTION: &'static str;
     /// Its names.
     const INFO: KindInfo;
-    /// The members of the object beside `apiVersion`, `kind` and `metadata`.
+    /// The fields of the object beside `apiVersion`, `kind` and `metadata`.
     const MEMBERS: &'static [Member];
 }
 
-/// Declares a root type. Members before the semicolon are required, those after it are left out when `None`.
+/// Declares a root type. Fields before the semicolon are required; those after it are omitted when `None`.
 macro_rules! kind {
     (
         $(#[doc = $doc:literal])*
@@ -93,7 +93,7 @@ macro_rules! kind {
         }
 
         impl $name {
-            /// An object of this name with these required members and nothing else.
+            /// An object with this name and the required fields.
             #[must_use]
             pub fn new(name: &str $(, $req: $rty)*) -> Self {
                 Self {

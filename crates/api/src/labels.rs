@@ -1,8 +1,8 @@
-//! Label keys and the values that mean something (api.md 12.1).
+//! Label keys and their values (specification/api.md 12.1).
 
-/// Which PropagationPolicy owns a template or a binding; on the policy its own identity.
+/// PropagationPolicy that owns a template or a binding, by its permanent id; on the policy its own id.
 pub const PROPAGATION_POLICY_PERMANENT_ID: &str = "propagationpolicy.karmada.io/permanent-id";
-/// Which ClusterPropagationPolicy owns a template or a binding; on the policy its own identity.
+/// ClusterPropagationPolicy that owns a template or a binding, by its permanent id; on the policy its own id.
 pub const CLUSTER_PROPAGATION_POLICY_PERMANENT_ID: &str = "clusterpropagationpolicy.karmada.io/permanent-id";
 /// Identity of a ResourceBinding, on itself, its Works and their manifests.
 pub const RESOURCE_BINDING_PERMANENT_ID: &str = "resourcebinding.karmada.io/permanent-id";
@@ -12,7 +12,7 @@ pub const CLUSTER_RESOURCE_BINDING_PERMANENT_ID: &str = "clusterresourcebinding.
 pub const WORK_PERMANENT_ID: &str = "work.karmada.io/permanent-id";
 /// Identity of a MultiClusterService, on itself, its Service, binding and Works.
 pub const MULTI_CLUSTER_SERVICE_PERMANENT_ID: &str = "multiclusterservice.karmada.io/permanent-id";
-/// Which kind made a binding that no policy made, e.g. `MultiClusterService`.
+/// Kind that created a binding without a policy, e.g. `MultiClusterService`.
 pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
 /// Prefix of the labels that name the bindings that depend on this one; [`crate::names::depended_by_label`].
 pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
@@ -46,7 +46,7 @@ pub const MULTI_CLUSTER_SERVICE_NAME: &str = "multiclusterservice.karmada.io/nam
 pub const FEDERATED_RESOURCE_QUOTA_NAMESPACE: &str = "federatedresourcequota.karmada.io/namespace";
 /// Name of the FederatedResourceQuota that a Work belongs to.
 pub const FEDERATED_RESOURCE_QUOTA_NAME: &str = "federatedresourcequota.karmada.io/name";
-/// Kubernetes' own: who writes an EndpointSlice; slices of ours are never collected again.
+/// Kubernetes' own: controller of an EndpointSlice. Slices of ours are never collected again.
 pub const ENDPOINT_SLICE_KUBERNETES_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Value of [`ENDPOINT_SLICE_KUBERNETES_MANAGED_BY`] on slices dispatched for a MultiClusterService.
 pub const ENDPOINT_SLICE_DISPATCH_CONTROLLER: &str = "endpointslice-dispatch-controller.karmada.io";

@@ -45,7 +45,7 @@ pub use k8s_openapi::{
 };
 pub use kube_core::object::{HasSpec, HasStatus};
 
-/// Amounts by resource name, textually as they came in (`100m`, `1Gi`): arithmetic is in [`quantity`].
+/// Amounts by resource name, as they were written (`100m`, `1Gi`); [`quantity`] computes with them.
 pub type ResourceList = BTreeMap<String, Quantity>;
 
 /// Labels or annotations.

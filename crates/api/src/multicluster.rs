@@ -1,4 +1,4 @@
-//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport (api.md 11.6).
+//! Group `multicluster.x-k8s.io/v1alpha1`: the Kubernetes project's ServiceExport and ServiceImport (specification/api.md 11.6).
 
 use k8s_openapi::{api::core::v1::SessionAffinityConfig, apimachinery::pkg::apis::meta::v1::Condition};
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ kind! {
     { ; spec: ServiceImportSpec, status: ServiceImportStatus }
 }
 
-/// What became of the export.
+/// State of the export.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceExportStatus {
@@ -28,7 +28,7 @@ pub struct ServiceExportStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How the Service is imported.
+/// Settings of the import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceImportSpec {
@@ -39,7 +39,7 @@ pub struct ServiceImportSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1))]
     pub ips: Vec<String>,
-    /// With a virtual address or without.
+    /// With or without a virtual address.
     #[serde(rename = "type")]
     pub type_: ServiceImportType,
     /// None or ClientIP.
@@ -50,7 +50,7 @@ pub struct ServiceImportSpec {
     pub session_affinity_config: Option<SessionAffinityConfig>,
 }
 
-/// Whether an imported Service has a virtual address.
+/// Type of an imported Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ServiceImportType {
     /// It has one.
@@ -77,7 +77,7 @@ pub struct ServicePort {
     pub port: i32,
 }
 
-/// What became of the import.
+/// State of the import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceImportStatus {

@@ -1,9 +1,10 @@
-//! Names that follow from other names (api.md 16, propagation.md 0.4). They are a wire contract: members that Karmada
-//! filled are taken over by name. Nothing is cut: what gets too long is refused by the API server.
+//! Names derived from other names (specification/api.md 16, specification/propagation.md 0.4). They are a wire
+//! contract: members that Karmada populated are taken over by name. Names are never truncated: the API server refuses
+//! a name that is too long.
 
 use crate::{labels, namespaces};
 
-/// The alphabet of [`safe_encode`]: no vowels and no look-alikes, so that no words come out.
+/// Alphabet of [`safe_encode`]: without vowels and similar letters, so that it does not form words.
 const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// ServiceAccount, ClusterRole and ClusterRoleBinding by which a member impersonates callers.

@@ -1,4 +1,4 @@
-//! Namespaces and objects with fixed names (api.md 12.6).
+//! Namespaces and objects with fixed names (specification/api.md 12.6).
 
 /// Components of the control plane; reserved.
 pub const SYSTEM: &str = "karmada-system";
@@ -18,7 +18,7 @@ pub const SECRET_TOKEN: &str = "token";
 /// Key of a credential Secret: the certificates of the member's authority.
 pub const SECRET_CA_BUNDLE: &str = "caBundle";
 
-/// Whether templates of this namespace are never propagated by ClusterPropagationPolicies (api.md 16).
+/// Returns true if ClusterPropagationPolicies never propagate templates of this namespace (specification/api.md 16).
 #[must_use]
 pub fn is_reserved(namespace: &str) -> bool {
     namespace == SYSTEM || namespace == CLUSTER || namespace.starts_with(EXECUTION_PREFIX)

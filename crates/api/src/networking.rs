@@ -1,4 +1,4 @@
-//! Group `networking.karmada.io/v1alpha1`: services and ingresses over several clusters (api.md 11.1, 11.2).
+//! Group `networking.karmada.io/v1alpha1`: services and ingresses over several clusters (specification/api.md 11.1, 11.2).
 
 use k8s_openapi::api::{
     core::v1::ServiceStatus,
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use crate::{kind::kind, omit};
 
 kind! {
-    /// An ingress over several clusters.
+    /// Ingress over several clusters.
     MultiClusterIngress: "networking.karmada.io", "v1alpha1", "multiclusteringresses", Namespaced
     { ; spec: IngressSpec, status: MultiClusterIngressStatus }
 }
 
 kind! {
-    /// A Service, of the same name, over several clusters.
+    /// Service of the same name over several clusters.
     MultiClusterService: "networking.karmada.io", "v1alpha1", "multiclusterservices", Namespaced
     { spec: MultiClusterServiceSpec; status: ServiceStatus }
 }
 
-/// What became of the ingress.
+/// State of the ingress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiClusterIngressStatus {
@@ -31,12 +31,12 @@ pub struct MultiClusterIngressStatus {
     /// Clusters whose backends must not get traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic_block_clusters: Vec<String>,
-    /// Where each backend Service lives.
+    /// Clusters of each backend Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub service_locations: Vec<ServiceLocation>,
 }
 
-/// Where a Service lives.
+/// Clusters of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceLocation {
@@ -47,7 +47,7 @@ pub struct ServiceLocation {
     pub clusters: Vec<String>,
 }
 
-/// How a Service is exposed, from and to which clusters.
+/// Exposure of a Service between clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiClusterServiceSpec {

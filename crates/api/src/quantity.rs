@@ -1,4 +1,4 @@
-//! Sums of resource lists. On the wire a quantity stays the text that it was; this module is for code that computes.
+//! Sums of resource lists. On the wire a quantity keeps its spelling; this module computes.
 
 pub use ironclad_quantity::{Amount, Format, QuantityError};
 
@@ -7,7 +7,7 @@ use crate::ResourceList;
 /// Adds the amounts of one list to another, resource by resource, and leaves the sums in canonical form.
 ///
 /// # Errors
-/// When an amount is not a quantity; `into` then holds the sums that came before.
+/// If an amount is not a quantity; `into` then has the sums computed before.
 pub fn add_to(into: &mut ResourceList, list: &ResourceList) -> Result<(), QuantityError> {
     for (resource, quantity) in list {
         let amount = Amount::try_from(quantity)?;

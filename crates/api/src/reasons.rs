@@ -1,18 +1,18 @@
-//! Reasons of conditions by kind (api.md 13).
+//! Reasons of conditions by kind (specification/api.md 13).
 
-/// Reasons on Clusters (api.md 13.1).
+/// Reasons on Clusters (specification/api.md 13.1).
 pub mod cluster {
-    /// The health endpoint answers well.
+    /// The health endpoint reports success.
     pub const CLUSTER_READY: &str = "ClusterReady";
-    /// Reachable, but the health endpoint does not answer well.
+    /// Reachable, but the health endpoint reports failure.
     pub const CLUSTER_NOT_READY: &str = "ClusterNotReady";
     /// Not reachable.
     pub const CLUSTER_NOT_REACHABLE: &str = "ClusterNotReachable";
     /// No client for the member can be built.
     pub const STATUS_COLLECTION_FAILED: &str = "StatusCollectionFailed";
-    /// No status was ever posted.
+    /// No status was ever written.
     pub const CLUSTER_STATUS_NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
-    /// Posting of status stopped.
+    /// Status is no longer written.
     pub const CLUSTER_STATUS_UNKNOWN: &str = "ClusterStatusUnknown";
     /// Discovery is complete.
     pub const COMPLETE: &str = "Complete";
@@ -26,9 +26,9 @@ pub mod cluster {
     pub const SERVICE_DOMAIN_NAME_RESOLUTION_FAILED: &str = "ServiceDomainNameResolutionFailed";
 }
 
-/// Reasons on bindings (api.md 13.2).
+/// Reasons on bindings (specification/api.md 13.2).
 pub mod binding {
-    /// A result was written.
+    /// A schedule result was written.
     pub const SUCCESS: &str = "Success";
     /// No cluster passes the filters.
     pub const NO_CLUSTER_FIT: &str = "NoClusterFit";
@@ -36,27 +36,27 @@ pub mod binding {
     pub const UNSCHEDULABLE: &str = "Unschedulable";
     /// A quota refuses the result.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
-    /// Anything else.
+    /// Any other error.
     pub const SCHEDULER_ERROR: &str = "SchedulerError";
     /// Every expected cluster has its copy.
     pub const FULLY_APPLIED_SUCCESS: &str = "FullyAppliedSuccess";
     /// Not every expected cluster has its copy.
     pub const FULLY_APPLIED_FAILED: &str = "FullyAppliedFailed";
-    /// An eviction waits for its turn.
+    /// An eviction is queued.
     pub const QUEUED: &str = "Queued";
-    /// An eviction waits for its time.
+    /// An eviction is delayed.
     pub const DELAYED: &str = "Delayed";
-    /// An eviction waits for a target.
+    /// An eviction waits for a target cluster.
     pub const PARKED: &str = "Parked";
-    /// A binding of higher priority took the room.
+    /// A binding of higher priority preempted it.
     pub const PREEMPTED_BY_HIGHER_PRIORITY: &str = "PreemptedByHigherPriority";
 }
 
-/// Reasons on Works (api.md 13.3).
+/// Reasons on Works (specification/api.md 13.3).
 pub mod work {
     /// All manifests are applied.
     pub const APPLIED_SUCCESSFUL: &str = "AppliedSuccessful";
-    /// Some manifest is not applied.
+    /// At least one manifest is not applied.
     pub const APPLIED_FAILED: &str = "AppliedFailed";
     /// Dispatched.
     pub const DISPATCHING: &str = "Dispatching";
@@ -66,33 +66,33 @@ pub mod work {
     pub const TERMINATING: &str = "Terminating";
     /// The member does not serve the kind.
     pub const API_NOT_INSTALLED: &str = "APINotInstalled";
-    /// The namespace was there already.
+    /// The namespace existed already.
     pub const ALREADY_EXISTS: &str = "AlreadyExists";
 }
 
-/// Reasons on MultiClusterServices (api.md 13.4).
+/// Reasons on MultiClusterServices (specification/api.md 13.4).
 pub mod multi_cluster_service {
-    /// The Service is where it belongs.
+    /// The Service exists in its clusters.
     pub const SERVICE_APPLIED_SUCCEED: &str = "ServiceAppliedSucceed";
-    /// The Service is not where it belongs.
+    /// The Service is missing in a cluster.
     pub const SERVICE_APPLIED_FAILED: &str = "ServiceAppliedFailed";
-    /// The EndpointSlices are where they belong.
+    /// The EndpointSlices exist in their clusters.
     pub const ENDPOINT_SLICE_DISPATCHED_SUCCEED: &str = "EndpointSliceDispatchedSucceed";
-    /// The EndpointSlices are not where they belong.
+    /// EndpointSlices are missing in a cluster.
     pub const ENDPOINT_SLICE_DISPATCHED_FAILED: &str = "EndpointSliceDispatchedFailed";
 }
 
-/// Reasons on FederatedHPAs (api.md 13.5).
+/// Reasons on FederatedHPAs (specification/api.md 13.5).
 pub mod federated_hpa {
     /// The scale was read.
     pub const SUCCEEDED_GET_SCALE: &str = "SucceededGetScale";
     /// The target was scaled.
     pub const SUCCEEDED_RESCALE: &str = "SucceededRescale";
-    /// Nothing stands in the way.
+    /// The target can be scaled.
     pub const READY_FOR_NEW_SCALE: &str = "ReadyForNewScale";
-    /// Stabilization holds a scale-up back.
+    /// Stabilization delays a scale-up.
     pub const SCALE_UP_STABILIZED: &str = "ScaleUpStabilized";
-    /// Stabilization holds a scale-down back.
+    /// Stabilization delays a scale-down.
     pub const SCALE_DOWN_STABILIZED: &str = "ScaleDownStabilized";
     /// The scale cannot be read.
     pub const FAILED_GET_SCALE: &str = "FailedGetScale";
@@ -104,7 +104,7 @@ pub mod federated_hpa {
     pub const FAILED_GET_TARGET_CLUSTERS: &str = "FailedGetTargetClusters";
     /// The target cannot be scaled.
     pub const FAILED_UPDATE_SCALE: &str = "FailedUpdateScale";
-    /// A metric gives a proposal.
+    /// A metric gives a desired replica count.
     pub const VALID_METRIC_FOUND: &str = "ValidMetricFound";
     /// The target has no replicas.
     pub const SCALING_DISABLED: &str = "ScalingDisabled";
@@ -124,19 +124,19 @@ pub mod federated_hpa {
     pub const FAILED_GET_EXTERNAL_METRIC: &str = "FailedGetExternalMetric";
     /// The metric's type is not known.
     pub const INVALID_METRIC_SOURCE_TYPE: &str = "InvalidMetricSourceType";
-    /// A policy cuts the scale-up.
+    /// A policy limits the scale-up.
     pub const SCALE_UP_LIMIT: &str = "ScaleUpLimit";
-    /// A policy cuts the scale-down.
+    /// A policy limits the scale-down.
     pub const SCALE_DOWN_LIMIT: &str = "ScaleDownLimit";
-    /// The maximum cuts the proposal.
+    /// The maximum limits the desired replica count.
     pub const TOO_MANY_REPLICAS: &str = "TooManyReplicas";
-    /// The minimum lifts the proposal.
+    /// The minimum raises the desired replica count.
     pub const TOO_FEW_REPLICAS: &str = "TooFewReplicas";
-    /// The proposal stands.
+    /// The desired replica count is within its bounds.
     pub const DESIRED_WITHIN_RANGE: &str = "DesiredWithinRange";
 }
 
-/// Reasons in WorkloadRebalancers (api.md 11.3).
+/// Reasons in WorkloadRebalancers (specification/api.md 11.3).
 pub mod workload_rebalancer {
     /// The workload has no binding.
     pub const REFERENCED_BINDING_NOT_FOUND: &str = "ReferencedBindingNotFound";

@@ -1,27 +1,27 @@
-//! Group `remedy.karmada.io/v1alpha1`: Remedy (api.md 11.4).
+//! Group `remedy.karmada.io/v1alpha1`: Remedy (specification/api.md 11.4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::kind;
 
-/// The known action: no traffic for the backends of the cluster.
+/// The only action: no traffic for the backends of the cluster.
 pub const TRAFFIC_CONTROL: &str = "TrafficControl";
 
 kind! {
-    /// Demands actions for clusters in some condition.
+    /// Requests actions for clusters in some condition.
     Remedy: "remedy.karmada.io", "v1alpha1", "remedies", Cluster
     { spec: RemedySpec }
 }
 
-/// Which actions, for which clusters, when.
+/// Actions, clusters and conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemedySpec {
     /// The clusters; absent means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_affinity: Option<ClusterAffinity>,
-    /// When: any of these matches. Empty means always.
+    /// Conditions, of which any must match. Empty means always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decision_matches: Vec<DecisionMatch>,
     /// The actions, which go to the status of the Cluster.
@@ -47,24 +47,24 @@ pub struct DecisionMatch {
     pub cluster_condition_match: Option<ClusterConditionRequirement>,
 }
 
-/// What a condition of a cluster must be.
+/// Required status of a cluster's condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterConditionRequirement {
     /// Type of the condition.
     pub condition_type: String,
-    /// Whether its status must be this one, or any other.
+    /// Whether the status must be equal or different.
     pub operator: ClusterConditionOperator,
     /// The status.
     pub condition_status: String,
 }
 
-/// How a status is compared.
+/// Comparison of a status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ClusterConditionOperator {
-    /// The same.
+    /// Equal.
     #[default]
     Equal,
-    /// Another.
+    /// Different.
     NotEqual,
 }

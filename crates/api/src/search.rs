@@ -1,4 +1,4 @@
-//! Group `search.karmada.io/v1alpha1`: ResourceRegistry, served by the search API, never as a CRD (api.md 11.5).
+//! Group `search.karmada.io/v1alpha1`: ResourceRegistry, served by the search API, never as a CRD (specification/api.md 11.5).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::{cluster::LocalSecretReference, kind::kind, policy::ClusterAffinity};
 
 kind! {
-    /// Says which objects of which clusters are cached.
+    /// Selects objects of clusters to cache.
     ResourceRegistry: "search.karmada.io", "v1alpha1", "resourceregistries", Cluster
     { spec: ResourceRegistrySpec; status: ResourceRegistryStatus }
 }
 
-/// Which objects of which clusters.
+/// Objects and clusters to cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRegistrySpec {
@@ -20,12 +20,12 @@ pub struct ResourceRegistrySpec {
     pub target_cluster: ClusterAffinity,
     /// The objects.
     pub resource_selectors: Vec<ResourceSelector>,
-    /// Where the objects are kept; absent means memory.
+    /// Storage of the objects; absent means memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_store: Option<BackendStoreConfig>,
 }
 
-/// Chooses objects of members.
+/// Selects objects of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSelector {
@@ -38,7 +38,7 @@ pub struct ResourceSelector {
     pub namespace: String,
 }
 
-/// Where the objects are kept.
+/// Storage of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendStoreConfig {
@@ -57,7 +57,7 @@ pub struct OpenSearchConfig {
     pub secret_ref: LocalSecretReference,
 }
 
-/// What became of the registry.
+/// State of the registry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRegistryStatus {

@@ -45,7 +45,7 @@ pub enum SelectorError {
 pub fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> Result<bool, SelectorError> {
     let mut all = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     for requirement in selector.match_expressions.iter().flatten() {
-        // Evaluated even when the answer is known: a bad selector must fail for every object, not for some.
+        // Evaluate even if the result is known: an invalid selector must fail for every object.
         all &= requirement_matches(requirement, labels.get(&requirement.key).map(String::as_str))?;
     }
     Ok(all)

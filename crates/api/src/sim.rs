@@ -1,4 +1,4 @@
-//! Group `sim.ironclad.io/v1alpha1`: SimulatedCluster, in `ironclad up` only (api.md 11.8).
+//! Group `sim.ironclad.io/v1alpha1`: SimulatedCluster, in `ironclad up` only (specification/api.md 11.8).
 
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector};
 use schemars::JsonSchema;
@@ -18,52 +18,52 @@ kind! {
 pub struct SimulatedClusterSpec {
     /// Number of nodes.
     pub nodes: i32,
-    /// What each node has: cpu, memory, pods.
+    /// Capacity of each node: cpu, memory, pods.
     pub capacity: ResourceList,
     /// Labels of each node.
     #[serde(default, skip_serializing_if = "StringMap::is_empty")]
     pub node_labels: StringMap,
-    /// What is wrong with the member.
+    /// Faults of the member.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub faults: Faults,
-    /// What its metrics API reports; the last rule that matches a pod wins.
+    /// Usage that its metrics API reports; the last rule that matches a pod is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<UsageRule>,
 }
 
-/// What is wrong with a simulated member.
+/// Faults of a simulated member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Faults {
-    /// Its server answers nothing and nothing in it moves.
+    /// Its server does not answer, and its controllers do not run.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub down: bool,
-    /// It is cut off from the control plane, and goes on by itself.
+    /// It is disconnected from the control plane, and continues to run.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub partition: bool,
-    /// Every answer comes later.
+    /// Every answer is delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
-    /// Reachable and down by turns.
+    /// Alternates between reachable and down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flap: Option<Flap>,
 }
 
-/// Every answer comes later.
+/// Every answer is delayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Slow {
-    /// How much later, as `250ms`.
+    /// Delay, as `250ms`.
     pub latency: String,
 }
 
-/// Reachable and down by turns.
+/// Alternates between reachable and down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Flap {
-    /// How long it is reachable, as `2m`.
+    /// Time for which it is reachable, as `2m`.
     pub up: String,
-    /// How long it is down, as `30s`.
+    /// Time for which it is down, as `30s`.
     pub down: String,
 }
 
@@ -85,11 +85,11 @@ pub struct UsageRule {
     pub memory: Option<Quantity>,
 }
 
-/// Where the member is served.
+/// Address of the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedClusterStatus {
-    /// Generation that the rest speaks of.
+    /// Generation that the status describes.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub observed_generation: i64,
     /// The member's address.

@@ -1,4 +1,5 @@
-//! ResourceInterpreterContext: what an interpreter webhook is sent and answers (api.md 9.3). It is never stored.
+//! ResourceInterpreterContext: request and response of an interpreter webhook (specification/api.md 9.3). It is never
+//! stored.
 
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use serde::{Deserialize, Serialize};
@@ -50,11 +51,11 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// What a webhook is asked.
+/// Request to a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceInterpreterRequest {
-    /// Names this question; the answer repeats it.
+    /// Identifies the request; the response repeats it.
     pub uid: String,
     /// The kind of the object.
     pub kind: GroupVersionKind,
@@ -63,7 +64,7 @@ pub struct ResourceInterpreterRequest {
     /// The namespace of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// What is asked, one of [`super::operations`].
+    /// The operation, one of [`super::operations`].
     pub operation: String,
     /// The object.
     #[serde(default)]
@@ -79,7 +80,7 @@ pub struct ResourceInterpreterRequest {
     pub aggregated_status: Vec<AggregatedStatusItem>,
 }
 
-/// What a webhook answers.
+/// Response of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceInterpreterResponse {
@@ -87,7 +88,7 @@ pub struct ResourceInterpreterResponse {
     pub uid: String,
     /// Whether the webhook could answer.
     pub successful: bool,
-    /// Why it could not.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RequestStatus>,
     /// A JSON patch on the object.
@@ -96,7 +97,7 @@ pub struct ResourceInterpreterResponse {
     /// [`JSON_PATCH`] when there is a patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_type: Option<String>,
-    /// Needs of one replica.
+    /// Requirements of one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_requirements: Option<ReplicaRequirements>,
     /// Replica count; of InterpretReplica only.
@@ -111,16 +112,16 @@ pub struct ResourceInterpreterResponse {
     /// The status to report; of InterpretStatus only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_status: Option<Value>,
-    /// The verdict; of InterpretHealth only.
+    /// Health of the object; of InterpretHealth only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<bool>,
 }
 
-/// Why a webhook could not answer.
+/// Reason of a webhook's failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestStatus {
-    /// For people.
+    /// Message for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// An HTTP status code.
@@ -128,7 +129,7 @@ pub struct RequestStatus {
     pub code: i32,
 }
 
-/// An object, or several, that a template refers to: by name or by labels; the name wins.
+/// Dependency of a template: objects selected by name or by labels. The name takes precedence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DependentObjectReference {

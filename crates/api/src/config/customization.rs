@@ -1,4 +1,4 @@
-//! ResourceInterpreterCustomization: scripts that interpret a kind (api.md 9.1).
+//! ResourceInterpreterCustomization: scripts that interpret a kind (specification/api.md 9.1).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Group `config.karmada.io/v1alpha1`: how kinds are interpreted (api.md 9).
+//! Group `config.karmada.io/v1alpha1`: how kinds are interpreted (specification/api.md 9).
 
 mod context;
 mod customization;
@@ -18,22 +18,22 @@ pub use webhook::{ResourceInterpreterWebhook, ResourceInterpreterWebhookConfigur
 pub mod operations {
     /// Every operation, in a webhook's rule.
     pub const ALL: &str = "*";
-    /// Replicas of a workload and the needs of one.
+    /// Replicas of a workload and the requirements of one replica.
     pub const INTERPRET_REPLICA: &str = "InterpretReplica";
     /// Components of a workload with several pod templates.
     pub const INTERPRET_COMPONENT: &str = "InterpretComponent";
     /// Writes a replica count into a workload.
     pub const REVISE_REPLICA: &str = "ReviseReplica";
-    /// What to keep of the object in the member.
+    /// Fields to keep of the object in the member.
     pub const RETAIN: &str = "Retain";
-    /// Folds the statuses of members into the template.
+    /// Aggregates the statuses of members into the template.
     pub const AGGREGATE_STATUS: &str = "AggregateStatus";
     /// Objects that a template refers to.
     pub const INTERPRET_DEPENDENCY: &str = "InterpretDependency";
-    /// What to report of the object in the member.
+    /// Status to report of the object in the member.
     pub const INTERPRET_STATUS: &str = "InterpretStatus";
-    /// Whether the object in the member is healthy.
+    /// Health of the object in the member.
     pub const INTERPRET_HEALTH: &str = "InterpretHealth";
-    /// A defined name that validation refuses.
+    /// Name that upstream defines and validation refuses.
     pub const PRUNE: &str = "Prune";
 }

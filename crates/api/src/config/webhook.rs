@@ -1,4 +1,4 @@
-//! ResourceInterpreterWebhookConfiguration: webhooks that interpret kinds (api.md 9.2).
+//! ResourceInterpreterWebhookConfiguration: webhooks that interpret kinds (specification/api.md 9.2).
 
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use schemars::JsonSchema;
@@ -19,9 +19,9 @@ kind! {
 pub struct ResourceInterpreterWebhook {
     /// Fully qualified name, unique in the object.
     pub name: String,
-    /// Where to call: exactly one of url and service.
+    /// Address of the webhook: exactly one of url and service.
     pub client_config: WebhookClientConfig,
-    /// When to call.
+    /// Kinds and operations for which the webhook is called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleWithOperations>,
     /// Longest wait for an answer, 1 to 30; absent means 10.
@@ -31,7 +31,7 @@ pub struct ResourceInterpreterWebhook {
     pub interpreter_context_versions: Vec<String>,
 }
 
-/// Which operations on which kinds.
+/// Operations and kinds of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleWithOperations {

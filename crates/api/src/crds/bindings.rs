@@ -29,7 +29,7 @@ pub(super) fn crds() -> [CustomResourceDefinition; 2] {
     ]
 }
 
-/// Serves v1alpha1 of the bindings too, converted by this webhook. CRDs of other kinds stay as they are.
+/// Serves v1alpha1 of the bindings as well, converted by this webhook. CRDs of other kinds are unchanged.
 pub fn serve_legacy_bindings(crd: &mut CustomResourceDefinition, converter: WebhookClientConfig) {
     let mut legacy: Vec<_> = crd.spec.versions.iter_mut().filter(|version| !version.served).collect();
     if legacy.is_empty() {

@@ -1,4 +1,4 @@
-//! What a CRD says of a kind beside its schema.
+//! Parts of a CRD besides its schema.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionNames,
@@ -16,7 +16,7 @@ use crate::{
 /// The usual last column.
 pub(super) const AGE: [&str; 3] = ["AGE", ".metadata.creationTimestamp", "date"];
 
-/// One version of one kind on its way to a CRD.
+/// One version of a kind, to build a CRD from.
 pub(super) struct Definition {
     info: KindInfo,
     singular: &'static str,
@@ -76,14 +76,14 @@ impl Definition {
         self
     }
 
-    /// A CEL rule at a place of the schema.
+    /// Adds a CEL rule at a path of the schema.
     pub(super) fn rule(mut self, place: &[&str], rule: &str, message: &str) -> Self {
         let schema = self.at(place);
         schema["x-kubernetes-validations"] = json!([{ "rule": rule, "message": message }]);
         self
     }
 
-    /// Takes a property out of the schema.
+    /// Removes a property from the schema.
     pub(super) fn without(mut self, place: &[&str], property: &str) -> Self {
         let properties = self.at(place)["properties"].as_object_mut().expect("our schemas of objects have properties");
         properties.remove(property).expect("only properties that are there are taken out");
@@ -127,7 +127,7 @@ impl Definition {
         }
     }
 
-    /// The version as it stands in a CRD, served and stored.
+    /// The version in a CRD, served and stored.
     pub(super) fn version(&self) -> CustomResourceDefinitionVersion {
         CustomResourceDefinitionVersion {
             additional_printer_columns: (!self.columns.is_empty()).then(|| self.columns.clone()),

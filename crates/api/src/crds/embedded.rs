@@ -1,18 +1,18 @@
-//! Schemas of the Kubernetes types that our kinds embed, as a real kube-apiserver publishes them.
+//! Schemas of the Kubernetes types that our kinds embed, as a kube-apiserver publishes them.
 //!
 //! `data/embedded-schemas.json` is an extract of its OpenAPI, made by `cargo run -p ironclad-api --example
-//! embedded_schemas`. What the OpenAPI lacks, because it stands in markers of the sources alone, is added here.
+//! embedded_schemas`. Limits that are only in the markers of Kubernetes' sources, not in the OpenAPI, are added here.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value, json};
 
-/// Where the published schemas refer to each other.
+/// Prefix of references in the published schemas.
 pub(super) const PREFIX: &str = "#/components/schemas/";
 
 const CONDITION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Condition";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
-/// The pattern of api.md 0.
+/// Pattern of a quantity (specification/api.md 0).
 const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The schema of a Kubernetes type by its OpenAPI name, with references to others like it.
@@ -29,7 +29,7 @@ pub(super) fn schema(name: &str) -> Option<&'static Value> {
     SCHEMAS.get(name)
 }
 
-/// int-or-string in the short form of api.md 0.
+/// int-or-string in the short form of specification/api.md 0.
 fn quantity() -> Value {
     json!({
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
@@ -38,7 +38,7 @@ fn quantity() -> Value {
     })
 }
 
-/// The limits of api.md 1.
+/// Limits of a condition (specification/api.md 1).
 fn limit_condition(condition: &mut Value) {
     let limits = json!({
         "type": {
@@ -57,10 +57,10 @@ fn limit_condition(condition: &mut Value) {
     }
 }
 
-/// Cuts an OpenAPI document of a kube-apiserver down to these types and what they refer to, in the form of
-/// `data/embedded-schemas.json`: without descriptions, without what no structural schema may have, without defaults
-/// that are mere zero values, and without enums, which the server publishes but Karmada's schemas do not have (a
-/// Cluster's taint has an effect that Kubernetes does not know).
+/// Reduces an OpenAPI document of a kube-apiserver to these types and their references, in the form of
+/// `data/embedded-schemas.json`. Removes descriptions, keywords that a structural schema must not have, defaults that
+/// are zero values, and enums: Karmada's schemas lack those (the effect of a Cluster's taint is not one of
+/// Kubernetes').
 #[must_use]
 pub fn prune(published: &Map<String, Value>, roots: &[&str]) -> BTreeMap<String, Value> {
     let mut pruned = BTreeMap::new();
@@ -85,7 +85,7 @@ fn prune_schema(schema: &Value, refers_to: &mut Vec<String>) -> Value {
                 refers_to.extend(name.map(str::to_owned));
                 pruned.insert(keyword.clone(), value.clone());
             }
-            // The published schemas wrap each reference, so that it can have a default beside it.
+            // The published schemas wrap each reference, to add a default.
             "allOf" => {
                 for part in value.as_array().into_iter().flatten() {
                     if let Value::Object(part) = prune_schema(part, refers_to) {

@@ -1,4 +1,4 @@
-//! The CRDs of our kinds, made from their types (api.md 0.1, 0.2; crates.md 2.5).
+//! CRDs of our kinds, generated from their types (specification/api.md 0.1, 0.2).
 
 mod bindings;
 mod definition;
@@ -113,7 +113,7 @@ fn definitions() -> Vec<Definition> {
     ]
 }
 
-/// Cluster, with the three rules of admission that are cheap enough to stand in the schema (admission.md 1.4).
+/// Cluster, with the three admission rules that are cheap enough for the schema (specification/admission.md 1.4).
 fn cluster_definition() -> Definition {
     Definition::of::<cluster::Cluster>("cluster")
         .with_status()

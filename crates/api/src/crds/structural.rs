@@ -1,8 +1,8 @@
-//! From what schemars derives to what a CRD shall say (crates.md 2.5).
+//! Converts the schemas that schemars derives into structural schemas of a CRD.
 //!
-//! Structural means: no references, no `oneOf` for enums, one type each. And as api.md wants it: no defaults but the
-//! marked ones, nothing nullable, no unsigned formats, embedded Kubernetes types as Kubernetes publishes them and
-//! without their descriptions.
+//! Structural means no references, no `oneOf` for enums, and one type each. specification/api.md also demands: no
+//! defaults but the marked ones, nothing nullable, no unsigned formats, and embedded Kubernetes types as Kubernetes
+//! publishes them, without descriptions.
 
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 use super::embedded;
 use crate::kind::Kind;
 
-/// Marks, in the attributes of a field, a default that the CRD carries (api.md 19 lists them all). Any other default
-/// of a type is admission's.
+/// Attribute of a field whose default the CRD contains (specification/api.md 19 lists them all). Admission sets all
+/// other defaults.
 const DEFAULT_MARKER: &str = "x-ironclad-default";
-/// Where derived schemas refer to each other.
+/// Prefix of references in derived schemas.
 const DEFINITIONS: &str = "#/$defs/";
-/// Deepest nesting of a schema: our types are finite, and a cycle must end in a message instead of the stack's end.
+/// Deepest nesting of a schema. Our types are finite; a cycle ends in a message instead of a stack overflow.
 const DEPTH_MAX: usize = 40;
 
 /// The schema of a whole object.
@@ -94,7 +94,7 @@ impl Transform<'_> {
         Value::Object(schema)
     }
 
-    /// What the schema refers to or chooses from; its own keywords come on top of that.
+    /// The schema that it refers to or selects; its own keywords are added to that.
     fn base(&self, derived: &Map<String, Value>, depth: usize) -> Map<String, Value> {
         let object = |value| match value {
             Value::Object(object) => object,
@@ -148,7 +148,7 @@ fn sorted(names: &Value) -> Value {
     json!(names)
 }
 
-/// A doc comment without the line breaks that only its source needs.
+/// A doc comment without line breaks inside paragraphs.
 fn paragraph(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }

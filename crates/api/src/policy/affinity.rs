@@ -1,10 +1,10 @@
-//! Which clusters and which templates a policy means (api.md 1).
+//! Cluster affinities and resource selectors of policies (specification/api.md 1).
 
 use k8s_openapi::{api::core::v1::NodeSelectorRequirement, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Chooses clusters. All parts that are given must hold; an empty affinity chooses every cluster.
+/// Selects clusters. All given parts must match; an empty affinity selects every cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAffinity {
@@ -17,7 +17,7 @@ pub struct ClusterAffinity {
     /// Explicit allow list; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster_names: Vec<String>,
-    /// Deny list, which beats every other selector.
+    /// Deny list; it takes precedence over every other selector.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub struct FieldSelector {
     pub match_expressions: Vec<NodeSelectorRequirement>,
 }
 
-/// Chooses resource templates.
+/// Selects resource templates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSelector {

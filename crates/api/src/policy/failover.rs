@@ -1,17 +1,17 @@
-//! What happens to a workload whose cluster or copy fails (api.md 3.2).
+//! Failover of a workload whose cluster or copy fails (specification/api.md 3.2).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the old copy of a migrated workload is treated.
+/// Handling of the old copy of a migrated workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PurgeMode {
-    /// The old copy is removed first, then the workload is rescheduled.
+    /// The old copy is deleted first, then the workload is rescheduled.
     Directly,
-    /// The old copy stays until the new one is healthy or the grace period ends.
+    /// The old copy is kept until the new one is healthy or the grace period ends.
     #[default]
     Gracefully,
-    /// The old copy stays until a person removes it.
+    /// The old copy is kept until a user deletes it.
     Never,
 }
 
@@ -32,9 +32,9 @@ pub struct FailoverBehavior {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationFailoverBehavior {
-    /// When to act.
+    /// Conditions of the failover.
     pub decision_conditions: DecisionConditions,
-    /// How the old copy is treated.
+    /// Handling of the old copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
@@ -46,11 +46,11 @@ pub struct ApplicationFailoverBehavior {
     pub state_preservation: Option<StatePreservation>,
 }
 
-/// When an application failover acts.
+/// Conditions of an application failover.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionConditions {
-    /// How long in seconds the workload is unhealthy before the failover acts; 0 acts at once.
+    /// Seconds for which the workload must be unhealthy before the failover starts; 0 starts it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = 300))]
     pub toleration_seconds: Option<i32>,
@@ -60,7 +60,7 @@ pub struct DecisionConditions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterFailoverBehavior {
-    /// How the old copy is treated; Never is not possible here.
+    /// Handling of the old copy; Never is not valid here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Directly", "Gracefully"], "x-ironclad-default" = "Gracefully"))]
     pub purge_mode: Option<PurgeMode>,
@@ -73,7 +73,7 @@ pub struct ClusterFailoverBehavior {
     pub state_preservation: Option<StatePreservation>,
 }
 
-/// What the new copy inherits of the old one's status.
+/// Status values of the old copy that the new copy gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatePreservation {

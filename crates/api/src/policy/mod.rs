@@ -1,4 +1,4 @@
-//! Group `policy.karmada.io/v1alpha1`: what is propagated where, and how it differs there (api.md 1, 3 to 6).
+//! Group `policy.karmada.io/v1alpha1`: propagation, overrides, taints and quotas (specification/api.md 1, 3 to 6).
 
 mod affinity;
 mod failover;
@@ -36,5 +36,5 @@ pub use taint::{
     TaintPolicyCluster, TaintPolicyTaint, TaintState, TaintToAdd,
 };
 
-/// The scheduler that serves policies which name none.
+/// Scheduler of policies that name none.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";

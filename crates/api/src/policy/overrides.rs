@@ -1,4 +1,4 @@
-//! OverridePolicy and its cluster-scoped twin (api.md 4).
+//! OverridePolicy and its cluster-scoped twin (specification/api.md 4).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ use super::{ClusterAffinity, ResourceSelector};
 use crate::{StringMap, kind::kind, omit, schema};
 
 kind! {
-    /// Changes templates of its own namespace on their way to clusters.
+    /// Overrides templates of its own namespace per cluster.
     OverridePolicy: "policy.karmada.io", "v1alpha1", "overridepolicies", Namespaced
     { spec: OverrideSpec }
 }
 
 kind! {
-    /// Changes any templates on their way to clusters.
+    /// Overrides any templates per cluster.
     ClusterOverridePolicy: "policy.karmada.io", "v1alpha1", "clusteroverridepolicies", Cluster
     { spec: OverrideSpec }
 }
 
-/// Which templates are changed, for which clusters, and how.
+/// Templates, clusters and overriders of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OverrideSpec {
@@ -76,27 +76,27 @@ pub struct Overriders {
     pub field_overrider: Vec<FieldOverrider>,
 }
 
-/// What is done with a value.
+/// Operation on a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OverriderOperator {
-    /// Put it in.
+    /// Add it.
     #[default]
     Add,
-    /// Take it out.
+    /// Remove it.
     Remove,
-    /// Put it in the place of what is there.
+    /// Replace the existing value.
     Replace,
 }
 
-/// What is done with items of a list.
+/// Operation on items of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SequenceOperator {
     /// Append them.
     #[default]
     Add,
-    /// Drop them.
+    /// Remove them.
     Remove,
 }
 
@@ -116,19 +116,19 @@ pub enum ImageComponent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageOverrider {
-    /// Only the image at this place; without it all containers of the built-in workload kinds.
+    /// Path of a single image; without it all containers of the built-in workload kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicate: Option<ImagePredicate>,
-    /// Which part.
+    /// Part of the image name.
     pub component: ImageComponent,
-    /// What is done.
+    /// The operation.
     pub operator: OverriderOperator,
     /// The value; needed for add and replace, ignored for remove.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
 }
 
-/// The place of an image name.
+/// Path of an image name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImagePredicate {
@@ -142,7 +142,7 @@ pub struct ImagePredicate {
 pub struct CommandArgsOverrider {
     /// The container.
     pub container_name: String,
-    /// Append or drop.
+    /// Append or remove.
     pub operator: SequenceOperator,
     /// The items; empty changes nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,7 +153,7 @@ pub struct CommandArgsOverrider {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelAnnotationOverrider {
-    /// What is done: remove deletes matching keys, replace touches existing keys only.
+    /// The operation: remove deletes matching keys, replace changes existing keys only.
     pub operator: OverriderOperator,
     /// The pairs.
     pub value: StringMap,
@@ -179,7 +179,7 @@ pub struct FieldOverrider {
 pub struct ValuePatch {
     /// JSON pointer into the document.
     pub sub_path: String,
-    /// What is done.
+    /// The operation.
     pub operator: OverriderOperator,
     /// The value, of any JSON type; needed for add and replace, absent for remove.
     #[serde(default, deserialize_with = "omit::some", skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub struct ValuePatch {
 pub struct PlaintextOverrider {
     /// JSON pointer into the object.
     pub path: String,
-    /// What is done.
+    /// The operation.
     pub operator: OverriderOperator,
     /// The value, of any JSON type.
     #[serde(default, deserialize_with = "omit::some", skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Where a template goes and how its replicas are divided (api.md 3.3).
+//! Placement of a template and division of its replicas (specification/api.md 3.3).
 
 use k8s_openapi::api::core::v1::Toleration;
 use schemars::JsonSchema;
@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::ClusterAffinity;
 use crate::{omit, schema};
 
-/// Where and how.
+/// Clusters of a template and division of its replicas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
     /// Candidate clusters; not together with clusterAffinities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_affinity: Option<ClusterAffinity>,
-    /// Ordered groups of candidate clusters, of which the first that schedules wins; not together with clusterAffinity.
+    /// Ordered groups of candidate clusters, of which the first that can be scheduled is used; not together with
+    /// clusterAffinity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster_affinities: Vec<ClusterAffinityTerm>,
     /// Tolerated NoSchedule and NoExecute taints of clusters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster_tolerations: Vec<Toleration>,
-    /// How many groups of clusters to spread over.
+    /// Number of groups of clusters to spread over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spread_constraints: Vec<SpreadConstraint>,
     /// Division of replicas. Absent means Duplicated.
@@ -32,7 +33,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// How replicas are divided: an absent `replicaScheduling` duplicates, an empty one divides.
+    /// Replica scheduling type: an absent `replicaScheduling` duplicates, an empty one divides.
     #[must_use]
     pub fn replica_scheduling_type(&self) -> ReplicaSchedulingType {
         match &self.replica_scheduling {
@@ -52,12 +53,12 @@ pub struct ClusterAffinityTerm {
     /// The clusters of the group.
     #[serde(flatten)]
     pub affinity: ClusterAffinity,
-    /// Groups opened in order when this one lacks room, and closed in reverse order.
+    /// Groups opened in order when this one lacks available replicas, and closed in reverse order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overflow_affinities: Vec<OverflowClusterAffinity>,
 }
 
-/// A group of clusters for what does not fit elsewhere.
+/// Group of clusters for replicas that do not fit elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OverflowClusterAffinity {
@@ -83,7 +84,7 @@ pub enum SpreadByField {
     Provider,
 }
 
-/// How many groups of clusters to use.
+/// Number of groups of clusters to use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpreadConstraint {
@@ -93,27 +94,27 @@ pub struct SpreadConstraint {
     /// Groups by a label of the Cluster; not together with spreadByField.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub spread_by_label: String,
-    /// Upper bound of groups; 0 is none.
+    /// Upper bound of groups; 0 means none.
     #[serde(default, skip_serializing_if = "omit::zero")]
     #[schemars(schema_with = "schema::int")]
     pub max_groups: i64,
-    /// Lower bound of groups; admission makes 0 to 1.
+    /// Lower bound of groups; admission changes 0 to 1.
     #[serde(default, skip_serializing_if = "omit::zero")]
     #[schemars(schema_with = "schema::int")]
     pub min_groups: i64,
 }
 
-/// Whether the replica count is copied or shared out.
+/// Replicas are copied or divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ReplicaSchedulingType {
-    /// Each cluster gets the whole count.
+    /// Each cluster gets all replicas.
     Duplicated,
-    /// The count is shared out.
+    /// The replicas are divided.
     #[default]
     Divided,
 }
 
-/// How a divided replica count is shared out.
+/// Preference in dividing replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ReplicaDivisionPreference {
     /// Over as few clusters as possible.
@@ -126,22 +127,22 @@ pub enum ReplicaDivisionPreference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSchedulingStrategy {
-    /// Copy the count to each cluster, or share it out.
+    /// Duplicated copies the replicas to each cluster, Divided divides them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Divided"))]
     pub replica_scheduling_type: Option<ReplicaSchedulingType>,
     /// Few clusters, or by weight; admission sets Weighted when Divided has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_division_preference: Option<ReplicaDivisionPreference>,
-    /// Weights of the clusters. Absent with Weighted, all weigh the same.
+    /// Weights of the clusters. Absent with Weighted means equal weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_preference: Option<ClusterPreferences>,
 }
 
-/// A source of weights that follows the fleet.
+/// Source of dynamic weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum DynamicWeight {
-    /// Weight is the number of replicas that fit.
+    /// The weight is the number of available replicas.
     AvailableReplicas,
 }
 
@@ -152,7 +153,7 @@ pub struct ClusterPreferences {
     /// Fixed weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub static_weight_list: Vec<StaticClusterWeight>,
-    /// Weights from free capacity; beats staticWeightList.
+    /// Weights from available replicas; takes precedence over staticWeightList.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_weight: Option<DynamicWeight>,
 }
@@ -161,7 +162,7 @@ pub struct ClusterPreferences {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StaticClusterWeight {
-    /// The clusters that weigh this much.
+    /// The clusters with this weight.
     pub target_cluster: ClusterAffinity,
     /// The weight.
     #[schemars(range(min = 1))]
@@ -172,18 +173,18 @@ pub struct StaticClusterWeight {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinity {
-    /// Workloads of one group go to the same clusters.
+    /// Workloads of one group run in the same clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<WorkloadAffinityTerm>,
-    /// Workloads of one group go to different clusters.
+    /// Workloads of one group run in different clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity: Option<WorkloadAffinityTerm>,
 }
 
-/// How workloads are grouped.
+/// Grouping of workloads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinityTerm {
-    /// The label of the template whose value names the group.
+    /// Label of the template whose value names the group.
     pub group_by_label_key: String,
 }

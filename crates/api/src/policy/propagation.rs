@@ -1,4 +1,4 @@
-//! PropagationPolicy and its cluster-scoped twin (api.md 3.1).
+//! PropagationPolicy and its cluster-scoped twin (specification/api.md 3.1).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,27 +18,27 @@ kind! {
     { spec: PropagationSpec }
 }
 
-/// What is propagated where, and how.
+/// Templates, clusters and behaviour of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PropagationSpec {
     /// The templates that this policy claims.
     #[schemars(length(min = 1))]
     pub resource_selectors: Vec<ResourceSelector>,
-    /// Deprecated forerunner of propagateDeps: stored, without effect.
+    /// Deprecated predecessor of propagateDeps: stored, without effect.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub association: bool,
     /// Whether objects that the template refers to are propagated too.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub propagate_deps: bool,
-    /// Where and how.
+    /// Clusters and division of replicas.
     #[serde(default)]
     pub placement: Placement,
-    /// Explicit priority between policies; the bigger one wins.
+    /// Explicit priority among policies; the higher one is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = 0))]
     pub priority: Option<i32>,
-    /// Whether this policy may take templates from policies of lower priority.
+    /// Whether this policy may preempt policies of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption: Option<PolicyPreemption>,
@@ -49,14 +49,14 @@ pub struct PropagationSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("x-ironclad-default" = "default-scheduler"))]
     pub scheduler_name: String,
-    /// Reaction to failures. Absent: no application failover.
+    /// Reaction to failures. Absent means no application failover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<FailoverBehavior>,
     /// What to do when the object already exists, unmanaged, in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
-    /// Lazy: changes of the policy wait for the next change of the template. Absent: they act at once.
+    /// Lazy: changes of the policy apply with the next change of the template. Absent: they apply at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation_preference: Option<ActivationPreference>,
     /// Pauses dispatching.
@@ -71,59 +71,59 @@ pub struct PropagationSpec {
 }
 
 impl PropagationSpec {
-    /// The explicit priority with its default, 0.
+    /// The explicit priority; the default is 0.
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
     }
 
-    /// The scheduler's name with its default.
+    /// The scheduler's name, or its default.
     #[must_use]
     pub fn scheduler_name(&self) -> &str {
         if self.scheduler_name.is_empty() { DEFAULT_SCHEDULER_NAME } else { &self.scheduler_name }
     }
 }
 
-/// Whether a policy may take templates from others.
+/// Preemption of other policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PolicyPreemption {
-    /// It may.
+    /// The policy preempts.
     Always,
-    /// It may not.
+    /// The policy does not preempt.
     #[default]
     Never,
 }
 
-/// What to do with an unmanaged object of the same name in a member.
+/// Handling of an unmanaged object of the same name in a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ConflictResolution {
-    /// Leave it and report.
+    /// Keep it and report a conflict.
     #[default]
     Abort,
     /// Take it over.
     Overwrite,
 }
 
-/// When a changed policy acts.
+/// Time at which a changed policy applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ActivationPreference {
     /// At the next change of the template.
     Lazy,
 }
 
-/// Pauses dispatching, everywhere or on some clusters.
+/// Suspends dispatching, everywhere or on some clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Suspension {
-    /// True stops all clusters; not together with dispatchingOnClusters.
+    /// True suspends all clusters; not together with dispatchingOnClusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatching: Option<bool>,
-    /// Stops these clusters.
+    /// Suspends these clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatching_on_clusters: Option<SuspendClusters>,
 }
 
-/// Clusters to which nothing is dispatched.
+/// Clusters to which dispatching is suspended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuspendClusters {
@@ -132,10 +132,10 @@ pub struct SuspendClusters {
     pub cluster_names: Vec<String>,
 }
 
-/// Where the priority class of a policy is looked up.
+/// Source of the priority class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PriorityClassSource {
-    /// A class of our own; a legal value, but refused at admission.
+    /// A class of the federation: a valid value that admission refuses.
     FederatedPriorityClass,
     /// The named PriorityClass of group scheduling.k8s.io, else the global default.
     #[default]
@@ -144,13 +144,13 @@ pub enum PriorityClassSource {
     PodPriorityClass,
 }
 
-/// Scheduling priority as a policy asks for it.
+/// Scheduling priority of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-// Required by the schema, which gives it its default first; read leniently, for objects that are older than that.
+// Required by the schema, which sets its default first; optional here, for older objects.
 #[schemars(extend("required" = ["priorityClassSource"]))]
 pub struct SchedulePriority {
-    /// Where the class is looked up.
+    /// Source of the priority class.
     #[serde(default)]
     #[schemars(extend("x-ironclad-default" = "KubePriorityClass"))]
     pub priority_class_source: PriorityClassSource,

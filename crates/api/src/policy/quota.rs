@@ -1,4 +1,4 @@
-//! FederatedResourceQuota: a quota over all clusters (api.md 6).
+//! FederatedResourceQuota: a quota over all clusters (specification/api.md 6).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ResourceList, kind::kind};
 
 kind! {
-    /// Limits what a namespace takes over all clusters.
+    /// Limits the resources of a namespace over all clusters.
     FederatedResourceQuota: "policy.karmada.io", "v1alpha1", "federatedresourcequotas", Namespaced
     { spec: FederatedResourceQuotaSpec; status: FederatedResourceQuotaStatus }
 }
@@ -32,7 +32,7 @@ pub struct StaticClusterAssignment {
     pub hard: ResourceList,
 }
 
-/// The limits in force and what is used of them.
+/// The limits in force and their usage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FederatedResourceQuotaStatus {

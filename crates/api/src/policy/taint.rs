@@ -1,4 +1,4 @@
-//! ClusterTaintPolicy: taints that follow the conditions of Clusters (api.md 5).
+//! ClusterTaintPolicy: taints that follow the conditions of Clusters (specification/api.md 5).
 //!
 //! The schema is the union of two shapes; one object uses exactly one of them, which admission checks.
 
@@ -15,12 +15,12 @@ kind! {
     { spec: ClusterTaintPolicySpec; status: ClusterTaintPolicyStatus }
 }
 
-/// Which taints follow which conditions: either targetClusters, addOnConditions, removeOnConditions and taints, or
+/// Taints and their conditions: either targetClusters, addOnConditions, removeOnConditions and taints, or
 /// targetCluster, matchConditions and taintsToAdd.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTaintPolicySpec {
-    /// The clusters that are watched; absent means all. A cluster that stops matching keeps its taints.
+    /// The selected clusters; absent means all. A cluster that no longer matches keeps its taints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_clusters: Option<ClusterAffinity>,
     /// Adds taints when all of these match; empty means never.
@@ -33,13 +33,13 @@ pub struct ClusterTaintPolicySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1))]
     pub taints: Vec<PolicyTaint>,
-    /// The clusters that are watched; absent means all.
+    /// The selected clusters; absent means all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_cluster: Option<ClusterAffinity>,
-    /// The state to watch: all of these match. Empty means that the taints are added.
+    /// Conditions that must all match. Empty means that the taints are added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_conditions: Vec<MatchCondition>,
-    /// Taints that are added while the state holds, and removed when it does not.
+    /// Taints that are added while the conditions match, and removed when they do not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints_to_add: Vec<TaintToAdd>,
 }
@@ -56,7 +56,7 @@ pub struct MatchCondition {
     pub status_values: Vec<String>,
 }
 
-/// A taint that is added and removed by conditions of their own.
+/// Taint with conditions for adding and removing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyTaint {
@@ -75,7 +75,7 @@ pub struct PolicyTaint {
     pub remove_on_mismatch_seconds: Option<i32>,
 }
 
-/// A taint that is there while a state holds.
+/// Taint that exists while conditions match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaintToAdd {
@@ -110,28 +110,28 @@ impl TaintToAdd {
     }
 }
 
-/// What the policy does at present.
+/// Observed state of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterTaintPolicyStatus {
-    /// Generation of the policy that the rest speaks of.
+    /// Generation of the policy that the status describes.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub observed_generation: i64,
-    /// The clusters that are watched.
+    /// The selected clusters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TaintPolicyCluster>,
 }
 
-/// One watched cluster.
+/// One selected cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaintPolicyCluster {
     /// The cluster.
     pub name: String,
-    /// Whether the state holds.
+    /// Whether the conditions match.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub matched: bool,
-    /// Since when.
+    /// Time of the last change of matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Its taints.
@@ -139,7 +139,7 @@ pub struct TaintPolicyCluster {
     pub taints: Vec<TaintPolicyTaint>,
 }
 
-/// One taint on one watched cluster.
+/// One taint on one selected cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaintPolicyTaint {
@@ -149,23 +149,23 @@ pub struct TaintPolicyTaint {
     /// Effect of the taint.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub effect: String,
-    /// Where it stands.
+    /// State of the taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TaintState>,
-    /// When it came, or will come, into that state.
+    /// Time at which it entered, or will enter, the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
 }
 
-/// Where a taint stands.
+/// State of a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum TaintState {
     /// It will be added.
     Pending,
-    /// It is there.
+    /// It exists.
     Added,
     /// It will be removed.
     Removing,
-    /// It is not there.
+    /// It does not exist.
     NotAdded,
 }

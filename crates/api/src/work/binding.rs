@@ -1,4 +1,4 @@
-//! ResourceBinding and its cluster-scoped twin, v1alpha2 (api.md 7.1).
+//! ResourceBinding and its cluster-scoped twin, v1alpha2 (specification/api.md 7.1).
 
 use k8s_openapi::{
     api::core::v1::{NodeSelector, Toleration},
@@ -27,7 +27,7 @@ kind! {
     { spec: ResourceBindingSpec; status: ResourceBindingStatus }
 }
 
-/// The bound template, what it needs, and where it was put.
+/// The bound template, its requirements and its clusters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBindingSpec {
@@ -36,19 +36,19 @@ pub struct ResourceBindingSpec {
     /// Whether objects that the template refers to are propagated too; from the policy.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub propagate_deps: bool,
-    /// Needs of one replica.
+    /// Requirements of one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_requirements: Option<ReplicaRequirements>,
     /// Desired replicas.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub replicas: i32,
-    /// Several pod templates, in the place of replicas and replicaRequirements.
+    /// Several pod templates, in place of replicas and replicaRequirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<Component>,
-    /// The scheduling result.
+    /// The schedule result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
-    /// Where and how, from the policy. Absent: the binding exists only as a dependency.
+    /// Placement of the policy. Absent: the binding exists only as a dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// Evictions under way, at most one per cluster.
@@ -63,14 +63,14 @@ pub struct ResourceBindingSpec {
     /// Reaction to failures, from the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<FailoverBehavior>,
-    /// What to do when the object already exists, unmanaged, in a member.
+    /// Handling of an unmanaged object that exists in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,
     /// Forces a full reschedule when later than status.lastScheduledTime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reschedule_triggered_at: Option<Time>,
-    /// Pauses dispatching or scheduling.
+    /// Suspends dispatching or scheduling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspension: Option<BindingSuspension>,
     /// Keeps the objects in members when the template is deleted; copied to every Work.
@@ -85,25 +85,25 @@ pub struct ResourceBindingSpec {
 }
 
 impl ResourceBindingSpec {
-    /// Whether the template runs replicas, as opposed to being plain configuration (api.md 7.1).
+    /// Returns true if the template runs replicas (specification/api.md 7.1).
     #[must_use]
     pub fn is_workload(&self) -> bool {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
-    /// The result for one cluster.
+    /// The schedule result of one cluster.
     #[must_use]
     pub fn target(&self, cluster: &str) -> Option<&TargetCluster> {
         self.clusters.iter().find(|target| target.name == cluster)
     }
 
-    /// The eviction from one cluster that is under way.
+    /// The graceful eviction task of one cluster.
     #[must_use]
     pub fn eviction(&self, cluster: &str) -> Option<&GracefulEvictionTask> {
         self.graceful_eviction_tasks.iter().find(|task| task.from_cluster == cluster)
     }
 
-    /// Whether the scheduler must leave the binding alone.
+    /// Returns true if scheduling is suspended.
     #[must_use]
     pub fn scheduling_suspended(&self) -> bool {
         self.suspension.as_ref().is_some_and(|suspension| suspension.scheduling == Some(true))
@@ -123,19 +123,19 @@ pub struct ObjectReference {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// UID that was seen when the binding was built.
+    /// UID of the template when the binding was built.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Version that was seen when the binding was built.
+    /// resourceVersion of the template when the binding was built.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
 }
 
-/// Needs of one replica.
+/// Requirements of one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaRequirements {
-    /// The nodes that can take it.
+    /// Requirements on its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_claim: Option<NodeClaim>,
     /// The resources it requests.
@@ -149,7 +149,7 @@ pub struct ReplicaRequirements {
     pub priority_class_name: String,
 }
 
-/// The nodes that can take a replica.
+/// Requirements on the node of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeClaim {
@@ -173,16 +173,16 @@ pub struct Component {
     pub name: String,
     /// Desired replicas.
     pub replicas: i32,
-    /// Needs of one replica.
+    /// Requirements of one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_requirements: Option<ComponentReplicaRequirements>,
 }
 
-/// Needs of one replica of a component.
+/// Requirements of one replica of a component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentReplicaRequirements {
-    /// The nodes that can take it.
+    /// Requirements on its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_claim: Option<NodeClaim>,
     /// The resources it requests.
@@ -193,7 +193,7 @@ pub struct ComponentReplicaRequirements {
     pub priority_class_name: String,
 }
 
-/// The share of one cluster.
+/// Replicas of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetCluster {
@@ -207,7 +207,7 @@ pub struct TargetCluster {
     pub components: Vec<TargetComponent>,
 }
 
-/// The share of one cluster in one component.
+/// Replicas of one component in one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetComponent {
@@ -217,7 +217,7 @@ pub struct TargetComponent {
     pub replicas: i32,
 }
 
-/// A binding that depends on the template, with its result.
+/// Binding that depends on the template, with its schedule result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSnapshot {
@@ -226,42 +226,42 @@ pub struct BindingSnapshot {
     pub namespace: String,
     /// Name of the depending binding.
     pub name: String,
-    /// Its scheduling result.
+    /// Its schedule result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
 }
 
-/// One eviction that is under way.
+/// Running eviction from one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GracefulEvictionTask {
-    /// The cluster that is being left.
+    /// The cluster from which the copy is evicted.
     pub from_cluster: String,
-    /// How the old copy is treated.
+    /// Handling of the old copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge_mode: Option<PurgeMode>,
-    /// Replicas that were there.
+    /// Replicas of the old copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Why, in one word.
+    /// Reason in one word.
     #[schemars(length(min = 1, max = 32), regex(pattern = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
     pub reason: String,
-    /// Why, for people.
+    /// Message for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// Who asked.
+    /// Component that requested the eviction.
     pub producer: String,
     /// A grace period of its own in seconds; not together with suppressDeletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i32>,
-    /// True keeps the old copy until told otherwise, false deletes it; not together with gracePeriodSeconds.
+    /// True keeps the old copy until the field changes, false deletes it; not together with gracePeriodSeconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppress_deletion: Option<bool>,
     /// Labels for the new copy.
     #[serde(default, skip_serializing_if = "StringMap::is_empty")]
     pub preserved_label_state: StringMap,
-    /// When it started; set by the controller, not by clients.
+    /// Start time; set by the controller, not by clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Time>,
     /// Clusters that ran the workload before.
@@ -269,40 +269,40 @@ pub struct GracefulEvictionTask {
     pub clusters_before_failover: Vec<String>,
 }
 
-/// Pauses dispatching, everywhere or on some clusters, or scheduling.
+/// Suspends dispatching, everywhere or on some clusters, or scheduling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingSuspension {
-    /// True stops dispatching to all clusters; not together with dispatchingOnClusters.
+    /// True suspends dispatching to all clusters; not together with dispatchingOnClusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatching: Option<bool>,
-    /// Stops dispatching to these clusters.
+    /// Suspends dispatching to these clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatching_on_clusters: Option<SuspendClusters>,
-    /// While true, the scheduler does not touch the binding.
+    /// While true, the scheduler ignores the binding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<bool>,
 }
 
-/// Whether a binding may evict bindings of lower priority.
+/// Preemption of bindings of lower priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PreemptionPolicy {
-    /// It may not.
+    /// The binding does not preempt.
     #[default]
     Never,
-    /// It may.
+    /// The binding preempts.
     PreemptLowerPriority,
 }
 
-/// The priority that a binding's policy and class come to.
+/// Priority of a binding, resolved from its policy and class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedPriority {
-    /// The bigger, the earlier.
+    /// Higher values are scheduled first.
     #[serde(default, skip_serializing_if = "omit::zero")]
     #[schemars(extend("x-ironclad-default" = 0))]
     pub priority: i32,
-    /// Whether it may evict bindings of lower priority.
+    /// Whether it may preempt bindings of lower priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Never"))]
     pub preemption_policy: Option<PreemptionPolicy>,
@@ -312,10 +312,10 @@ pub struct ResolvedPriority {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadAffinityGroups {
-    /// Goes where the group goes.
+    /// Group whose clusters the workload shares.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub affinity_group: String,
-    /// Goes where nobody of the group is.
+    /// Group whose clusters the workload avoids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub anti_affinity_group: String,
 }

@@ -1,4 +1,4 @@
-//! The bindings' v1alpha1: served for old clients, never stored (api.md 7.3).
+//! The bindings' v1alpha1: served for old clients, never stored (specification/api.md 7.3).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -25,12 +25,12 @@ kind! {
 pub struct ResourceBindingSpec {
     /// The bound template.
     pub resource: ObjectReference,
-    /// The scheduling result.
+    /// The schedule result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<TargetCluster>,
 }
 
-/// The bound template and its needs.
+/// The bound template and its requirements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
@@ -43,7 +43,7 @@ pub struct ObjectReference {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Version that was seen when the binding was built.
+    /// resourceVersion of the template when the binding was built.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
     /// Resources that one replica requests.
@@ -54,7 +54,7 @@ pub struct ObjectReference {
     pub replicas: i32,
 }
 
-/// The share of one cluster.
+/// Replicas of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetCluster {
@@ -65,7 +65,7 @@ pub struct TargetCluster {
     pub replicas: i32,
 }
 
-/// What became of the binding.
+/// Observed state of the binding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBindingStatus {
@@ -87,10 +87,10 @@ pub struct AggregatedStatusItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub status: Option<Value>,
-    /// Whether the copy is applied.
+    /// True if the copy is applied.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub applied: bool,
-    /// Why it is not.
+    /// Reason for which it is not applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_message: String,
 }

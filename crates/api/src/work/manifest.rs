@@ -7,18 +7,19 @@ use serde_json::Value;
 
 use crate::JsonText;
 
-/// An object for a member, as it is. Cheap to clone; equal to another if both say the same, whatever the order of their fields.
+/// Object for a member. Cheap to clone. Two manifests are equal if their values are, whatever the order of their
+/// fields.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Manifest(JsonText);
 
-/// What names an object.
+/// Names of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Named {
-    /// `apiVersion` as written, empty if there is none.
+    /// `apiVersion` as written, empty if absent.
     pub api_version: String,
-    /// `kind`, empty if there is none.
+    /// `kind`, empty if absent.
     pub kind: String,
     /// Its name and namespace.
     pub metadata: NamedMetadata,
@@ -28,9 +29,9 @@ pub struct Named {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NamedMetadata {
-    /// Empty if there is none.
+    /// Empty if absent.
     pub namespace: String,
-    /// Empty if there is none.
+    /// Empty if absent.
     pub name: String,
 }
 
@@ -41,13 +42,13 @@ impl Manifest {
         self.0.as_str()
     }
 
-    /// The object, read anew: whoever needs it twice keeps it.
+    /// Parses the object. Keep the result if it is needed twice.
     #[must_use]
     pub fn object(&self) -> Value {
         self.0.value()
     }
 
-    /// What names the object; empty where that is not said, or not as a text.
+    /// Names of the object; empty where absent or not a string.
     #[must_use]
     pub fn named(&self) -> Named {
         serde_json::from_str(self.as_str()).unwrap_or_default()

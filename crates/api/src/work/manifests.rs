@@ -1,4 +1,4 @@
-//! Work, v1alpha1: what one cluster shall hold for one binding (api.md 8).
+//! Work, v1alpha1: the objects of one binding in one cluster (specification/api.md 8).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -8,22 +8,22 @@ use super::{Manifest, ResourceHealth};
 use crate::{JsonText, kind::kind, omit, schema};
 
 kind! {
-    /// The manifests that a cluster shall hold, in the execution namespace of the cluster.
+    /// Manifests for a cluster, in the execution namespace of the cluster.
     Work: "work.karmada.io", "v1alpha1", "works", Namespaced
     { spec: WorkSpec; status: WorkStatus }
 }
 
-/// What the cluster shall hold.
+/// Manifests of the Work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkSpec {
     /// The objects.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub workload: WorkloadTemplate,
-    /// True: nothing is applied, status is still collected.
+    /// True: nothing is applied, but status is still collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend_dispatching: Option<bool>,
-    /// Leaves the objects in the member when the Work goes.
+    /// Keeps the objects in the member when the Work is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preserve_resources_on_deletion: Option<bool>,
 }
@@ -38,7 +38,7 @@ pub struct WorkloadTemplate {
     pub manifests: Vec<Manifest>,
 }
 
-/// What became of the objects.
+/// Observed state of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {
@@ -50,22 +50,22 @@ pub struct WorkStatus {
     pub manifest_statuses: Vec<ManifestStatus>,
 }
 
-/// What became of one object.
+/// Observed state of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestStatus {
-    /// Which manifest.
+    /// The manifest.
     pub identifier: ResourceIdentifier,
     /// The status that the interpreter reflected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub status: Option<JsonText>,
-    /// The interpreter's verdict.
+    /// Health of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ResourceHealth>,
 }
 
-/// Names one manifest of a Work.
+/// Identifies one manifest of a Work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceIdentifier {

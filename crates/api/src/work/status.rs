@@ -1,4 +1,4 @@
-//! What became of a binding (api.md 7.2).
+//! Status of a binding (specification/api.md 7.2).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::TargetCluster;
 use crate::{JsonText, omit, schema};
 
-/// What became of a binding.
+/// Observed state of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceBindingStatus {
@@ -34,14 +34,14 @@ pub struct ResourceBindingStatus {
     pub failover_history: Vec<FailoverRecord>,
 }
 
-/// A health verdict.
+/// Health of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ResourceHealth {
-    /// It runs as wanted.
+    /// The object does what it should.
     Healthy,
-    /// It does not.
+    /// The object does not do what it should.
     Unhealthy,
-    /// Nobody can say.
+    /// The health is not known.
     #[default]
     Unknown,
 }
@@ -56,16 +56,16 @@ pub struct AggregatedStatusItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub status: Option<JsonText>,
-    /// Whether the copy is applied.
+    /// True if the copy is applied.
     #[serde(default, skip_serializing_if = "omit::zero")]
     pub applied: bool,
-    /// Why it is not.
+    /// Reason for which it is not applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_message: String,
-    /// The interpreter's verdict.
+    /// Health of the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ResourceHealth>,
-    /// Since when the verdict is what it is, in whole seconds.
+    /// Time of the last change of health, in whole seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_transition_time: Option<Time>,
 }
@@ -74,28 +74,28 @@ pub struct AggregatedStatusItem {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailoverRecord {
-    /// The episode of the fleet that it belongs to.
+    /// The failover episode of the fleet.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub episode: String,
-    /// The cluster that was left.
+    /// The cluster from which the workload was moved.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// Why.
+    /// Reason of the migration.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// When it was decided.
+    /// Time of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Time>,
-    /// When the eviction task was written.
+    /// Time at which the eviction task was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted_at: Option<Time>,
-    /// Where it went.
+    /// Clusters to which the workload was moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// When the old copy was gone.
+    /// Time at which the old copy was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleared_at: Option<Time>,
-    /// Where it ran before.
+    /// Clusters that ran the workload before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub original_clusters: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! Which events are warnings: every event that any crate tells, against api.md 18 and operations.md 11.
+//! Types of events: every event that any crate records has the type in specification/api.md 18 and
+//! specification/operations.md 11.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +9,8 @@ use std::{
 
 use ironclad_reference::Reference;
 
-/// Of the text below the table of api.md 18, and reasons that only Ironclad has; with the section that asks for those.
+/// Reasons in the text below the table of specification/api.md 18 and reasons of Ironclad alone, with the section that
+/// requires them.
 const BESIDE_THE_TABLE: [(&str, &str); 23] = [
     ("BindingPreempted", "W"),
     ("PreemptBindingSucceed", "N"),
@@ -28,17 +30,17 @@ const BESIDE_THE_TABLE: [(&str, &str); 23] = [
     ("TaintOrphaned", "N"),
     ("InsufficientCapacity", "W"),
     ("CredentialsRotated", "N"),
-    // propagation.md 20.3, 31.4 row 34.
+    // specification/propagation.md 20.3, 31.4 row 34.
     ("CustomizationInvalid", "W"),
     ("CustomizationConflict", "W"),
     ("InterpreterWebhookFailed", "W"),
-    // propagation.md 4: a policy that selects nothing.
+    // specification/propagation.md 4: a policy that selects nothing.
     ("NoTemplateMatched", "N"),
-    // failover.md 8.4.
+    // specification/failover.md 8.4.
     ("DependenciesNotPropagated", "W"),
 ];
 
-/// Where the reason is no constant of `ironclad_api`: the file, its name there, and what it may be.
+/// Calls whose reason is not a constant of `ironclad_api`: file, name in that file, and possible reasons.
 const OTHER_NAMES: [(&str, &str, &[&str]); 2] = [
     ("propagation/src/detector.rs", "reason", &["ApplyPolicyFailed", "GetReplicasFailed", "GetComponentsFailed"]),
     ("propagation/src/policy.rs", "NO_TEMPLATE_MATCHED", &["NoTemplateMatched"]),
@@ -52,7 +54,7 @@ fn of_row(reasons: &str, types: &str) -> Vec<(String, String)> {
     reasons.iter().enumerate().map(|(at, reason)| ((*reason).to_owned(), of(at).to_owned())).collect()
 }
 
-/// Reason and type, and what it may be about.
+/// Reason with its type and the kinds it may be about.
 fn wanted() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut all: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for row in &Reference::Api.table("## 18.").rows {
@@ -88,7 +90,7 @@ fn constants() -> BTreeMap<&'static str, &'static str> {
     lines.filter_map(|line| Some((line.split_once(':')?.0, line.split('"').nth(1)?))).collect()
 }
 
-/// Every source of every crate, tests left out.
+/// Every source file of every crate without tests.
 fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
@@ -135,7 +137,7 @@ pub(crate) fn recorded() -> Vec<(&'static str, bool, String)> {
     all
 }
 
-/// The arguments of a call, from behind its opening bracket.
+/// The arguments of a call, after its opening bracket.
 fn arguments(text: &str) -> &str {
     let mut depth = 1;
     for (at, character) in text.char_indices() {
@@ -189,7 +191,7 @@ fn what_is_told_as_a_warning_is_one_by_the_table() {
     assert!(told.len() > 35, "only {} reasons were found: {told:?}", told.len());
 }
 
-/// operations.md 11 tells the same events a second time, by what they are about.
+/// specification/operations.md 11 lists the same events a second time, by the kind they are about.
 #[test]
 fn both_references_say_the_same_of_events() {
     let wanted = wanted();
@@ -201,7 +203,7 @@ fn both_references_say_the_same_of_events() {
         for part in reasons.split(['·', ',']).flat_map(|part| part.split('/')) {
             let mut words = part.split_whitespace();
             let Some(word) = words.next().filter(|word| *word != "…") else { continue };
-            // `…Failed` and `Failed` are of the reason before; `GetReplicas…` is one half, whose other half comes.
+            // `…Failed` and `Failed` belong to the reason before; `GetReplicas…` is the first half of a reason.
             let reason = match word.trim_matches('…') {
                 "Failed" => format!("{stem}Failed"),
                 "Succeed" => format!("{stem}Succeed"),
@@ -212,7 +214,7 @@ fn both_references_say_the_same_of_events() {
                 assert!(wanted.contains_key(&format!("{reason}Failed")), "api.md does not list {reason}");
                 continue;
             };
-            // The one disagreement: by api.md, and as it is told, on the Work alone.
+            // The only difference: the event is on the Work alone, as specification/api.md says.
             if reason != "WorkDispatching" {
                 assert!(objects.is_subset(about), "{reason}: {objects:?}, by api.md {about:?}");
             }

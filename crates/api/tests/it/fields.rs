@@ -1,5 +1,5 @@
-//! The schemas of the CRDs against the field tables of the reference: names, types, what is required, enums, defaults
-//! and limits, both ways round.
+//! Schemas of the CRDs compared with the field tables of the reference in both directions: names, types, required
+//! fields, enums, defaults and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use ironclad_api::crds;
 use ironclad_reference::{Reference, Table};
 use serde_json::{Value, json};
 
-/// Which table describes which places. A place is a kind and a path in its schema.
+/// Tables and the schema paths that they describe. A path is a kind and a JSON path.
 const TABLES: [(&str, &[(&str, &str)]); 25] = [
     (
         "**ClusterAffinity** (policy group",
@@ -59,7 +59,7 @@ const TABLES: [(&str, &[(&str, &str)]); 25] = [
     ("### 11.4", &[("Remedy", "")]),
 ];
 
-/// Limits that look like a schema's but are admission's: admission.md 1.4 lists what stands in schemas.
+/// Limits that admission checks, not the schema: specification/admission.md 1.4 lists those in schemas.
 const ADMISSIONS: [(&str, &str); 1] = [("ResourceInterpreterWebhookConfiguration", "timeoutSeconds")];
 
 #[test]
@@ -78,7 +78,7 @@ fn schemas_are_those_of_the_field_tables() {
     assert!(wrong.is_empty(), "{} differences from api.md:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The schema of each kind's stored version.
+/// The schema of the stored version of each kind.
 pub(crate) fn schemas() -> BTreeMap<String, Value> {
     let mut crds = crds::crds();
     crds.push(crds::simulated_cluster_crd());
@@ -92,7 +92,7 @@ pub(crate) fn schemas() -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// The schema at a path; lists are entered without saying so.
+/// The schema at a path; lists are entered implicitly.
 pub(crate) fn node<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let mut schema = root;
     for segment in path.split('.').filter(|segment| !segment.is_empty()) {
@@ -109,7 +109,7 @@ fn parent(path: &str) -> (&str, &str) {
     path.rsplit_once('.').unwrap_or(("", path))
 }
 
-/// Compares one place with what a table or a text says of it.
+/// Compares the schema at one path with its table or text.
 pub(crate) struct Checker<'a> {
     pub(crate) root: &'a Value,
     pub(crate) place: String,
@@ -118,7 +118,7 @@ pub(crate) struct Checker<'a> {
 
 impl Checker<'_> {
     fn check(&mut self, table: &Table, kind: &str) {
-        // What rows with a leading "…" speak of: one or several paths, and whether their members were named there.
+        // Paths to which rows with a leading "…" refer, and whether their fields were named there.
         let mut context: Vec<String> = Vec::new();
         let mut described = false;
         let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -168,7 +168,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `a.b, c` and `a.b / c`: what comes after the first is a path of its own, or a sibling of the first.
+    /// `a.b, c` and `a.b / c`: what follows the first is a path of its own, or a sibling of the first.
     fn paths(&self, cell: &str) -> Vec<String> {
         let parts: Vec<&str> = cell.split([',', '/']).map(str::trim).collect();
         let (siblings, _) = parent(parts[0]);
@@ -264,7 +264,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `{name R type, other type; third}`, from after the brace.
+    /// `{name R type, other type; third}`, after the brace.
     pub(crate) fn members(&mut self, schema: &Value, text: &str, path: &str) {
         let mut names = BTreeSet::new();
         for member in split_members(text) {
@@ -287,7 +287,7 @@ impl Checker<'_> {
             }
             let at = rest.find("enum ").filter(|_| !rest.contains('{')).unwrap_or(rest.len());
             let (type_, constraint) = rest.split_at(at);
-            // Words that are no type are an example of a value.
+            // Words that are not a type are an example of a value.
             let is_type =
                 !type_.starts_with(char::is_uppercase) || type_.contains("List") || type_.starts_with("Quantity");
             if is_type && type_ != "[]" {
@@ -332,7 +332,7 @@ fn as_integer(limit: &Value) -> Value {
     limit.as_f64().map_or(Value::Null, |limit| json!(limit as i64))
 }
 
-/// Commas and semicolons separate members, but not inside braces, and not the values of an enum.
+/// Splits at commas and semicolons, but not inside braces or within the values of an enum.
 fn split_members(text: &str) -> Vec<String> {
     let mut members: Vec<String> = vec![String::new()];
     let mut depth = 0;
@@ -367,7 +367,7 @@ fn split_members(text: &str) -> Vec<String> {
     joined
 }
 
-/// What a cell says that a schema can say: the rest is admission's.
+/// Constraints of a cell that a schema can express; admission checks the others.
 #[derive(Default)]
 struct Constraints {
     default: Value,
@@ -395,7 +395,7 @@ impl Constraints {
             if let Some(default) = part.strip_prefix("default ") {
                 parsed.default = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
             } else if let Some(values) = part.strip_prefix("enum ") {
-                // "Lazy; empty = immediate" has ended at the semicolon.
+                // "Lazy; empty = immediate" was split at the semicolon.
                 parsed.values = values.split(", ").collect();
             } else if let Some(limit) = part.strip_prefix("minItems ") {
                 parsed.min_items = limit.split(' ').next().and_then(|limit| limit.parse().ok());

@@ -1,4 +1,4 @@
-//! CRDs against the inventory and the printer columns of the reference (api.md 0.1, 0.2).
+//! CRDs against the inventory and the printer columns of the reference (specification/api.md 0.1, 0.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ fn printer_columns_are_those_of_the_reference() {
     }
 }
 
-/// `NAME ← .path (type)`, where Age and AGE stand for themselves, and what has no type is text.
+/// `NAME ← .path (type)`. Age and AGE have fixed paths; without a type it is text.
 fn want_column(text: &str) -> (String, String, String) {
     let (text, type_) = text.rsplit_once(" (").unwrap_or((text, "string"));
     let type_ = type_.trim_end_matches(')').to_owned();
@@ -86,7 +86,7 @@ fn want_column(text: &str) -> (String, String, String) {
     }
 }
 
-/// operations.md 2.7: what `get` shows, the wide columns after it. NAME is the server's.
+/// specification/operations.md 2.7: columns of `get`, followed by the wide columns. The server adds NAME.
 #[test]
 fn what_get_shows_are_the_columns() {
     let table = Reference::Operations.table("Default table columns");
@@ -107,7 +107,7 @@ fn what_get_shows_are_the_columns() {
     }
 }
 
-/// api.md 0.2, below its table: Cluster as a CRD.
+/// specification/api.md 0.2, below its table: columns of the Cluster CRD.
 #[test]
 fn clusters_columns_are_those_of_the_text() {
     let cluster = by_kind().remove("Cluster").unwrap();

@@ -1,10 +1,11 @@
-//! Types that the reference describes in prose: transcribed in the form of its tables, so that they are compared alike.
+//! Types that the reference describes in prose, transcribed into the form of its tables to be compared in the same
+//! way.
 
 use serde_json::json;
 
 use crate::fields::{Checker, inside, node, schemas};
 
-/// What the reference says in prose instead of a table, in the form of its tables.
+/// Descriptions in prose, in the form of the tables.
 const PROSE: [(&str, &str, &str); 33] = [
     ("Cluster", "spec.secretRef", "namespace R str, name R str}"),
     ("Cluster", "spec.impersonatorSecretRef", "namespace R str, name R str}"),

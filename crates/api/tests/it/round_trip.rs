@@ -1,4 +1,4 @@
-//! What goes over the wire and back (api.md 0, omission rule; 19).
+//! Objects are written as they were read (specification/api.md 0, omission rule; 19).
 
 use ironclad_api::{
     autoscaling::{CronFederatedHPA, FederatedHPA},
@@ -27,7 +27,7 @@ fn back<T: DeserializeOwned + Serialize>(value: &Value) -> Value {
     serde_json::to_value(&typed).unwrap()
 }
 
-/// What it shows, the type to read and write it with, the object.
+/// Name, function that reads and writes the type, object.
 type Row = (&'static str, fn(&Value) -> Value, Value);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What no table says: nothing of what the derive would add by itself is in a CRD (api.md 0, 19; crates.md 2.5).
+//! Rules for all CRDs: they contain nothing that only the derive would add (specification/api.md 0, 19).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Every well-known name of the reference has its constant (api.md 12, 13, 14, 18).
+//! Every well-known name of the reference has a constant (specification/api.md 12, 13, 14, 18).
 
 use ironclad_api::{
     eviction,
@@ -7,7 +7,7 @@ use ironclad_api::{
 };
 use ironclad_reference::Reference;
 
-/// Looks for the words in a module's source, as string constants.
+/// Returns the words that are missing as string constants in a module's source.
 fn missing<'a>(source: &str, words: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let words = words.into_iter().map(|word| word.trim().trim_matches('`'));
     words.filter(|word| !word.is_empty() && !source.contains(&format!("= \"{word}\";"))).collect()
@@ -56,14 +56,14 @@ fn conditions_and_reasons_have_constants() {
             }
         }
     }
-    // What stands below the tables.
+    // Reasons in the text below the tables.
     let (work, hpa) = (module(reasons, "work"), module(reasons, "federated_hpa"));
     assert_eq!(missing(module(conditions, "work"), ["Progressing", "Available", "Degraded"]), Vec::<&str>::new());
     assert_eq!(missing(work, ["Terminating", "APINotInstalled", "AlreadyExists"]), Vec::<&str>::new());
     assert_eq!(missing(hpa, ["FailedGetExternalMetric"]), Vec::<&str>::new());
 }
 
-/// Values that nobody writes yet, by the row's key.
+/// Values that nothing writes yet, by the row's key.
 const VALUES_OF_WHAT_IS_NOT_BUILT: [(&str, &str); 2] = [
     ("karmada.io/bootstrapping", "an installer's; `up` and `run` install nothing"),
     ("autoscaling.karmada.io/merge.", "custom metrics of members are not merged yet"),
@@ -81,7 +81,7 @@ fn values_of_keys_have_constants() {
                 continue;
             }
             for value in table.cell(row, "Value").split('`').skip(1).step_by(2) {
-                // A shape, an example, or what joins two values, is no value.
+                // A placeholder, an example, or a separator is not a value.
                 if value.contains(['<', '[', '"', ',']) || value == "." {
                     continue;
                 }
@@ -108,7 +108,7 @@ fn taints_are_those_of_the_table() {
     assert!(effects.iter().zip(known).all(|(row, effect)| row.split(' ').next() == Some(effect)), "{effects:?}");
 }
 
-/// api.md 12.5.
+/// specification/api.md 12.5.
 #[test]
 fn reasons_and_producers_of_evictions() {
     let reasons = [
@@ -137,7 +137,8 @@ fn reasons_and_producers_of_evictions() {
     assert_eq!(producers, want);
 }
 
-/// operations.md 1 and 10.1, api.md 12.6: names as they are made for a cluster called `<cluster>`.
+/// specification/operations.md 1 and 10.1, specification/api.md 12.6: names generated for a cluster called
+/// `<cluster>`.
 #[test]
 fn names_that_other_tools_rely_on() {
     const C: &str = "<cluster>";
@@ -197,7 +198,7 @@ fn gates_are_those_of_the_reference() {
     let got: Vec<_> = Gate::ALL.iter().map(|gate| (gate.name().to_owned(), gate.default_on())).collect();
     assert_eq!(got, want);
     for (gate, row) in Gate::ALL.iter().zip(&table.rows) {
-        // "Alpha 1.13, Beta 1.19": the last one counts.
+        // "Alpha 1.13, Beta 1.19": the last stage counts.
         let last = ["Alpha", "Beta", "ours"].iter().max_by_key(|stage| row[2].rfind(**stage)).unwrap();
         let want = match *last {
             "Alpha" => Stage::Alpha,

@@ -144,7 +144,7 @@ pub fn choose<'a>(candidates: impl Iterator<Item = Policy<'a>>, template: &Ident
 
 fn why_lost(loser: &Rank<'_>, winner: &Rank<'_>) -> &'static str {
     if loser.namespaced != winner.namespaced {
-        "a policy in the namespace goes before one of the cluster"
+        "a PropagationPolicy takes precedence over a ClusterPropagationPolicy"
     } else if loser.priority != winner.priority {
         "its priority is lower"
     } else if loser.implicit != winner.implicit {
@@ -239,7 +239,7 @@ mod tests {
                 "b: its name comes later",
                 "c: its selector is less specific",
                 "d: its priority is lower",
-                "e: a policy in the namespace goes before one of the cluster"
+                "e: a PropagationPolicy takes precedence over a ClusterPropagationPolicy"
             ]
         );
     }

@@ -123,13 +123,13 @@ pub fn decide(seen: &Seen<'_>, mut ids: NewIds) -> Plan<Effect> {
     }
     let Some(quota) = quota else { return plan };
     if !missing.is_empty() {
-        let message = format!("there is no cluster {}: its share is given as soon as it joins", missing.join(", "));
+        let message = format!("there is no cluster {}: its quota is assigned once it joins", missing.join(", "));
         plan.effects.push(Effect::Event(Event::warning(reference(seen, quota), events::SYNC_WORK_FAILED, message)));
     }
     let (part, unread) = status(seen, quota);
     plan.effects.extend(part.map(Effect::Status));
     if !unread.is_empty() {
-        let message = format!("amounts that can't be read are left out of overallUsed: {}", unread.join(", "));
+        let message = format!("invalid quantities are left out of overallUsed: {}", unread.join(", "));
         let about = reference(seen, quota);
         plan.effects.push(Effect::Event(Event::warning(about, events::COLLECT_OVERALL_STATUS_FAILED, message)));
     }
@@ -318,7 +318,7 @@ mod tests {
     fn missing_cluster_is_reported() {
         let effects = run(Some(&quota(&[("m9", "5")])), &[]);
         let [Effect::Event(event), Effect::Status(_)] = effects.as_slice() else { panic!("{effects:?}") };
-        assert_eq!(event.message, "there is no cluster m9: its share is given as soon as it joins");
+        assert_eq!(event.message, "there is no cluster m9: its quota is assigned once it joins");
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
         let [Effect::Status(part), Effect::Event(event)] = effects.as_slice() else { panic!("{effects:?}") };
         assert_eq!(part.fields["overallUsed"], json!({"memory": "1Gi"}));
         assert_eq!((event.about.kind.as_str(), event.reason), ("FederatedResourceQuota", "CollectOverallStatusFailed"));
-        let want = "amounts that can't be read are left out of overallUsed: cpu of cluster m1 (";
+        let want = "invalid quantities are left out of overallUsed: cpu of cluster m1 (";
         assert!(event.message.starts_with(want), "{}", event.message);
     }
 

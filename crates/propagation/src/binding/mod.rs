@@ -115,7 +115,7 @@ pub enum Effect {
 #[must_use]
 pub fn cleanup_failed_event(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
     let message = || {
-        format!("Work {} of cluster {} is not wanted any more and was not deleted: {error}", work.name, work.cluster)
+        format!("Work {} of cluster {} is no longer needed and was not deleted: {error}", work.name, work.cluster)
     };
     (class != "Conflict").then(|| Event::warning(binding.reference(), events::CLEANUP_WORK_FAILED, message()))
 }

@@ -570,5 +570,5 @@ fn failed_cleanup_is_reported_on_the_binding() {
     assert!(told("Unavailable").is_some(), "not answered");
     let event = told("Denied").unwrap();
     assert_eq!((event.about.kind.as_str(), event.reason), ("ResourceBinding", "CleanupWorkFailed"));
-    assert_eq!(event.message, "Work web-x of cluster m2 is not wanted any more and was not deleted: forbidden");
+    assert_eq!(event.message, "Work web-x of cluster m2 is no longer needed and was not deleted: forbidden");
 }

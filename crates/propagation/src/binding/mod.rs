@@ -114,9 +114,8 @@ pub enum Effect {
 /// class of the failure. `None` for a conflict: the decision is made again.
 #[must_use]
 pub fn cleanup_failed_event(binding: Binding<'_>, work: &WorkKey, class: &str, error: &str) -> Option<Event> {
-    let message = || {
-        format!("Work {} of cluster {} is no longer needed and was not deleted: {error}", work.name, work.cluster)
-    };
+    let message =
+        || format!("Work {} of cluster {} is no longer needed and was not deleted: {error}", work.name, work.cluster);
     (class != "Conflict").then(|| Event::warning(binding.reference(), events::CLEANUP_WORK_FAILED, message()))
 }
 

@@ -1,4 +1,4 @@
-//! APIServices: which group and version is served by whom, as `kubectl get apiservices` shows it (apiserver.md 22).
+//! APIServices: which group and version is served by whom, as `kubectl get apiservices` shows it (specification/apiserver.md 22).
 //!
 //! Every group and version that this server serves has one that says `Local`, made when the server opens and when a CRD
 //! brings or takes a version ([`crate::Options::api_services`]). One that a user makes for another server is stored and says that it
@@ -16,8 +16,8 @@ use crate::{
     state::State,
 };
 
-pub(crate) const GROUP: &str = "apiregistration.k8s.io";
-pub(crate) const KIND: &str = "APIService";
+const GROUP: &str = "apiregistration.k8s.io";
+const KIND: &str = "APIService";
 /// Tells those that the server keeps from those of users: `onstart` for built-in versions, `true` for those of CRDs.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Who owns the fields of those that the server keeps.
@@ -98,7 +98,7 @@ fn condition(spec: &Value, now: &str) -> Value {
 }
 
 /// Gives an APIService its status, unless the change leaves it as it is.
-pub(crate) fn judge(old: Option<&Value>, new: &mut Value, now: &str) {
+pub(crate) fn set_conditions(old: Option<&Value>, new: &mut Value, now: &str) {
     let remote = |value: &Value| value["spec"]["service"].is_object();
     if old.is_none_or(|old| remote(old) != remote(new)) {
         new["status"] = json!({"conditions": [condition(&new["spec"], now)]});
@@ -199,7 +199,7 @@ mod tests {
         ] {
             let old = old.map(|spec| json!({"spec": spec}));
             let mut new = json!({"spec": spec});
-            judge(old.as_ref(), &mut new, "now");
+            set_conditions(old.as_ref(), &mut new, "now");
             assert_eq!(new.pointer("/status/conditions/0/status").and_then(Value::as_str), want, "{name}");
         }
     }

@@ -1,13 +1,12 @@
-//! Who may do what (apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant.
+//! Who may do what (specification/apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant.
 
-mod bearer;
+pub(crate) mod bearer;
 pub(crate) mod bootstrap;
 pub(crate) mod escalation;
 mod impersonate;
 pub(crate) mod jwt;
 mod oidc;
 pub(crate) mod rbac;
-mod review;
 
 use http::Method;
 
@@ -23,7 +22,6 @@ pub(crate) use impersonate::impersonated;
 pub use jwt::TokenKey;
 pub(crate) use oidc::openid;
 pub(crate) use rbac::Attributes;
-pub(crate) use review::review;
 
 /// Why a request is allowed; `None` when it isn't.
 pub(crate) fn allowed(state: &State, identity: &Identity, attributes: &Attributes<'_>) -> Option<String> {

@@ -4,27 +4,30 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use crate::registry::{Resource, group_version};
+use crate::registry::{Resource, group_version, strategy::Conversion};
 
 /// Gives an object in another `apiVersion`; one that it knows nothing of it gives back as it is.
 pub type Converter = fn(object: &Value, api_version: &str) -> Value;
 
 /// The apiVersion that objects of this resource are stored with.
 pub(crate) fn storage_api_version(resource: &Resource) -> String {
-    match (resource.custom(), resource.group.as_str(), resource.kind.as_str()) {
-        (Some(custom), group, _) => group_version(group, &custom.storage_version),
-        (None, "events.k8s.io", "Event") => "v1".into(),
-        (None, "autoscaling", "HorizontalPodAutoscaler") => "autoscaling/v2".into(),
-        _ => resource.api_version(),
+    match (resource.custom(), resource.builtin()) {
+        (Some(custom), _) => group_version(&resource.group, &custom.storage_version),
+        (None, Some(builtin)) => builtin.storage_api_version(),
+        (None, None) => resource.api_version(),
     }
+}
+
+/// How a built-in resource is converted from and to what is stored.
+fn conversion(resource: &Resource) -> Option<&'static Conversion> {
+    resource.builtin()?.strategy.conversion.as_ref()
 }
 
 /// True when reading means more than copying bytes.
 pub(crate) fn needed(resource: &Resource) -> bool {
-    match (resource.custom(), resource.group.as_str(), resource.version.as_str()) {
-        (Some(custom), _, version) => custom.storage_version != version,
-        (None, "events.k8s.io", _) | (None, "autoscaling", "v1") => true,
-        _ => false,
+    match resource.custom() {
+        Some(custom) => custom.storage_version != resource.version,
+        None => conversion(resource).is_some(),
     }
 }
 
@@ -42,16 +45,8 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
         let _ = custom.schema.prune(object);
         return;
     }
-    match (resource.group.as_str(), resource.kind.as_str()) {
-        ("events.k8s.io", "Event") => {
-            rename(object, EVENT_FIELDS, false);
-            if let Some(map) = object.as_object_mut() {
-                // core/v1 prints these when empty, events.k8s.io/v1 doesn't.
-                map.retain(|k, v| !(k.starts_with("reporting") && v == ""));
-            }
-        }
-        ("autoscaling", "HorizontalPodAutoscaler") => hpa_to_v1(object),
-        _ => {}
+    if let Some(conversion) = conversion(resource) {
+        (conversion.from_storage)(object);
     }
 }
 
@@ -95,101 +90,8 @@ fn to_storage(resource: &Resource, object: &mut Value) {
         *object = converter(object, &version);
     }
     object["apiVersion"] = json!(version);
-    match (resource.group.as_str(), resource.kind.as_str()) {
-        ("events.k8s.io", "Event") => rename(object, EVENT_FIELDS, true),
-        ("autoscaling", "HorizontalPodAutoscaler") => hpa_to_v2(object),
-        _ => {}
-    }
-}
-
-/// events.k8s.io/v1 and core/v1 names of a field.
-const EVENT_FIELDS: &[(&str, &str)] = &[
-    ("note", "message"),
-    ("regarding", "involvedObject"),
-    ("deprecatedSource", "source"),
-    ("deprecatedFirstTimestamp", "firstTimestamp"),
-    ("deprecatedLastTimestamp", "lastTimestamp"),
-    ("deprecatedCount", "count"),
-    ("reportingController", "reportingComponent"),
-];
-
-fn rename(object: &mut Value, fields: &[(&str, &str)], forward: bool) {
-    let Some(map) = object.as_object_mut() else { return };
-    for (new, old) in fields {
-        let (from, to) = if forward { (new, old) } else { (old, new) };
-        if let Some(value) = map.remove(*from) {
-            map.insert((*to).into(), value);
-        }
-    }
-}
-
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-
-fn is_cpu_utilization(metric: &Value) -> bool {
-    metric["type"] == "Resource"
-        && metric["resource"]["name"] == "cpu"
-        && metric["resource"]["target"]["type"] == "Utilization"
-}
-
-fn hpa_to_v1(object: &mut Value) {
-    let mut notes: Vec<(&str, Value)> = Vec::new();
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        if let Some(Value::Array(mut metrics)) = spec.remove("metrics") {
-            if let Some(at) = metrics.iter().position(is_cpu_utilization) {
-                let cpu = metrics.remove(at);
-                let target = cpu["resource"]["target"]["averageUtilization"].clone();
-                spec.insert("targetCPUUtilizationPercentage".into(), target);
-            }
-            if !metrics.is_empty() {
-                notes.push((METRICS, Value::Array(metrics)));
-            }
-        }
-        if let Some(behavior) = spec.remove("behavior") {
-            notes.push((BEHAVIOR, behavior));
-        }
-    }
-    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-        status.remove("currentMetrics");
-        status.remove("conditions");
-        status.entry("currentReplicas").or_insert(json!(0));
-    }
-    let metadata = crate::object::metadata_mut(object);
-    for (key, value) in notes {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations[key] = json!(value.to_string());
-    }
-}
-
-fn hpa_to_v2(object: &mut Value) {
-    let mut kept: Vec<(&str, Value)> = Vec::new();
-    if let Some(annotations) = crate::object::metadata_mut(object).get_mut("annotations").and_then(Value::as_object_mut)
-    {
-        for (key, field) in [(METRICS, "metrics"), (BEHAVIOR, "behavior")] {
-            if let Some(value) =
-                annotations.remove(key).as_ref().and_then(Value::as_str).and_then(|t| serde_json::from_str(t).ok())
-            {
-                kept.push((field, value));
-            }
-        }
-    }
-    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-        status.entry("currentMetrics").or_insert(Value::Null);
-        if status.get("currentReplicas") == Some(&json!(0)) {
-            status.remove("currentReplicas");
-        }
-    }
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for (field, value) in kept {
-        spec.insert(field.into(), value);
-    }
-    if let Some(percent) = spec.remove("targetCPUUtilizationPercentage") {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        let metrics = spec.entry("metrics").or_insert_with(|| json!([]));
-        if let Some(list) = metrics.as_array_mut() {
-            list.insert(0, cpu);
-        }
+    if let Some(conversion) = conversion(resource) {
+        (conversion.to_storage)(object);
     }
 }
 

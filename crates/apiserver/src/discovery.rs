@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are, legacy and aggregated (apiserver.md 4).
+//! Discovery: which groups, versions and resources there are, legacy and aggregated (specification/apiserver.md 4).
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! Health and version (apiserver.md 3).
+//! Health and version (specification/apiserver.md 3).
 
 use bytes::Bytes;
 use http::{HeaderValue, header};

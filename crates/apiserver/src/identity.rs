@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Members of this group may do everything (apiserver.md 20).
+/// Members of this group may do everything (specification/apiserver.md 20).
 pub const MASTERS: &str = "system:masters";
 /// The group of everybody whom an authenticator knows.
 pub const AUTHENTICATED: &str = "system:authenticated";

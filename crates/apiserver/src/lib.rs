@@ -1,23 +1,20 @@
 //! A generic, embedded, Kubernetes-compatible API server over the store.
 //!
 //! It serves the built-in kinds and whatever CRDs define, over TLS ([`Server::serve`]) and in-process
-//! ([`Server::in_process`]), as `reference/apiserver.md` says. It runs no controllers: garbage collection, the life cycle of
+//! ([`Server::in_process`]), as `specification/apiserver.md` says. It runs no controllers: garbage collection, the life cycle of
 //! namespaces and default ServiceAccounts are the work of others, and it knows nothing of this product's kinds.
 
 mod admission;
-mod allocate;
 mod api_services;
 mod auth;
 mod bootstrap;
 mod cached;
-mod certificates;
 mod connections;
 mod context;
 mod convert;
 mod crd;
 mod discovery;
 mod health;
-mod hooks;
 mod identity;
 mod inprocess;
 mod kinds;

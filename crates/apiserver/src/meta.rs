@@ -1,4 +1,4 @@
-//! The rules of `metadata`: what the server sets, what a client may change, what is refused (apiserver.md 7).
+//! The rules of `metadata`: what the server sets, what a client may change, what is refused (specification/apiserver.md 7).
 
 use serde_json::{Map, Value, json};
 
@@ -152,10 +152,8 @@ pub(crate) fn count_generation(resource: &Resource, old: &Value, new: &mut Value
         return;
     }
     let mut changed = wish_differs(resource, old, new);
-    // Controllers of the one look at its annotations, readers of the other at its labels.
-    let counted = [(("apps", "Deployment"), "annotations"), (("discovery.k8s.io", "EndpointSlice"), "labels")];
-    for ((group, kind), key) in counted {
-        changed |= resource.is(group, kind) && object::metadata(old).get(key) != object::metadata(new).get(key);
+    if let Some(key) = resource.builtin().and_then(|builtin| builtin.strategy.generation_counts) {
+        changed |= object::metadata(old).get(key) != object::metadata(new).get(key);
     }
     if changed {
         bump_generation(new);
@@ -200,10 +198,9 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause>
 }
 
 fn name_rule(resource: &Resource, name: &str) -> Vec<String> {
-    match (resource.builtin().is_some(), resource.group.as_str(), resource.kind.as_str()) {
-        (true, "", "Namespace" | "Service") | (true, "apps", "StatefulSet") => names::dns_label(name),
-        (true, "rbac.authorization.k8s.io" | "apiregistration.k8s.io", _) => names::path_segment(name),
-        _ => names::dns_subdomain(name),
+    match resource.builtin() {
+        Some(builtin) => (builtin.strategy.validate_name)(name),
+        None => names::dns_subdomain(name),
     }
 }
 
@@ -238,10 +235,9 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> 
 }
 
 fn validate_both(resource: &Resource, metadata: &Map<String, Value>, causes: &mut Vec<Cause>) {
-    // What the server itself calls the pods of a Job is judged in its template.
-    let own = |key: &str| resource.is("batch", "Job") && matches!(key, "job-name" | "batch.kubernetes.io/job-name");
+    let unchecked = resource.builtin().map_or(&[][..], |builtin| builtin.strategy.unchecked_labels);
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
-    for (key, value) in labels.filter(|(key, _)| !own(key)) {
+    for (key, value) in labels.filter(|(key, _)| !unchecked.contains(&key.as_str())) {
         causes.extend(names::qualified_name(key).iter().map(|m| Cause::invalid("metadata.labels", &json!(key), m)));
         let text = value.as_str().unwrap_or_default();
         causes.extend(names::label_value(text).iter().map(|m| Cause::invalid("metadata.labels", value, m)));
@@ -299,8 +295,7 @@ fn validate_finalizers(resource: &Resource, metadata: &Map<String, Value>, cause
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let list = metadata.get("finalizers").and_then(Value::as_array);
     // Custom resources and the kinds of the extension servers take any qualified name.
-    let strict = resource.builtin().is_some()
-        && !matches!(resource.group.as_str(), "apiextensions.k8s.io" | "apiregistration.k8s.io");
+    let strict = resource.builtin().is_some_and(|builtin| !builtin.strategy.any_finalizer);
     let mut both = (false, false);
     for (i, value) in list.into_iter().flatten().enumerate() {
         let name = value.as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The grammar of names, label keys and values, with the messages of apimachinery (apiserver.md 7).
+//! The grammar of names, label keys and values, with the messages of apimachinery (specification/apiserver.md 7).
 
 pub(crate) use ironclad_patch::names::{
     dns1035_label as dns_1035_label, dns1123_label as dns_label, dns1123_subdomain as dns_subdomain,

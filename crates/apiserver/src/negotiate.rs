@@ -1,4 +1,4 @@
-//! Content negotiation: which shape and which format an answer has, and how a body is read (apiserver.md 2).
+//! Content negotiation: which shape and which format an answer has, and how a body is read (specification/apiserver.md 2).
 
 use crate::status::ApiError;
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use ironclad_store::Revision;
 
@@ -192,6 +192,22 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
 /// True once the object is marked for deletion.
 pub(crate) fn terminating(object: &Value) -> bool {
     metadata(object).get("deletionTimestamp").is_some_and(|t| !t.is_null())
+}
+
+/// Only the metadata of an object.
+pub(crate) fn partial(mut value: Value, version: &str) -> Value {
+    let metadata = value.get_mut("metadata").map(Value::take).unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
+}
+
+/// Adds a finalizer that is not there yet.
+pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let list = metadata_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.iter().any(|f| f == finalizer)
+    {
+        list.push(json!(finalizer));
+    }
 }
 
 #[cfg(test)]

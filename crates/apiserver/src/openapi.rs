@@ -1,4 +1,4 @@
-//! OpenAPI v3: what kubectl validates, merges and explains by (apiserver.md 5).
+//! OpenAPI v3: what kubectl validates, merges and explains by (specification/apiserver.md 5).
 
 use std::{
     collections::BTreeMap,

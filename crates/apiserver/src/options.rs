@@ -109,7 +109,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 4_096,
-            // What a kube-apiserver takes: 400 that read and 200 that write (apiserver.md 24).
+            // What a kube-apiserver takes: 400 that read and 200 that write (specification/apiserver.md 24).
             requests: 600,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),

@@ -84,7 +84,7 @@ pub struct Pki {
 impl Pki {
     /// Reads the certificates in a directory, or makes what is missing, unreadable or about to end.
     ///
-    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `state.crt`, `state.key`, `admin.crt`, `admin.key`, and
+    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`, and
     /// `sa.key`, which signs the tokens of ServiceAccounts; all 0600. A CA that ends is replaced with everything that it signed.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Protobuf request bodies, as kubectl's imperative commands send them (apiserver.md 2): read by a table of messages and turned
+//! Protobuf request bodies, as kubectl's imperative commands send them (specification/apiserver.md 2): read by a table of messages and turned
 //! into the JSON of the same object. Answers are JSON.
 
 use std::{collections::BTreeMap, sync::OnceLock};

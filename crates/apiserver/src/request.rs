@@ -1,5 +1,5 @@
 //! What a request is about: the path and method, read as group, version, resource, name, subresource and verb
-//! (apiserver.md 1).
+//! (specification/apiserver.md 1).
 
 use std::collections::BTreeMap;
 

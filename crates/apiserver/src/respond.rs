@@ -1,4 +1,4 @@
-//! Answers: bytes with the headers that clients read, in the shape that they asked for (apiserver.md 1, 2).
+//! Answers: bytes with the headers that clients read, in the shape that they asked for (specification/apiserver.md 1, 2).
 
 use std::{
     io,
@@ -227,7 +227,7 @@ pub(crate) fn object(cx: &Cx, code: u16, value: Value) -> Result<Reply, ApiError
             let metadata = json!({"resourceVersion": revision});
             table::table(cx, version, metadata, std::slice::from_ref(&value), true)?
         }
-        Shape::Partial { version, list: false } => partial(value, version),
+        Shape::Partial { version, list: false } => object::partial(value, version),
         Shape::Partial { list: true, .. } => {
             return Err(ApiError::not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
@@ -237,12 +237,6 @@ pub(crate) fn object(cx: &Cx, code: u16, value: Value) -> Result<Reply, ApiError
         }
     };
     Ok(formatted(cx, code, &value))
-}
-
-/// Only the metadata of an object.
-pub(crate) fn partial(mut value: Value, version: &str) -> Value {
-    let metadata = value.get_mut("metadata").map(Value::take).unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
 }
 
 /// What a list's metadata says.
@@ -310,7 +304,7 @@ pub(crate) fn list(cx: &Cx, entries: &[Entry], meta: &ListMeta) -> Result<Reply,
         }),
         Shape::Table { version } => table::table(cx, version, metadata, &items, true)?,
         Shape::Partial { version, .. } => {
-            let items: Vec<Value> = items.into_iter().map(|i| partial(i, version)).collect();
+            let items: Vec<Value> = items.into_iter().map(|i| object::partial(i, version)).collect();
             json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"),
                 "metadata": metadata, "items": items,

@@ -155,8 +155,7 @@ pub(crate) fn with_tracker<R>(
         None => (builtin::table(), of_kind(resource)?),
     };
     let reset = match subresource {
-        // What a request for a certificate says is the server's once it is made.
-        "" if resource.is("certificates.k8s.io", "CertificateSigningRequest") => {
+        "" if resource.builtin().is_some_and(|builtin| builtin.strategy.server_owns_spec) => {
             Set::of_fields(&[&["spec"], &["status"]])
         }
         "" if resource.has_status() => Set::of_fields(&[&["status"]]),

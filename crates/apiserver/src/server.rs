@@ -14,7 +14,8 @@ use crate::{
     ApiError, Identity, OpenError, Options, Served, api_services, auth, bootstrap,
     context::Cx,
     crd::lifecycle,
-    discovery, health, kinds,
+    discovery, health,
+    kinds::{self, kind::Hooks},
     negotiate::{self, Shape},
     openapi,
     registry::Found,
@@ -22,7 +23,7 @@ use crate::{
     respond::{self, Reply},
     route::Route,
     state::State,
-    verbs::{create, delete, modify::Part, patch, read, subresource, update, watch},
+    verbs::{create, delete, follow_up, modify::Part, patch, read, review, subresource, update, watch},
 };
 
 /// The most bytes of a request's body.
@@ -57,7 +58,7 @@ impl Server {
         let name = || state.options.name.clone();
         let unreadable = |e: ApiError| OpenError::Unreadable { server: name(), message: e.message };
         for crd in lifecycle::resume(&state).map_err(unreadable)? {
-            delete::clean_up_crd(&state, crd);
+            follow_up::clean_up_crd(&state, crd);
         }
         if state.options.bootstrap {
             bootstrap::run(&state).await.map_err(|source| OpenError::Store { server: name(), source })?;
@@ -248,10 +249,8 @@ impl Server {
         if let Some(text) = cx.resource.custom().and_then(|c| c.deprecated.clone()) {
             cx.warn(text);
         }
-        if cx.resource.is("", "Endpoints") {
-            cx.warn("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice");
-        } else if cx.resource.is("", "ComponentStatus") {
-            cx.warn("v1 ComponentStatus is deprecated in v1.19+");
+        if let Some(builtin) = cx.resource.builtin().filter(|builtin| !builtin.strategy.deprecated.is_empty()) {
+            cx.warn(builtin.strategy.deprecated);
         }
         let reply = dispatch(&cx, &body).await;
         let warnings = std::mem::take(&mut *cx.warnings.lock());
@@ -326,9 +325,11 @@ async fn dispatch(cx: &Arc<Cx>, body: &[u8]) -> Result<Reply, ApiError> {
         return Err(ApiError::method_not_allowed());
     }
     match cx.verb {
-        Verb::Create if resource.kind == "Binding" && resource.group.is_empty() => subresource::binding(cx, body).await,
-        Verb::Create if create::is_review(resource) => auth::review(cx, body),
-        Verb::Create => create::create(cx, body).await,
+        Verb::Create => match kinds::hooks(resource) {
+            Hooks { binds_pod: true, .. } => subresource::binding(cx, body).await,
+            Hooks { review: Some(answer), .. } => review::create(cx, body, *answer),
+            _ => create::create(cx, body).await,
+        },
         Verb::Get => read::get(cx).await,
         Verb::List => read::list(cx).await,
         Verb::Watch => watch::watch(cx.clone()),

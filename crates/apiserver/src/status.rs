@@ -1,4 +1,4 @@
-//! Errors as clients see them: a `Status` with code, reason, message and details (apiserver.md 6).
+//! Errors as clients see them: a `Status` with code, reason, message and details (specification/apiserver.md 6).
 
 use std::borrow::Cow;
 
@@ -86,7 +86,7 @@ pub struct Details {
     pub name: String,
     /// The API group; empty for core.
     pub group: String,
-    /// The plural resource or the kind, by reason (apiserver.md 6).
+    /// The plural resource or the kind, by reason (specification/apiserver.md 6).
     pub kind: String,
     /// The uid, in answers to deletions.
     pub uid: String,

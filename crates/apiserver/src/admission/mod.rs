@@ -1,10 +1,9 @@
-//! Admission: what is filled in and refused besides schemas, by the server itself, and by whoever is asked (apiserver.md 19).
+//! Admission: what is filled in and refused besides schemas, by the server itself, and by whoever is asked (specification/apiserver.md 19).
 //!
 //! The order of a kube-apiserver: the built-in steps and the mutating reviews, then defaults and validation, then the
 //! validating reviews.
 
-mod builtin;
-mod limit_range;
+mod lifecycle;
 pub(crate) mod objects;
 pub(crate) mod review;
 
@@ -16,29 +15,32 @@ pub use self::{
     objects::Objects,
     review::{Admission, Admitted, Operation, Review, SideWrite},
 };
-use crate::{auth::escalation, context::Cx, convert, object, policies, state::State, status::ApiError, webhooks};
+use crate::{context::Cx, convert, kinds, object, policies, state::State, status::ApiError, webhooks};
 
 /// Before a new object is defaulted.
 pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
-    builtin::create(cx, value)?;
-    escalation::check(cx, None, value)?;
+    let hooks = kinds::hooks(&cx.resource);
+    lifecycle::create(cx, value)?;
+    (hooks.admit_create)(cx, value)?;
+    (hooks.check_escalation)(cx, None, value)?;
     mutate(cx, Operation::Create, None, value, dry_run)?;
     let write = Write { operation: Operation::Create, old: None, dry_run, subresource_kind: None };
     if webhooks::mutate(cx, &write, Some(value)).await? {
-        escalation::check(cx, None, value)?;
+        (hooks.check_escalation)(cx, None, value)?;
     }
     Ok(())
 }
 
 /// Before a changed object is defaulted: true if somebody's webhook changed it.
 pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
-    escalation::check(cx, Some(old), new)?;
-    builtin::update(cx, old, new)?;
+    let hooks = kinds::hooks(&cx.resource);
+    (hooks.check_escalation)(cx, Some(old), new)?;
+    (hooks.admit_update)(cx, old, new)?;
     mutate(cx, Operation::Update, Some(old), new, dry_run)?;
     let write = Write { operation: Operation::Update, old: Some(old), dry_run, subresource_kind: None };
     let changed = webhooks::mutate(cx, &write, Some(new)).await?;
     if changed {
-        escalation::check(cx, Some(old), new)?;
+        (hooks.check_escalation)(cx, Some(old), new)?;
     }
     Ok(changed)
 }
@@ -76,7 +78,7 @@ pub(crate) async fn validate(
     if operation == Operation::Delete {
         webhooks::mutate(cx, &write, None).await?;
     }
-    limit_range::validate(cx, operation, old, new)?;
+    (kinds::hooks(&cx.resource).admit_valid)(cx, operation, old, new)?;
     policies::validate(cx, &write, new)?;
     webhooks::validate(cx, &write, new).await?;
     let Some(reviewer) = reviewer(cx) else { return Ok(SideWrites::default()) };

@@ -1,4 +1,4 @@
-//! Bearer tokens: those that the server was opened with, and those of ServiceAccounts (apiserver.md 20).
+//! Bearer tokens: those that the server was opened with, and those of ServiceAccounts (specification/apiserver.md 20).
 
 use std::collections::BTreeMap;
 

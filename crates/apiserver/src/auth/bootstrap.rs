@@ -1,4 +1,4 @@
-//! The roles and bindings that every cluster has from its first start (apiserver.md 19).
+//! The roles and bindings that every cluster has from its first start (specification/apiserver.md 19).
 //!
 //! `bootstrap.jsonl` is what kube-apiserver v1.36 makes in an empty cluster, one object in each line, without the roles of
 //! kube-controller-manager's own loops (`system:controller:*`): the controllers here are members of `system:masters`.

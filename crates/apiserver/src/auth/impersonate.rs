@@ -1,4 +1,4 @@
-//! Acting as somebody else, for those who may (apiserver.md 20).
+//! Acting as somebody else, for those who may (specification/apiserver.md 20).
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;

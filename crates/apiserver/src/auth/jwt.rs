@@ -1,4 +1,4 @@
-//! The tokens of ServiceAccounts: JSON web tokens that the server signs and reads (apiserver.md 20).
+//! The tokens of ServiceAccounts: JSON web tokens that the server signs and reads (specification/apiserver.md 20).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! RBAC: the union of the rules of all bindings of a user (apiserver.md 20).
+//! RBAC: the union of the rules of all bindings of a user (specification/apiserver.md 20).
 
 use std::{collections::BTreeMap, sync::Arc};
 

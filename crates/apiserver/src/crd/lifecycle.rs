@@ -101,7 +101,7 @@ async fn set_conditions_of_group(state: &State, group: &str) -> Result<(), ApiEr
         let Some(entry) = state.store.get(&key) else { continue };
         let old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
         let mut new = old.clone();
-        crd::settle(&mut new, &crds(state)?, &state.now());
+        crd::set_conditions(&mut new, &crds(state)?, &state.now());
         if new != old {
             let compare = Compare::modified(key.as_str(), entry.modified);
             state.txn(vec![compare], vec![Op::put(key.as_str(), object::encode(&new))]).await?;

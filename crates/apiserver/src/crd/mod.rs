@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it (apiserver.md 18).
+//! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it (specification/apiserver.md 18).
 
 pub(crate) mod lifecycle;
 mod validate;
@@ -115,9 +115,8 @@ pub(crate) fn default(crd: &mut Value) {
     }
 }
 
-/// Sets the status by the names of the other CRDs: accepted and established, or in conflict. Returns the CRD's
-/// finalizer to be there as well.
-pub(crate) fn settle(crd: &mut Value, others: &[Arc<Definition>], now: &str) {
+/// Sets the conditions by the names of the other CRDs: accepted and established, or in conflict.
+pub(crate) fn set_conditions(crd: &mut Value, others: &[Arc<Definition>], now: &str) {
     let names = crd.pointer("/spec/names").cloned().unwrap_or_default();
     let group = text(crd, "/spec/group").to_owned();
     let storage = storage_version(crd).to_owned();

@@ -1,4 +1,4 @@
-//! What is wrong with a CRD (apiserver.md 18).
+//! What is wrong with a CRD (specification/apiserver.md 18).
 
 use serde_json::{Value, json};
 

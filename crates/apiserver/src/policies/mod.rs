@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies: expressions of users that writes must fulfil, where a binding says so (apiserver.md 21).
+//! ValidatingAdmissionPolicies: expressions of users that writes must fulfil, where a binding says so (specification/apiserver.md 21).
 //!
 //! They are evaluated in the write, without waiting. Not here: the variable `authorizer`, which is refused when a policy is
 //! made, audit annotations, and type checking against schemas (`status.typeChecking` stays empty).

@@ -1,4 +1,4 @@
-//! Field selectors: an AND of comparisons of the few fields that a kind offers (apiserver.md 10).
+//! Field selectors: an AND of comparisons of the few fields that a kind offers (specification/apiserver.md 10).
 
 use serde_json::Value;
 
@@ -15,59 +15,9 @@ struct Term {
     value: String,
 }
 
-const POD: &[&str] = &[
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
-    "status.phase",
-    "status.podIP",
-    "status.podIPs",
-    "status.nominatedNodeName",
-];
-const EVENT: &[&str] = &[
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "source",
-    "type",
-];
-const NEW_EVENT: &[&str] = &[
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "regarding.apiVersion",
-    "regarding.resourceVersion",
-    "regarding.fieldPath",
-    "reason",
-    "reportingController",
-    "type",
-];
-
 /// The fields of a built-in kind besides its name and namespace.
 fn fields(resource: &Resource) -> &'static [&'static str] {
-    match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "Pod") => POD,
-        ("", "Event") => EVENT,
-        ("events.k8s.io", "Event") => NEW_EVENT,
-        ("", "Namespace") => &["status.phase"],
-        ("", "Node") => &["spec.unschedulable"],
-        ("", "Secret") => &["type"],
-        ("", "Service") => &["spec.clusterIP", "spec.type"],
-        ("", "ReplicationController") => &["status.replicas"],
-        ("batch", "Job") => &["status.successful"],
-        ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
-        ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
-        _ => &[],
-    }
+    resource.builtin().map_or(&[], |builtin| builtin.strategy.selectable_fields)
 }
 
 impl FieldSelector {

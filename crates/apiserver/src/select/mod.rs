@@ -1,4 +1,4 @@
-//! Selectors of lists and watches: by labels and by fields (apiserver.md 10).
+//! Selectors of lists and watches: by labels and by fields (specification/apiserver.md 10).
 
 mod field;
 

@@ -1,12 +1,11 @@
-//! Tables: what `kubectl get` prints (apiserver.md 25).
+//! Tables: what `kubectl get` prints (specification/apiserver.md 25).
 
 pub(crate) mod age;
 pub(crate) mod jsonpath;
-mod printers;
 
 use serde_json::{Value, json};
 
-use crate::{context::Cx, crd::CustomVersion, object, respond, status::ApiError};
+use crate::{context::Cx, crd::CustomVersion, object, registry::strategy::Strategy, status::ApiError};
 
 /// A column of a table.
 pub(crate) struct Column {
@@ -57,8 +56,8 @@ pub(crate) fn table(
     let (columns, print): (Vec<Column>, Box<Print<'_>>) = match cx.resource.custom() {
         Some(custom) => (custom_columns(custom), Box::new(|o| custom_cells(custom, o, now))),
         None => {
-            let printer = printers::printer(&cx.resource.group, &cx.resource.kind);
-            (printer.columns(), Box::new(move |o| printer.cells(o, now)))
+            let strategy = cx.resource.builtin().map_or(&Strategy::NONE, |builtin| builtin.strategy);
+            (builtin_columns(strategy), Box::new(move |o| (strategy.cells)(o, now)))
         }
     };
     let rows: Vec<Value> = objects
@@ -66,7 +65,7 @@ pub(crate) fn table(
         .map(|value| {
             let mut row = json!({"cells": print(value)});
             match include {
-                "Metadata" => row["object"] = respond::partial(value.clone(), version),
+                "Metadata" => row["object"] = object::partial(value.clone(), version),
                 "Object" => row["object"] = value.clone(),
                 _ => row["object"] = Value::Null,
             }
@@ -78,6 +77,11 @@ pub(crate) fn table(
         "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
         "columnDefinitions": columns, "rows": rows,
     }))
+}
+
+fn builtin_columns(strategy: &Strategy) -> Vec<Column> {
+    let column = |(name, kind, priority): &(&str, &str, i64)| Column { priority: *priority, ..Column::new(name, kind) };
+    strategy.columns.iter().map(column).collect()
 }
 
 fn custom_columns(custom: &CustomVersion) -> Vec<Column> {

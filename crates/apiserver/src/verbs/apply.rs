@@ -1,4 +1,4 @@
-//! Server-side apply: what a manager wants of an object, merged into it (apiserver.md 13).
+//! Server-side apply: what a manager wants of an object, merged into it (specification/apiserver.md 13).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Reading the objects that clients send: format, type, unknown fields (apiserver.md 2, 14).
+//! Reading the objects that clients send: format, type, unknown fields (specification/apiserver.md 2, 14).
 
 use ironclad_patch::decode::{self, DecodeError};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Subresources that lead to a kubelet or a pod, which a server without a cluster network can't reach (apiserver.md 17).
+//! Subresources that lead to a kubelet or a pod, which a server without a cluster network can't reach (specification/apiserver.md 17).
 
 use serde_json::{Map, Value, json};
 

@@ -1,20 +1,23 @@
-//! create: a new object from a body (apiserver.md 7, 8).
+//! create: a new object from a body (specification/apiserver.md 7, 8).
 
 use ironclad_store::{Compare, TxnResult};
 use serde_json::Value;
 
 use crate::{
     admission::{self, Operation},
-    allocate,
     context::Cx,
-    convert, hooks, meta, object,
+    convert, kinds, meta, object,
     respond::{self, Reply},
     state::State,
     status::ApiError,
     strategy,
 };
 
-use super::{body, delete::carry_out, options::WriteOptions};
+use super::{
+    body,
+    follow_up::{after_write, carry_out},
+    options::WriteOptions,
+};
 
 /// Names drawn for generateName before giving up.
 const NAME_TRIES: usize = 8;
@@ -55,13 +58,14 @@ fn drawn(value: &Value) -> bool {
 async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Option<Value>, ApiError> {
     let state: &State = &cx.state;
     let resource = &*cx.resource;
+    let hooks = kinds::hooks(resource);
     if resource.namespaced && cx.namespace().is_none() {
         return Err(ApiError::method_not_allowed());
     }
     let now = state.now();
     meta::prepare_create(resource, &mut value, cx.namespace(), state.uid(), &now, || state.suffix())?;
     // Who made the object owns what it said and its defaults, and not what admission and the server add.
-    strategy::default(cx, &mut value, strategy::Defaults::Plain);
+    strategy::default(resource, &mut value, strategy::Defaults::Plain);
     if !options.applied {
         cx.track(None, &mut value);
     }
@@ -70,18 +74,18 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         cx.warn(warning);
     }
     admission::create(cx, &mut value, options.dry_run).await?;
-    strategy::default(cx, &mut value, strategy::Defaults::Creating);
-    allocate::allocate(state, resource, None, &mut value)?;
+    strategy::default(resource, &mut value, strategy::Defaults::Creating);
+    (hooks.allocate)(state, None, &mut value)?;
     let causes = [meta::validate_create(resource, &value), strategy::validate(resource, &value, None)].concat();
     let name = object::meta_str(&value, "name").to_owned();
     if !causes.is_empty() {
-        return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), &name, causes));
+        return Err(ApiError::invalid(&resource.kind, resource.error_group(), &name, causes));
     }
     for warning in strategy::warnings(resource, &value, None) {
         cx.warn(warning);
     }
     let sides = admission::validate(cx, Operation::Create, None, Some(&value), options.dry_run).await?;
-    hooks::before_create(cx, &mut value)?;
+    (hooks.before_write)(cx, None, &mut value)?;
     let key = resource.key(cx.namespace().unwrap_or_default(), &name);
     let exists = |entry: &ironclad_store::Entry| {
         let terminating = object::decode(&entry.value, entry.modified).is_ok_and(|o| object::terminating(&o));
@@ -95,7 +99,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         return Ok(Some(value));
     }
     let put = state.put(resource, key.clone(), &convert::stored(resource, &value))?;
-    let (mut compares, mut ops) = allocate::changes(resource, None, Some(&value));
+    let (mut compares, mut ops) = (hooks.reservations)(None, Some(&value));
     compares.insert(0, Compare::absent(key));
     ops.push(put);
     let alone = sides.is_empty();
@@ -103,7 +107,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     match state.txn(compares, ops).await? {
         TxnResult::Done { revision } => {
             state.set_revision(&mut value, revision);
-            carry_out(&cx.state, hooks::after_write(cx, None, Some(&value))?).await?;
+            carry_out(&cx.state, after_write(cx, None, Some(&value))?).await?;
             Ok(Some(value))
         }
         TxnResult::Failed { current, .. } => match current.into_iter().next().flatten() {
@@ -113,9 +117,4 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
             None => Err(ApiError::modified(&resource.plural, &resource.group, &name)),
         },
     }
-}
-
-/// True for kinds that are answered and never stored.
-pub(crate) fn is_review(resource: &crate::registry::Resource) -> bool {
-    resource.builtin().is_some() && matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
 }

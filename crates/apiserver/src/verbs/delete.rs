@@ -1,25 +1,22 @@
-//! delete and deletecollection: marking, grace, finalizers by propagation policy, removal (apiserver.md 7).
-
-use std::sync::Arc;
+//! delete and deletecollection: marking, grace, finalizers by propagation policy, removal (specification/apiserver.md 7).
 
 use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation},
-    allocate, api_services,
     context::Cx,
-    convert,
-    crd::lifecycle,
-    hooks::{self, FollowUp},
-    meta, object,
+    convert, kinds, meta, object,
+    registry::Resource,
     respond::{self, Reply},
     select::Selector,
-    state::State,
     status::{self, ApiError},
 };
 
-use super::options::{DeleteOptions, Propagation};
+use super::{
+    follow_up::{after_write, carry_out},
+    options::{DeleteOptions, Propagation},
+};
 
 /// How often a deletion is tried against concurrent writers.
 const TRIES: usize = 64;
@@ -75,37 +72,8 @@ pub(crate) async fn delete_collection(cx: &Cx, bytes: &[u8]) -> Result<Reply, Ap
     respond::list(cx, &deleted, &meta)
 }
 
-/// Carries out what a write left to do.
-pub(crate) async fn carry_out(state: &Arc<State>, follow_ups: Vec<FollowUp>) -> Result<(), ApiError> {
-    for follow_up in follow_ups {
-        match follow_up {
-            FollowUp::CleanUpCrd(crd) => clean_up_crd(state, crd),
-            FollowUp::ReleaseCrd(crd) => lifecycle::release(state, &crd).await?,
-            FollowUp::SyncApiServices => api_services::sync(state).await.map_err(ApiError::internal)?,
-        }
-    }
-    Ok(())
-}
-
-/// Deletes the instances of a CRD that is being deleted, as a task of the server, then the CRD.
-pub(crate) fn clean_up_crd(state: &Arc<State>, crd: String) {
-    let server = state.clone();
-    state.seam.tasks.spawn("crd-cleanup", async move {
-        if let Err(error) = delete_instances(&server, &crd).await {
-            tracing::warn!(%crd, %error, "instances of a deleted CustomResourceDefinition remain");
-        }
-    });
-}
-
-async fn delete_instances(state: &Arc<State>, crd: &str) -> Result<(), ApiError> {
-    if let Some(resource) = lifecycle::resource_of(state, crd) {
-        delete_all(&Cx::own(state.clone(), resource)).await?;
-    }
-    lifecycle::release(state, crd).await
-}
-
 /// Deletes every object of a resource for the server itself: a CRD's instances.
-async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
+pub(super) async fn delete_all(cx: &Cx) -> Result<(), ApiError> {
     let range = cx.state.store.range(&Query::prefix(&cx.resource.prefix)).map_err(ApiError::internal)?;
     for (_, entry) in range.entries {
         let value = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
@@ -144,12 +112,14 @@ async fn attempt(
     let mut old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;
     convert::from_storage(resource, &mut old);
     preconditions(cx, name, &old, options)?;
-    hooks::before_delete(cx, &old)?;
+    (kinds::hooks(resource).before_delete)(&old)?;
     let sides = admission::validate(cx, Operation::Delete, Some(&old), None, options.dry_run).await?;
     let mut new = old.clone();
     set_finalizers(&mut new, options.propagation);
-    let grace = grace(cx, &old, options);
-    let waits = grace > 0 || !object::finalizers(&new).is_empty() || hooks::holds(cx, &new);
+    let grace_seconds = resource.builtin().and_then(|builtin| builtin.strategy.grace_seconds);
+    let is_graceful = grace_seconds.is_some();
+    let grace = grace_seconds.map_or(0, |seconds| seconds(&old, options.grace_seconds));
+    let waits = grace > 0 || !object::finalizers(&new).is_empty() || holds(resource, &new);
     if waits {
         mark(cx, &old, &mut new, grace);
         if new == old || options.dry_run {
@@ -162,28 +132,28 @@ async fn attempt(
             TxnResult::Failed { .. } => Ok(None),
             TxnResult::Done { revision } => {
                 cx.state.set_revision(&mut new, revision);
-                carry_out(&cx.state, hooks::after_write(cx, Some(&old), Some(&new))?).await?;
+                carry_out(&cx.state, after_write(cx, Some(&old), Some(&new))?).await?;
                 Ok(Some(Outcome::Marked(new)))
             }
         };
     }
     if !options.dry_run {
         let mut compares = vec![Compare::modified(key, entry.modified)];
-        let (_, mut ops) = allocate::changes(resource, Some(&old), None);
+        let (_, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), None);
         ops.push(Op::delete(key));
         sides.join(&mut compares, &mut ops);
         match cx.state.txn(compares, ops).await? {
             TxnResult::Failed { .. } => return Ok(None),
-            TxnResult::Done { revision } if resource.is("", "Pod") => {
+            TxnResult::Done { revision } if is_graceful => {
                 // Clients see a pod go as marked first and then removed, also where both are one write.
                 mark(cx, &old, &mut new, 0);
                 cx.state.set_revision(&mut new, revision);
             }
             TxnResult::Done { .. } => {}
         }
-        carry_out(&cx.state, hooks::after_write(cx, Some(&old), None)?).await?;
+        carry_out(&cx.state, after_write(cx, Some(&old), None)?).await?;
     }
-    Ok(Some(if resource.is("", "Pod") { Outcome::RemovedShown(new) } else { Outcome::Removed(old) }))
+    Ok(Some(if is_graceful { Outcome::RemovedShown(new) } else { Outcome::Removed(old) }))
 }
 
 fn preconditions(cx: &Cx, name: &str, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
@@ -243,23 +213,10 @@ fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
     }
 }
 
-/// How many seconds a pod has to end; 0 for everything else.
-fn grace(cx: &Cx, old: &Value, options: &DeleteOptions) -> i64 {
-    if !cx.resource.is("", "Pod") {
-        return 0;
-    }
-    let bound = old.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|n| !n.is_empty());
-    let ended = matches!(old.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
-    if !bound || ended {
-        return 0;
-    }
-    let own = old.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    let wanted = options.grace_seconds.unwrap_or(own);
-    match object::metadata(old).get("deletionGracePeriodSeconds").and_then(Value::as_i64) {
-        // A second deletion can only make it shorter.
-        Some(before) if object::terminating(old) => wanted.min(before),
-        _ => wanted,
-    }
+/// True when something besides metadata keeps the object.
+fn holds(resource: &Resource, object: &Value) -> bool {
+    resource.has_spec_finalizers()
+        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
 }
 
 fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
@@ -272,11 +229,11 @@ fn mark(cx: &Cx, old: &Value, new: &mut Value, grace: i64) {
     let first = !object::terminating(old);
     let metadata = object::metadata_mut(new);
     metadata.insert("deletionTimestamp".into(), json!(at.to_string()));
-    if !cx.resource.is("", "Namespace") {
+    if !cx.resource.has_spec_finalizers() {
         metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
     }
     if first {
         meta::bump_generation(new);
-        hooks::on_mark(cx, new);
+        (kinds::hooks(&cx.resource).on_deletion_timestamp)(&cx.state.now(), new);
     }
 }

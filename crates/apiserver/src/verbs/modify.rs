@@ -1,20 +1,22 @@
 //! The one road of every change to an existing object: read, make the candidate, keep what may not change, default,
-//! validate, compare, write if nobody wrote in between (apiserver.md 7, 8, 12).
+//! validate, compare, write if nobody wrote in between (specification/apiserver.md 7, 8, 12).
 
 use ironclad_store::{Compare, Entry, Op, TxnResult};
 use serde_json::{Value, json};
 
 use crate::{
     admission::{self, Operation, SideWrites},
-    allocate, certificates,
     context::Cx,
-    convert, hooks, meta, object,
+    convert, kinds, meta, object,
     registry::Resource,
     status::{ApiError, Cause},
     strategy,
 };
 
-use super::{delete::carry_out, options::WriteOptions};
+use super::{
+    follow_up::{after_write, carry_out},
+    options::WriteOptions,
+};
 
 /// How often a change without a resourceVersion is tried against concurrent writers.
 const TRIES: usize = 64;
@@ -24,7 +26,7 @@ const TRIES: usize = 64;
 pub(crate) enum Part {
     /// Everything but status, where that is a subresource.
     Main,
-    /// Status, and of metadata what apiserver.md 7 says.
+    /// Status, and of metadata what specification/apiserver.md 7 says.
     Status,
     /// The verdict on a request for a certificate: `status.conditions`.
     Approval,
@@ -89,20 +91,20 @@ async fn attempt(
     } else {
         cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?
     };
-    let (mut compares, mut ops) = allocate::changes(resource, Some(&old), Some(&new).filter(|_| !gone));
+    let (mut compares, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), Some(&new).filter(|_| !gone));
     compares.push(Compare::modified(key, entry.modified));
     ops.push(op);
     sides.join(&mut compares, &mut ops);
     match cx.state.txn(compares, ops).await? {
         TxnResult::Failed { .. } => Ok(None),
         TxnResult::Done { .. } if gone => {
-            carry_out(&cx.state, hooks::after_write(cx, Some(&old), None)?).await?;
+            carry_out(&cx.state, after_write(cx, Some(&old), None)?).await?;
             Ok(Some(new))
         }
         TxnResult::Done { revision } => {
             let mut new = new;
             cx.state.set_revision(&mut new, revision);
-            carry_out(&cx.state, hooks::after_write(cx, Some(&old), Some(&new))?).await?;
+            carry_out(&cx.state, after_write(cx, Some(&old), Some(&new))?).await?;
             Ok(Some(new))
         }
     }
@@ -141,9 +143,11 @@ async fn settle(
     let resource = &*cx.resource;
     let mut new = candidate;
     restrict(resource, part, old, &mut new);
-    let part_of_pod = if part == Part::Inner && resource.is("", "Pod") { cx.subresource() } else { None };
-    if let Some(subresource) = part_of_pod {
-        strategy::take_part_of_pod(subresource, old, &mut new);
+    let of_subresource =
+        cx.subresource().zip(resource.builtin().and_then(|builtin| builtin.strategy.subresource_update));
+    let of_subresource = of_subresource.filter(|_| part == Part::Inner);
+    if let Some((subresource, update)) = of_subresource {
+        (update.restrict)(subresource, old, &mut new);
     }
     meta::prepare_update(resource, old, &mut new, cx.namespace(), cx.name())?;
     let revision = object::metadata(old).get("resourceVersion").cloned().unwrap_or(Value::Null);
@@ -160,7 +164,7 @@ async fn settle(
         // A webhook may change no more than the request may, and what it changes is nobody's.
         restrict(resource, part, old, &mut new);
         if let Some(mut asked_for) = asked_for {
-            strategy::default(cx, &mut asked_for, strategy::Defaults::Plain);
+            strategy::default(resource, &mut asked_for, strategy::Defaults::Plain);
             cx.track(Some(old), &mut asked_for);
             owners = object::metadata(&asked_for).get("managedFields").cloned();
             if let Some(owners) = &owners {
@@ -168,35 +172,35 @@ async fn settle(
             }
         }
     }
-    strategy::default(cx, &mut new, strategy::Defaults::Plain);
+    strategy::default(resource, &mut new, strategy::Defaults::Plain);
     if matches!(part, Part::Main | Part::Inner) {
         meta::count_generation(resource, old, &mut new);
     }
-    if resource.is(certificates::GROUP, certificates::KIND) {
-        certificates::stamp(&cx.state.now(), old, &mut new);
+    if let Some(builtin) = resource.builtin() {
+        (builtin.strategy.set_condition_times)(&cx.state.now(), old, &mut new);
     }
-    let of_kind = match (part_of_pod, part) {
+    let of_kind = match (of_subresource, part) {
         // These ways are for what an ordinary update of a pod may not change.
-        (Some(subresource), _) => strategy::validate_part_of_pod(subresource, &new, old),
+        (Some((subresource, update)), _) => (update.validate)(subresource, &new, old),
         (None, Part::Binding) => vec![],
         (None, _) => strategy::validate(resource, &new, Some(old)),
     };
     let causes = [meta::validate_update(resource, old, &new), of_kind].concat();
     if !causes.is_empty() {
-        return Err(ApiError::invalid(&resource.kind, resource.group_in_refusals(), cx.name(), causes));
+        return Err(ApiError::invalid(&resource.kind, resource.error_group(), cx.name(), causes));
     }
     for warning in strategy::warnings(resource, &new, Some(old)) {
         cx.warn(warning);
     }
     let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run).await?;
-    hooks::before_update(cx, old, &mut new)?;
+    (kinds::hooks(resource).before_write)(cx, Some(old), &mut new)?;
     // What the server gives, and what falls away with it, is nobody's.
     match owners {
         Some(owners) => drop(object::metadata_mut(&mut new).insert("managedFields".into(), owners)),
         None if !options.applied && part != Part::Binding => cx.track(Some(old), &mut new),
         None => {}
     }
-    allocate::allocate(&cx.state, resource, Some(old), &mut new)?;
+    (kinds::hooks(resource).allocate)(&cx.state, Some(old), &mut new)?;
     Ok((new, sides))
 }
 
@@ -241,13 +245,8 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
                 if let Some(owners) = owners {
                     object::metadata_mut(new).insert("managedFields".into(), owners);
                 }
-            } else if resource.is("apps", "Deployment") {
-                let labels = object::metadata(old).get("labels").cloned();
-                let metadata = object::metadata_mut(new);
-                match labels {
-                    Some(labels) => metadata.insert("labels".into(), labels),
-                    None => metadata.remove("labels"),
-                };
+            } else if let Some(builtin) = resource.builtin() {
+                (builtin.strategy.prepare_status_update)(old, new);
             }
         }
         Part::Finalize => {
@@ -293,7 +292,7 @@ pub(crate) fn removable(resource: &Resource, old: &Value, new: &Value) -> bool {
     if !object::terminating(old) || !object::finalizers(new).is_empty() {
         return false;
     }
-    if resource.is("", "Namespace") {
+    if resource.has_spec_finalizers() {
         return new.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
     }
     object::metadata(new).get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0

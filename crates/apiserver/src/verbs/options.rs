@@ -1,4 +1,4 @@
-//! Options of writes and deletions (apiserver.md 8).
+//! Options of writes and deletions (specification/apiserver.md 8).
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! patch: the four kinds of it (apiserver.md 12).
+//! patch: the four kinds of it (specification/apiserver.md 12).
 
 use ironclad_patch::{PatchError, decode};
 use serde_json::{Value, json};

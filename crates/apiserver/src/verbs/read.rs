@@ -1,4 +1,4 @@
-//! get and list (apiserver.md 9).
+//! get and list (specification/apiserver.md 9).
 
 use std::time::Duration;
 
@@ -70,7 +70,10 @@ pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
         None => {
             let at = point(cx, limit.is_some()).await?;
             // Zero asks for whatever is cached, and gets it whole.
-            let limit = limit.filter(|_| cx.query.get("resourceVersion") != Some("0") || resource.kind == "Event");
+            let limit = limit.filter(|_| {
+                cx.query.get("resourceVersion") != Some("0")
+                    || resource.builtin().is_some_and(|builtin| builtin.strategy.uncached)
+            });
             (at, None, limit)
         }
     };

@@ -1,4 +1,4 @@
-//! Subresources (apiserver.md 17).
+//! Subresources (specification/apiserver.md 17).
 
 use ironclad_patch::managed;
 use serde_json::{Value, json};

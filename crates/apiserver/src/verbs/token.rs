@@ -1,4 +1,4 @@
-//! TokenRequest: a token of a ServiceAccount with an end, for audiences, bound to an object (apiserver.md 17).
+//! TokenRequest: a token of a ServiceAccount with an end, for audiences, bound to an object (specification/apiserver.md 17).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! update: an object replaced by a body (apiserver.md 8).
+//! update: an object replaced by a body (specification/apiserver.md 8).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! watch: changes as they come, with initial events, selector transitions and bookmarks (apiserver.md 11).
+//! watch: changes as they come, with initial events, selector transitions and bookmarks (specification/apiserver.md 11).
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     convert,
     negotiate::{Format, Shape},
     object,
-    respond::{self, Reply, ResponseBody, StreamFrame},
+    respond::{Reply, ResponseBody, StreamFrame},
     select::Selector,
     status::{ApiError, Cause},
     table,
@@ -362,7 +362,7 @@ impl Encoder {
     fn shaped(&mut self, kind: &str, value: Value) -> Bytes {
         let value = match self.cx.accept.shape {
             Shape::Object => value,
-            Shape::Partial { version, .. } => respond::partial(value, version),
+            Shape::Partial { version, .. } => object::partial(value, version),
             Shape::Table { version } => {
                 let revision = object::meta_str(&value, "resourceVersion").to_owned();
                 let first = !std::mem::replace(&mut self.columns_sent, true);

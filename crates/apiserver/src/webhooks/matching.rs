@@ -138,7 +138,7 @@ fn conditions_met(matcher: &Matcher, cx: &Cx, seen: &Seen<'_>) -> Result<bool, S
 /// By the labels of the object's namespace; a Namespace has its own.
 fn in_namespace(matcher: &Matcher, cx: &Cx, write: &Write<'_>, new: Option<&Value>) -> bool {
     let resource = &*cx.resource;
-    if resource.is("", "Namespace") {
+    if resource.is_namespace() {
         return new.or(write.old).is_some_and(|object| matcher.namespaces.matches_object(object));
     }
     if !resource.namespaced || matcher.namespaces.is_empty() {

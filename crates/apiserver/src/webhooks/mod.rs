@@ -1,4 +1,4 @@
-//! Admission webhooks of users: who is asked of a write, and what becomes of it (apiserver.md 21).
+//! Admission webhooks of users: who is asked of a write, and what becomes of it (specification/apiserver.md 21).
 //!
 //! The calls are awaited inside one try of a write, before its transaction: if somebody else wrote in between, the try is
 //! repeated, and so are the calls. Who carries them is told to the server ([`WebhookCaller`]): over the network in the

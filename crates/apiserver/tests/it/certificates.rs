@@ -1,4 +1,4 @@
-//! Requests for certificates, with what a real kube-apiserver v1.36 said of the same (apiserver.md 17).
+//! Requests for certificates, with what a real kube-apiserver v1.36 said of the same (specification/apiserver.md 17).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Method;

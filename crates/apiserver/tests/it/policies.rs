@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies, with what a real kube-apiserver v1.36 said of the same (apiserver.md 21).
+//! ValidatingAdmissionPolicies, with what a real kube-apiserver v1.36 said of the same (specification/apiserver.md 21).
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Tokens of ServiceAccounts: asked for, shown to others, ended (apiserver.md 17, 20).
+//! Tokens of ServiceAccounts: asked for, shown to others, ended (specification/apiserver.md 17, 20).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The twelve things most likely to be missed (apiserver.md 0), each by its number.
+//! The twelve things most likely to be missed (specification/apiserver.md 0), each by its number.
 
 use http::Method;
 use ironclad_apiserver::Options;

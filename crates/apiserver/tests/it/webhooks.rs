@@ -1,4 +1,4 @@
-//! Admission webhooks of users, carried by a caller of the test's (apiserver.md 21).
+//! Admission webhooks of users, carried by a caller of the test's (specification/apiserver.md 21).
 
 use std::{
     sync::{Arc, Mutex},

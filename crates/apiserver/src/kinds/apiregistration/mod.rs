@@ -1,0 +1,3 @@
+//! The kinds of apiregistration.k8s.io.
+
+pub(in crate::kinds) mod api_service;

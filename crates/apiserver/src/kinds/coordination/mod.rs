@@ -1,0 +1,3 @@
+//! The kinds of coordination.k8s.io.
+
+pub(in crate::kinds) mod lease;

@@ -1,8 +1,9 @@
-//! APIServices: which group and version is served by whom, as `kubectl get apiservices` shows it (specification/apiserver.md 22).
+//! APIServices: which group and version is served by whom, as `kubectl get apiservices` shows it
+//! (specification/apiserver.md 22).
 //!
 //! Every group and version that this server serves has one that says `Local`, made when the server opens and when a CRD
-//! brings or takes a version ([`crate::Options::api_services`]). One that a user makes for another server is stored and says that it
-//! isn't served: requests are forwarded to nobody.
+//! brings or takes a version ([`crate::Options::api_services`]). One that a user makes for another server is stored and
+//! says that it isn't served: requests are not forwarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,21 +19,21 @@ use crate::{
 
 const GROUP: &str = "apiregistration.k8s.io";
 const KIND: &str = "APIService";
-/// Tells those that the server keeps from those of users: `onstart` for built-in versions, `true` for those of CRDs.
+/// The label of the server's own APIServices: `onstart` for built-in versions, `true` for those of CRDs.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Who owns the fields of those that the server keeps.
+/// The field manager of the server's own APIServices.
 const MANAGER: &str = "kube-apiserver";
-/// How often the local ones are settled against those who write them meanwhile.
+/// Attempts of a synchronisation against concurrent writers.
 const TRIES: usize = 16;
 
-/// Where a group and a version of it stand among the others; higher ones come first.
+/// Priority of a group and of a version in it; higher ones come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Priority {
     group: u32,
     version: u32,
 }
 
-/// What a kube-apiserver gives its own groups.
+/// The priorities of built-in groups in a kube-apiserver.
 const PRIORITIES: [(&str, &str, u32, u32); 21] = [
     ("", "v1", 18_000, 1),
     ("admissionregistration.k8s.io", "v1", 16_700, 15),
@@ -56,10 +57,10 @@ const PRIORITIES: [(&str, &str, u32, u32); 21] = [
     ("scheduling.k8s.io", "v1", 16_600, 15),
     ("storage.k8s.io", "v1", 16_800, 15),
 ];
-/// What it gives the groups of CRDs.
+/// The priority of the groups of CRDs.
 const OF_CRDS: Priority = Priority { group: 1_000, version: 100 };
 
-/// A version that this server serves.
+/// A group and version that this server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Local {
     group: String,
@@ -68,7 +69,7 @@ struct Local {
     managed: &'static str,
 }
 
-/// All that should be there, by name: the built-in versions, and those that CRDs bring.
+/// The desired local APIServices by name: those of built-in versions, and those of CRDs.
 fn wanted<'a>(builtin: &[Group], custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
     let mut out = BTreeMap::new();
     let mut add = |group: &str, version: &str, priority, managed| {
@@ -88,7 +89,7 @@ fn wanted<'a>(builtin: &[Group], custom: impl Iterator<Item = (&'a str, &'a str)
     out
 }
 
-/// The condition that an APIService gets: those without a service are served here, others by nobody.
+/// The condition of an APIService: True without a service (served here), False with one (not forwarded).
 fn condition(spec: &Value, now: &str) -> Value {
     let (status, reason, message) = match spec["service"].is_object() {
         false => ("True", "Local", "Local APIServices are always available"),
@@ -117,13 +118,13 @@ impl Local {
             json!({"name": name, "uid": uid, "creationTimestamp": now, "labels": {AUTOMANAGED: self.managed}});
         let mut object = json!({"apiVersion": format!("{GROUP}/v1"), "kind": KIND, "metadata": metadata, "spec": spec});
         schema::with_tracker(resource, "", |t| t.update(None, &mut object, MANAGER, now));
-        // The status is the server's, and nobody's.
+        // No manager owns the status.
         object["status"] = json!({"conditions": [condition(&object["spec"], now)]});
         object
     }
 }
 
-/// Makes the local APIServices that are missing, and takes away those whose version a CRD no longer brings.
+/// Creates the local APIServices that are missing, and deletes those whose version no CRD serves any more.
 pub(crate) async fn sync(state: &State) -> Result<(), StoreError> {
     let Some(resource) = state.registry.builtin(GROUP, "apiservices").filter(|_| state.options.api_services) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Who may do what (specification/apiserver.md 20): members of `system:masters` everything, others what RBAC objects grant.
+//! Authorization (specification/apiserver.md 20): members of `system:masters` may do everything, others what RBAC
+//! grants.
 
 pub(crate) mod bearer;
 pub(crate) mod bootstrap;
@@ -55,7 +56,7 @@ pub(crate) fn authorize(
         return Ok(());
     }
     let verb = verb.map_or("", Verb::as_str);
-    // A collection narrowed to one name is asked for by that name.
+    // A field selector for one name authorizes as that name.
     let selected =
         query.get("fieldSelector").and_then(|s| s.strip_prefix("metadata.name=")).filter(|s| !s.contains(','));
     let name = path.name.as_deref().or(selected).unwrap_or_default();

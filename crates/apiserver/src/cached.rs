@@ -1,4 +1,4 @@
-//! What is read from the store once, and again after a change of what it was read from.
+//! A value that is read from the store once, and again after its source changed.
 
 use std::sync::{
     Arc,
@@ -21,14 +21,14 @@ impl<T> Default for Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// What it was read from was written.
+    /// The source of the value was written.
     pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The value; `read` makes it if it is older than the last change.
     pub(crate) fn get(&self, read: impl FnOnce() -> T) -> Arc<T> {
-        // What is read after this is at least as new as the change that it counts.
+        // A value read after this load is at least as new as the counted change.
         let at = self.changes.load(Ordering::Acquire);
         if let Some((was, value)) = &*self.read.read()
             && *was == at

@@ -1,7 +1,7 @@
-//! Open connections: how many there may be, and who goes when there are more.
+//! Open connections: their limit, and which one is closed beyond it.
 //!
-//! An idle connection costs its client nothing, so whoever opens thousands must not keep others out: at the bound, the one
-//! that has been idle the longest is closed for the one that comes. Connections with a request under way, or a watch, stay.
+//! An idle connection costs its client nothing, so a client that opens thousands must not keep others out: at the limit,
+//! the longest idle connection is closed for a new one. Connections with a request in flight or a watch are kept.
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +21,8 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::ResponseBody;
 
-/// A connection may give up so many more requests before they are answered than it waits for. Who opens requests only to
-/// reset them makes work that no bound on open streams sees; a client that ends watches never comes near.
+/// Largest surplus of abandoned over answered requests on a connection. Requests that are opened only to be reset cause
+/// work that no limit on open streams counts; ordinary clients that end watches stay far below.
 const GIVEN_UP_MAX: usize = 256;
 
 /// All of a listener.
@@ -42,12 +42,12 @@ struct Open {
 
 struct State {
     doing: Mutex<Doing>,
-    /// Whether anything was ever asked over it.
+    /// True once a request arrived on it.
     asked: AtomicBool,
     close: Notify,
 }
 
-/// What a connection does.
+/// The activity of a connection.
 struct Doing {
     /// Requests under way, with the answers that are still being sent.
     requests: usize,
@@ -85,7 +85,7 @@ impl Connections {
         }
     }
 
-    /// Waits for the end of one; one that ended since somebody last waited counts.
+    /// Waits until a connection ends; one that ended since the last wait counts.
     pub(crate) async fn one_ended(&self) {
         self.ended.notified().await;
     }
@@ -103,8 +103,8 @@ impl Connections {
         Some(Connection { id, of: self.clone(), state })
     }
 
-    /// Tells the connection to go that has been idle the longest; false if none is idle. Its place is free at once: a client
-    /// that is slow to take its leave must not keep it.
+    /// Closes the longest idle connection; false if none is idle. Its slot is free at once, because a client that is slow
+    /// to disconnect must not keep it.
     pub(crate) fn close_idlest(&self) -> bool {
         let mut open = self.open.lock();
         let idle = open.all.iter().filter_map(|(id, state)| {
@@ -125,12 +125,13 @@ impl Connection {
         self.state.close.notified().await;
     }
 
-    /// Whether anything was ever asked over it.
+    /// True once a request arrived on it.
     pub(crate) fn was_asked(&self) -> bool {
         self.state.asked.load(Ordering::Relaxed)
     }
 
-    /// A request is under way from now on, until this is dropped; `None` where too many were given up, and the connection goes.
+    /// Counts a request in flight until the guard is dropped; `None` after too many abandoned requests, which closes the
+    /// connection.
     pub(crate) fn begin(&self) -> Option<Underway> {
         self.state.asked.store(true, Ordering::Relaxed);
         let mut doing = self.state.doing.lock();
@@ -225,7 +226,7 @@ mod tests {
     async fn who_gives_up_too_much_has_to_go() {
         let connections = Connections::new(2, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
         let connection = connections.admit().await;
-        // As many are given up as answered, for ever: nobody minds.
+        // Answers offset abandoned requests one by one, indefinitely.
         for _ in 0..10 * GIVEN_UP_MAX {
             drop(connection.begin().expect("requests are taken"));
             drop(answered(&connection));

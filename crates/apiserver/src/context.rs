@@ -1,4 +1,4 @@
-//! One request on its way through the server: what it is about, who asks, what was noticed.
+//! One request on its way through the server: its resource, user and warnings.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     state::State,
 };
 
-/// Everything that the handling of one request needs.
+/// One request and the state to handle it.
 pub(crate) struct Cx {
     pub(crate) state: Arc<State>,
     pub(crate) resource: Arc<Resource>,
@@ -89,12 +89,12 @@ impl Cx {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 
-    /// Tells the client something beside the answer.
+    /// Adds a warning to the answer.
     pub(crate) fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().push(text.into());
     }
 
-    /// The field manager: as asked for, or the program's name.
+    /// The field manager: as requested, or the program's name.
     pub(crate) fn field_manager(&self) -> String {
         const LONGEST: usize = 128;
         if let Some(manager) = self.query.text("fieldManager") {
@@ -107,7 +107,7 @@ impl Cx {
         }
     }
 
-    /// Notes who owns which field after a write that is no apply.
+    /// Records field ownership after a write other than an apply.
     pub(crate) fn track(&self, old: Option<&Value>, new: &mut Value) {
         let tracked = old.is_some_and(|o| object::metadata(o).contains_key("managedFields"));
         if !self.state.options.managed_fields && !tracked {

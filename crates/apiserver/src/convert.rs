@@ -18,7 +18,7 @@ pub(crate) fn storage_api_version(resource: &Resource) -> String {
     }
 }
 
-/// How a built-in resource is converted from and to what is stored.
+/// The conversion of a built-in resource from and to the stored version.
 fn conversion(resource: &Resource) -> Option<&'static Conversion> {
     resource.builtin()?.strategy.conversion.as_ref()
 }
@@ -50,7 +50,7 @@ pub(crate) fn from_storage(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// The object as it is stored: most are as they stand, and are not copied.
+/// The object in its stored version; borrowed where no conversion is needed.
 pub(crate) fn stored<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     if !needed(resource) {
         return Cow::Borrowed(object);

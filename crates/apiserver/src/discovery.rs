@@ -265,7 +265,7 @@ fn discovery_group(group: &Group) -> Value {
 
 fn discovery_resource(resource: &Arc<Resource>) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
-    // Those of CRDs are spelled out, those of built-in groups go without saying.
+    // Response kinds of CRDs carry group and version, those of built-in groups omit them.
     let (group, version) = match resource.builtin() {
         None => (resource.group.as_str(), resource.version.as_str()),
         Some(_) => ("", ""),

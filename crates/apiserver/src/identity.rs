@@ -1,4 +1,4 @@
-//! Who asks: the user that authentication found, or that an in-process client was made for.
+//! The user of a request: authenticated, or chosen when an in-process client was created.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Identity {
     pub uid: String,
     /// The groups, `system:authenticated` included.
     pub groups: Vec<String>,
-    /// What the authenticator adds, such as the id of the credential.
+    /// Attributes that the authenticator adds, such as the id of the credential.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -39,7 +39,7 @@ impl Identity {
         Self::user(name, &[MASTERS])
     }
 
-    /// Whoever shows no credentials.
+    /// The group of requests without credentials.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { user: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
@@ -58,7 +58,7 @@ impl Identity {
     }
 }
 
-/// Namespace and name of the ServiceAccount whose user name this is.
+/// Namespace and name of the ServiceAccount with this user name.
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }

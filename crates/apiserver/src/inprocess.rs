@@ -1,4 +1,4 @@
-//! The server as a tower service: a client without a socket (crates.md 2.3).
+//! The server as a tower service: a client without a socket.
 
 use std::{
     future::Future,

@@ -1,8 +1,9 @@
 //! A generic, embedded, Kubernetes-compatible API server over the store.
 //!
 //! It serves the built-in kinds and whatever CRDs define, over TLS ([`Server::serve`]) and in-process
-//! ([`Server::in_process`]), as `specification/apiserver.md` says. It runs no controllers: garbage collection, the life cycle of
-//! namespaces and default ServiceAccounts are the work of others, and it knows nothing of this product's kinds.
+//! ([`Server::in_process`]), as `specification/apiserver.md` says. It runs no controllers: garbage collection, the life
+//! cycle of namespaces and default ServiceAccounts are the work of others, and it knows nothing of this product's
+//! kinds.
 
 mod admission;
 mod api_services;

@@ -1,4 +1,5 @@
-//! The rules of `metadata`: what the server sets, what a client may change, what is refused (specification/apiserver.md 7).
+//! The rules of `metadata`: what the server sets, what a client may change, what is refused
+//! (specification/apiserver.md 7).
 
 use serde_json::{Map, Value, json};
 
@@ -176,12 +177,12 @@ fn wish_differs(resource: &Resource, old: &Value, new: &Value) -> bool {
     side(old) != side(new) || old.iter().any(|(k, v)| counts(k) && new.get(k) != Some(v))
 }
 
-/// What is wrong with a new object's metadata.
+/// Validates a new object's metadata.
 pub(crate) fn validate_create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let metadata = object::metadata(object);
     let mut causes = Vec::new();
     if let Some(base) = metadata.get("generateName").and_then(Value::as_str).filter(|b| !b.is_empty()) {
-        // What is drawn goes behind it: a dash at its end is fine.
+        // A suffix is appended, so a dash at the end is valid.
         let masked = base.strip_suffix('-').map_or_else(|| base.to_owned(), |b| format!("{b}a"));
         let messages = name_rule(resource, &masked);
         causes.extend(messages.iter().map(|m| Cause::invalid("metadata.generateName", &json!(base), m)));
@@ -204,7 +205,7 @@ fn name_rule(resource: &Resource, name: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with an update of metadata.
+/// Validates an update of metadata.
 pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if object::terminating(old) {

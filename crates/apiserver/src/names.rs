@@ -5,7 +5,7 @@ pub(crate) use ironclad_patch::names::{
     label_key as qualified_name, label_value,
 };
 
-/// What is wrong with a segment of a path, as RBAC names are.
+/// Validates a path segment, as names of RBAC objects are.
 pub(crate) fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -13,7 +13,7 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-/// What is wrong with a key of a ConfigMap or Secret.
+/// Validates a key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     if text.len() > 253 {

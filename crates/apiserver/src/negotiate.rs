@@ -1,8 +1,9 @@
-//! Content negotiation: which shape and which format an answer has, and how a body is read (specification/apiserver.md 2).
+//! Content negotiation: which shape and which format an answer has, and how a body is read
+//! (specification/apiserver.md 2).
 
 use crate::status::ApiError;
 
-/// What an answer about objects looks like.
+/// The shape of an answer about objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// The objects themselves.
@@ -20,7 +21,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// What the client accepts first of what can be given.
+/// The first accepted media type that the server can produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accept {
     pub(crate) shape: Shape,
@@ -99,7 +100,7 @@ pub(crate) fn plain(header: Option<&str>) -> Option<Format> {
     })
 }
 
-/// How a body is encoded.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     Json,

@@ -1,7 +1,7 @@
 //! Objects as bytes and as values: what is stored, and how the resourceVersion gets into it without parsing.
 //!
-//! A stored value is four bytes that say where in the JSON the resourceVersion belongs, then the JSON without it. So an object is served
-//! to any number of readers by copying bytes.
+//! A stored value is four bytes that say where in the JSON the resourceVersion belongs, then the JSON without it. So an
+//! object is served to any number of readers by copying bytes.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, splice: &mut
     out.push(b'{');
     let mut first = true;
     for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
-        // The resourceVersion goes before the uid (or whatever else follows it), which every stored object has.
+        // The resourceVersion is written before the uid (or the next key), which every stored object has.
         if *splice == 0 && key.as_str() > "resourceVersion" {
             separate(out, &mut first);
             *splice = out.len() - HEADER;
@@ -96,8 +96,8 @@ pub(crate) fn write_metadata_into(out: &mut BytesMut, stored: &[u8], revision: R
     true
 }
 
-/// Where the value of a member of an object is, in JSON that [`encode`] wrote: without white space. `quoted` is its name with
-/// its quotes.
+/// Where the value of a member of an object is, in JSON that [`encode`] wrote: without white space. `quoted` is its
+/// name with its quotes.
 fn member(json: &[u8], quoted: &[u8]) -> Option<Range<usize>> {
     let mut at = 1;
     loop {
@@ -113,7 +113,7 @@ fn member(json: &[u8], quoted: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// Where the value that begins here ends.
+/// The end of the value that begins here.
 fn end_of_value(json: &[u8], from: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut at = from;

@@ -66,7 +66,7 @@ impl Cache {
     /// `GET /openapi/v3`.
     pub(crate) fn index(&self, state: &State, _request: &HeaderMap) -> Reply {
         let custom = state.registry.custom();
-        // Held for all documents that are made now.
+        // Keep the texts unpacked for all documents that are built now.
         let _texts = Descriptions::get();
         let mut paths = BTreeMap::new();
         for group in state.registry.builtin_groups().iter().chain(&custom.groups) {
@@ -151,13 +151,15 @@ impl Cache {
     }
 }
 
-/// `GET /openapi/v2`: a document of the old version that describes no kind, which to clients means that they have nothing to
-/// check an object by before they send it. Without it kubectl refuses every manifest of kind `List` (decision 21).
+/// `GET /openapi/v2`: a document of the old version that describes no kind, which to clients means that they have
+/// nothing to check an object by before they send it. Without it kubectl refuses every manifest of kind `List`
+/// (decision 21).
 pub(crate) fn swagger(request: &HeaderMap) -> Reply {
     let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let (title, version) = ("Kubernetes", crate::health::GIT_VERSION);
     if speaks_proto(accept) {
-        // gnostic's openapi.v2.Document: swagger is field 1, info field 2, paths field 8; in info title is 1, version 2.
+        // gnostic's openapi.v2.Document: swagger is field 1, info field 2, paths field 8; in info title is 1, version
+        // 2.
         let text = |number: u8, text: &[u8]| [&[number << 3 | 2, u8::try_from(text.len()).unwrap_or(0)], text].concat();
         let info = [text(1, title.as_bytes()), text(2, version.as_bytes())].concat();
         let document = [text(1, b"2.0"), text(2, &info), text(8, b"")].concat();

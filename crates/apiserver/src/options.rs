@@ -1,4 +1,4 @@
-//! What a server is opened with.
+//! Options of a server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,32 +6,32 @@ use ironclad_store::StoreError;
 
 use crate::{Identity, TokenKey, WebhookCaller, admission::Admission, convert::Converter};
 
-/// What a server is opened with.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The server's name in logs.
     pub name: String,
-    /// Refuse pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Needs somebody who makes the default
-    /// ServiceAccounts.
+    /// Refuses pods whose ServiceAccount doesn't exist, as a kube-apiserver does. Requires a controller that creates the
+    /// default ServiceAccounts.
     pub service_account_admission: bool,
-    /// Bearer tokens and whose they are.
+    /// Bearer tokens and their users.
     pub tokens: Vec<Token>,
-    /// What signs the tokens of ServiceAccounts; without it, a key of this process.
+    /// The key that signs tokens of ServiceAccounts; without one, the server generates a key for this process.
     pub token_key: Option<TokenKey>,
     /// Make the namespaces, roles and bindings that every cluster has.
     pub bootstrap: bool,
-    /// Keep an APIService for each group and version that is served: for servers that people look at.
+    /// Keeps an APIService for each group and version that is served, for `kubectl get apiservices`.
     pub api_services: bool,
-    /// Note in `metadata.managedFields` who set which field, at every write. Off, only objects that somebody applies to from
-    /// the server's side are tracked: cheaper, for servers that nobody inspects.
+    /// Tracks field ownership in `metadata.managedFields` at every write. If off, only objects of server-side apply are
+    /// tracked, which is cheaper.
     pub managed_fields: bool,
-    /// Who carries calls to the admission webhooks of users; without anybody, such calls fail.
+    /// Carries calls to the admission webhooks of users; without it such calls fail.
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
-    /// Who reviews writes besides the server itself.
+    /// Reviews writes besides the server itself.
     pub admission: Option<Arc<dyn Admission>>,
     /// Converts objects of CRDs that name a conversion webhook: it is not called, this is.
     pub converter: Option<Converter>,
-    /// What clients over the network may take.
+    /// Limits for clients over the network.
     pub bounds: Bounds,
 }
 
@@ -58,7 +58,7 @@ impl Default for Options {
 pub struct Token {
     /// The secret.
     pub token: String,
-    /// Whose it is.
+    /// Its user.
     pub identity: Identity,
 }
 
@@ -76,32 +76,32 @@ pub enum OpenError {
     Store {
         /// The server's name.
         server: String,
-        /// What the store said.
+        /// The error of the store.
         #[source]
         source: StoreError,
     },
-    /// What the store holds can't be read.
+    /// The content of the store can't be read.
     #[error("reading the objects of server {server}: {message}; restore the data directory from a backup")]
     Unreadable {
         /// The server's name.
         server: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
 }
 
-/// What clients over the network may take.
+/// Limits for clients over the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Open connections. At the bound, the one that has been idle the longest is closed for each that comes.
+    /// Open connections. At the limit, the longest idle one is closed for each new one.
     pub connections: usize,
     /// Requests under way; more are answered 429, but for members of `system:masters`. Watches count until they begin.
     pub requests: usize,
-    /// How long a TLS handshake may take.
+    /// Timeout of a TLS handshake.
     pub handshake: Duration,
-    /// How long the head of a request may take; also how long a connection may take to its first one.
+    /// Timeout of the head of a request, and of the first request on a connection.
     pub head: Duration,
-    /// How long the body of a request may take.
+    /// Timeout of the body of a request.
     pub body: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 4_096,
-            // What a kube-apiserver takes: 400 that read and 200 that write (specification/apiserver.md 24).
+            // As a kube-apiserver: 400 reads and 200 writes (specification/apiserver.md 24).
             requests: 600,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),

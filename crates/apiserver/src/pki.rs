@@ -26,14 +26,14 @@ use crate::{MASTERS, TokenKey};
 
 pub use authority::{Authority, Order};
 
-/// How long a CA is good for.
+/// Validity of a CA.
 const CA_DAYS: i64 = 3_650;
-/// How long the certificates that it signs are good for.
+/// Validity of the certificates that it signs.
 const LEAF_DAYS: i64 = 365;
 /// Certificates that end sooner than this are made anew at start.
 const RENEW_DAYS: i64 = 90;
 
-/// What can go wrong with certificates.
+/// An error of certificates and their files.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file can't be read or written.
@@ -41,7 +41,7 @@ pub enum PkiError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -50,7 +50,7 @@ pub enum PkiError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         detail: String,
     },
 }
@@ -84,8 +84,9 @@ pub struct Pki {
 impl Pki {
     /// Reads the certificates in a directory, or makes what is missing, unreadable or about to end.
     ///
-    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`, and
-    /// `sa.key`, which signs the tokens of ServiceAccounts; all 0600. A CA that ends is replaced with everything that it signed.
+    /// `name` goes into the CA's name. Files: `ca.crt`, `ca.key`, `server.crt`, `server.key`, `admin.crt`, `admin.key`,
+    /// and `sa.key`, which signs the tokens of ServiceAccounts; all 0600. A CA that ends is replaced with everything
+    /// that it signed.
     ///
     /// # Errors
     /// A directory that can't be written to.
@@ -113,13 +114,13 @@ impl Pki {
         &self.ca.certificate
     }
 
-    /// What signs requests for certificates with the CA's key.
+    /// The signer of certificate requests with the CA's key.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// What signs the tokens of ServiceAccounts.
+    /// The key that signs the tokens of ServiceAccounts.
     #[must_use]
     pub fn token_key(&self) -> &TokenKey {
         &self.token_key
@@ -140,7 +141,8 @@ impl Pki {
         made.map_err(|detail| PkiError::Certificate { path: self.dir.join("ca.key"), detail })
     }
 
-    /// What [`Server::serve`](crate::Server::serve) needs: TLS with client certificates of this CA accepted, HTTP/2 and HTTP/1.1.
+    /// The TLS configuration for [`Server::serve`](crate::Server::serve): client certificates of this CA, HTTP/2 and
+    /// HTTP/1.1.
     ///
     /// # Errors
     /// Files that hold no certificate.
@@ -239,7 +241,8 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     fs::rename(&temporary, path).map_err(failed)
 }
 
-/// The key in this file, made if there is none. One that can't be read is not replaced: tokens that it signed are in use.
+/// The key in this file, made if there is none. One that can't be read is not replaced: tokens that it signed are in
+/// use.
 fn token_key(path: &Path) -> Result<TokenKey, PkiError> {
     let unusable = |detail: String| PkiError::Certificate { path: path.into(), detail };
     let pem = match fs::read_to_string(path) {
@@ -275,7 +278,7 @@ fn store(dir: &Path, file: &str, made: Result<Pair, String>) -> Result<Pair, Pki
 /// A new authority of this name, good for so many days. It isn't kept anywhere.
 ///
 /// # Errors
-/// What the certificate library said.
+/// Converts an error of the certificate library.
 pub fn authority(name: &str, days: i64, seam: &Seam) -> Result<Pair, String> {
     make_authority(name, seam.clock.wall_seconds(), days, seam)
 }
@@ -316,7 +319,7 @@ fn address(bytes: &[u8]) -> Option<String> {
     v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(|b| std::net::IpAddr::from(b).to_string())).ok()
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 enum Profile<'a> {
     Server,
     Client { user: &'a str, group: &'a str },

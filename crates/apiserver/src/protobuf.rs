@@ -1,5 +1,5 @@
-//! Protobuf request bodies, as kubectl's imperative commands send them (specification/apiserver.md 2): read by a table of messages and turned
-//! into the JSON of the same object. Answers are JSON.
+//! Protobuf request bodies, as kubectl's imperative commands send them (specification/apiserver.md 2): read by a table
+//! of messages and turned into the JSON of the same object. Answers are JSON.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -11,7 +11,7 @@ use crate::status::ApiError;
 
 /// Made by `examples/protobuf_table.rs`.
 static TABLE: &str = include_str!("../data/protobuf.txt");
-/// What every such body starts with.
+/// The first bytes of every such body.
 pub(crate) const PREFIX: &[u8] = b"k8s\0";
 const DELETE_OPTIONS: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 /// Messages within messages.
@@ -298,7 +298,7 @@ fn special(name: &str, bytes: &[u8], depth: usize) -> Option<Option<Value>> {
     })
 }
 
-/// A schema, or what may stand in its place.
+/// A schema, or an alternative such as a boolean.
 fn or_else(name: &str, fields: &[(u64, Wire<'_>)], depth: usize) -> Option<Value> {
     const SCHEMA: &str = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     let is_bool = name.ends_with("OrBool");

@@ -1,4 +1,4 @@
-//! What a request is about: the path and method, read as group, version, resource, name, subresource and verb
+//! Paths and methods of requests, read as group, version, resource, name, subresource and verb
 //! (specification/apiserver.md 1).
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// What is to be done.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -46,7 +46,7 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
-    /// What follows a subresource (proxy).
+    /// The path after a subresource (proxy).
     pub(crate) tail: Option<String>,
     /// The legacy prefix `watch/` was there.
     pub(crate) legacy_watch: bool,
@@ -109,7 +109,7 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Optio
 pub(crate) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
-    /// Reads `a=b&c`; undecodable parts are taken as they stand.
+    /// Reads `a=b&c`; undecodable parts are taken literally.
     pub(crate) fn parse(text: Option<&str>) -> Self {
         let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in text.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {

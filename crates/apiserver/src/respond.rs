@@ -1,4 +1,4 @@
-//! Answers: bytes with the headers that clients read, in the shape that they asked for (specification/apiserver.md 1, 2).
+//! Answers: bytes with the headers that clients read, in the requested shape (specification/apiserver.md 1, 2).
 
 use std::{
     io,
@@ -38,12 +38,12 @@ enum Inner {
     Stream { frames: mpsc::Receiver<StreamFrame>, ended: bool },
 }
 
-/// What a watch sends to its body.
+/// The sender of a watch's frames.
 #[derive(Debug)]
 pub(crate) enum StreamFrame {
     Data {
         bytes: Bytes,
-        /// What it takes of the watch's bytes until it is fetched.
+        /// Permit for its bytes, returned when the frame is read.
         _room: OwnedSemaphorePermit,
     },
     /// The clean end; a channel that closes without it was cut off.
@@ -57,7 +57,7 @@ impl ResponseBody {
         Self(Inner::Full(bytes.into()))
     }
 
-    /// A body that comes from elsewhere, for routes.
+    /// The body of a route's answer.
     pub fn boxed<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -139,7 +139,7 @@ pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Reply {
     reply(code, "text/plain; charset=utf-8", body)
 }
 
-/// What answers a path that nothing is known of.
+/// The answer for an unknown path.
 pub(crate) fn page_not_found() -> Reply {
     let mut response = text(404, "404 page not found\n");
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -162,7 +162,7 @@ pub(crate) fn error(error: &ApiError) -> Reply {
     response
 }
 
-/// An error's Status as the client accepts it; what it accepts none of comes as indented JSON.
+/// An error's Status in an accepted media type, or else as indented JSON.
 pub(crate) fn error_for(request: &http::HeaderMap, pretty: bool, error: &ApiError) -> Reply {
     let accept = request.get(header::ACCEPT).and_then(|v| v.to_str().ok());
     let plain = self::error(error);
@@ -180,7 +180,7 @@ pub(crate) fn error_for(request: &http::HeaderMap, pretty: bool, error: &ApiErro
     reply
 }
 
-/// Whether JSON is indented: because it is asked for, or because a person's tool asks.
+/// True if JSON is to be indented: on request, or for tools that people read.
 pub(crate) fn is_pretty(query: &Query, request: &http::HeaderMap) -> bool {
     let agent = request.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     match query.get("pretty") {
@@ -189,7 +189,7 @@ pub(crate) fn is_pretty(query: &Query, request: &http::HeaderMap) -> bool {
     }
 }
 
-/// A value in the format and layout that the request asked for.
+/// A value in the requested format and layout.
 pub(crate) fn formatted(cx: &Cx, code: u16, value: &Value) -> Reply {
     if cx.accept.format == Format::Yaml {
         return match serde_saphyr::to_string(value) {
@@ -205,7 +205,7 @@ pub(crate) fn formatted(cx: &Cx, code: u16, value: &Value) -> Reply {
     json(code, value)
 }
 
-/// One object as it stands in the store.
+/// One stored object.
 pub(crate) fn stored(cx: &Cx, code: u16, entry: &Entry) -> Result<Reply, ApiError> {
     if cx.accept.shape == Shape::Object && cx.plain_json() && !convert::needed(&cx.resource) {
         let mut out = BytesMut::with_capacity(entry.value.len() + 64);
@@ -239,7 +239,7 @@ pub(crate) fn object(cx: &Cx, code: u16, value: Value) -> Result<Reply, ApiError
     Ok(formatted(cx, code, &value))
 }
 
-/// What a list's metadata says.
+/// The metadata of a list.
 pub(crate) struct ListMeta {
     pub(crate) revision: Revision,
     pub(crate) next: Option<String>,

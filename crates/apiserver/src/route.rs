@@ -1,4 +1,4 @@
-//! Paths that somebody else answers in front of the server, such as proxies to other clusters.
+//! Paths that are answered in front of the server, such as proxies to other clusters.
 
 use std::{future::Future, pin::Pin};
 
@@ -7,16 +7,16 @@ use http::{Request, Response};
 
 use crate::{Identity, ResponseBody};
 
-/// The answer of a route, as it comes.
+/// The future answer of a route.
 pub type RouteFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
-/// Something that answers certain paths of a server.
+/// Answers certain paths of a server.
 ///
-/// It is asked after authentication, impersonation and authorization: the caller may do what the path says.
+/// It is called after authentication, impersonation and authorization of the path.
 pub trait Route: Send + Sync {
-    /// Whether this path is its own.
+    /// True for the paths of this route.
     fn takes(&self, path: &str) -> bool;
 
-    /// Answers a request of this user. It runs as a task of the server, without the time limit of ordinary requests.
+    /// Answers a request. It runs as a task of the server, without the time limit of ordinary requests.
     fn call(&self, request: Request<Bytes>, identity: Identity) -> RouteFuture;
 }

@@ -21,7 +21,7 @@ pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Objec
 #[derive(Debug)]
 pub(crate) struct CustomSchema {
     structural: Structural,
-    /// The same as a table, made when ownership of fields is first asked for.
+    /// The same as a table, built on the first use for field ownership.
     table: OnceLock<(Table, SchemaId)>,
 }
 
@@ -32,7 +32,7 @@ impl CustomSchema {
         Ok(Self { structural, table: OnceLock::new() })
     }
 
-    /// What is wrong with its CEL rules; `path` begins the fields.
+    /// Validates its CEL rules; `path` is the prefix of fields.
     pub(crate) fn check_rules(&self, path: &str) -> Vec<Cause> {
         causes(self.structural.check_rules(path))
     }
@@ -56,7 +56,7 @@ impl CustomSchema {
         self.structural.default(object);
     }
 
-    /// What is wrong with the object or, with `old`, with the change.
+    /// Validates an object or, with `old`, a change.
     pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         causes(match old {
             Some(old) => self.structural.validate_update(object, old),
@@ -110,7 +110,7 @@ pub(crate) fn check(resource: &Resource, mut value: Value) -> Result<Decoded, De
     }
 }
 
-/// The same for a kind that a subresource speaks; one whose schema isn't known stays as it is.
+/// The same for the kind of a subresource; a value without a known schema is unchanged.
 pub(crate) fn check_kind(group: &str, version: &str, kind: &str, value: Value) -> Result<Value, DecodeError> {
     match builtin::table().kind(group, version, kind) {
         Some(schema) => decode::value(value, builtin::table(), schema).map(|decoded| decoded.value),
@@ -118,7 +118,7 @@ pub(crate) fn check_kind(group: &str, version: &str, kind: &str, value: Value) -
     }
 }
 
-/// Calls with the tracker of ownership for a kind that a subresource speaks; `None` when no schema of it is known.
+/// Calls with the field tracker of a subresource's kind; `None` without a known schema.
 pub(crate) fn with_spoken_tracker<R>(
     (group, version, kind): (&str, &str, &str),
     subresource: &str,

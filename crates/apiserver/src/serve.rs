@@ -25,12 +25,12 @@ use crate::{
     status::ApiError,
 };
 
-/// A peer of HTTP/2 that is gone is noticed after so long.
+/// Interval of HTTP/2 pings, which detect vanished peers.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Streams of HTTP/2 that may be open at once on a connection.
 const STREAMS: u32 = 1_000;
-/// Streams that a client reset before they were begun, and streams reset for errors of the client's: beyond so many, the
-/// connection ends with GOAWAY. Those that were begun are counted by [`Connection`].
+/// Streams that a client reset before they were begun, and streams reset for errors of the client's: beyond so many,
+/// the connection ends with GOAWAY. Those that were begun are counted by [`Connection`].
 const RESETS_PENDING: usize = 64;
 const RESETS_FOR_ERRORS: usize = 256;
 /// Open connections get so long to finish what they do at the end.
@@ -39,11 +39,11 @@ const GRACE: Duration = Duration::from_secs(5);
 const LEAVE: Duration = Duration::from_secs(1);
 /// After a failed accept (no file descriptors), so long until the next, unless a connection ends before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Failed accepts are told of no more often.
+/// Least time between log lines about failed accepts.
 const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
 
 impl Server {
-    /// Serves connections until the server's tasks are asked to stop; then requests in flight are finished.
+    /// Serves connections until the server's tasks are stopped; then requests in flight are finished.
     ///
     /// # Errors
     /// The listener's address can't be read.
@@ -51,8 +51,8 @@ impl Server {
         self.serve_in(&self.state.seam.tasks, listener, tls).await
     }
 
-    /// The same with connections as tasks of this group: its `stop` ends them cleanly, its `kill` cuts them off, while the
-    /// server lives on.
+    /// The same with connections as tasks of this group: its `stop` ends them cleanly, its `kill` cuts them off, while
+    /// the server lives on.
     ///
     /// # Errors
     /// The listener's address can't be read.
@@ -70,7 +70,7 @@ impl Server {
         let connections = tasks.child("connections");
         let mut told = None;
         loop {
-            // First somebody comes, then a place is made: with nobody waiting, nobody has to go.
+            // Evict an idle connection only after a new one arrived.
             let stream = tokio::select! {
                 biased;
                 () = tasks.stopping() => break,
@@ -82,7 +82,7 @@ impl Server {
                             tracing::warn!(%error, "accepting a connection");
                             told = Some(now);
                         }
-                        // No file descriptors, most likely: whoever leaves gives one back.
+                        // Most likely no file descriptors are left: closing a connection frees one.
                         open.close_idlest();
                         let _ = timeout(ACCEPT_PAUSE, open.one_ended()).await;
                         continue;
@@ -101,7 +101,7 @@ impl Server {
             });
         }
         drop(listener);
-        // Watches end on their own when stopping; whoever holds a connection open beyond the grace is cut off.
+        // Watches end on their own when stopping; connections that stay open beyond the grace are cut off.
         let _ = tokio::time::timeout(GRACE, connections.ended()).await;
         connections.kill();
         Ok(())

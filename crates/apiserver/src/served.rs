@@ -1,4 +1,4 @@
-//! Groups that routes answer: discovery tells of them, and nothing of them is stored.
+//! Groups that routes answer: discovery lists them, nothing of them is stored.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct Served {
     pub group: &'static str,
     /// Version in the group.
     pub version: &'static str,
-    /// What is in it.
+    /// Its resources.
     pub resources: Vec<ServedResource>,
 }
 
@@ -22,9 +22,9 @@ pub struct ServedResource {
     pub plural: &'static str,
     /// Its kind.
     pub kind: &'static str,
-    /// Whether its objects live in a namespace.
+    /// True for namespaced objects.
     pub namespaced: bool,
-    /// What may be done with it.
+    /// Its verbs.
     pub verbs: Vec<&'static str>,
 }
 

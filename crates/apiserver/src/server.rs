@@ -80,7 +80,7 @@ impl Server {
         &self.state.store
     }
 
-    /// Puts a route in front of the server; those that were put before are asked first.
+    /// Puts a route in front of the server; routes that were mounted earlier have precedence.
     pub fn mount(&self, route: Arc<dyn Route>) {
         self.routes.write().push(route);
     }
@@ -113,8 +113,8 @@ impl Server {
         self.handle_read(parts, body, identity, None).await
     }
 
-    /// Answers a request whose body was read, or could not be. Its permit is given back when the answer is made, not when
-    /// somebody stops waiting for it: the work goes on all the same.
+    /// Answers a request whose body was read, or failed to be. The permit is returned when the answer is complete, not
+    /// when the client disconnects, because the work continues.
     pub(crate) async fn handle_read(
         self: &Arc<Self>,
         parts: http::request::Parts,
@@ -147,7 +147,7 @@ impl Server {
                 Ok(done) => done,
                 Err(error) => {
                     let mut reply = respond::error_for(&headers, pretty, &error);
-                    // What is refused for who asks is written before anything looks at types.
+                    // A kube-apiserver writes refusals for the user before it negotiates types.
                     if matches!(error.code, 400 | 403) {
                         let nosniff = HeaderValue::from_static("nosniff");
                         reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
@@ -217,7 +217,7 @@ impl Server {
         }
         let resource = match self.state.registry.find(&address.group, &address.version, &address.resource) {
             Found::Resource(resource) => resource,
-            // Of a group of CRDs, a kube-apiserver knows no more than of any path.
+            // For an unknown resource in a group of CRDs a kube-apiserver answers as for any unknown path.
             Found::NoResource if self.state.registry.custom().groups.iter().any(|g| g.name == address.group) => {
                 return Ok((respond::page_not_found(), vec![]));
             }

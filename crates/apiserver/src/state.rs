@@ -1,4 +1,4 @@
-//! What the server knows, below all who use it: admission, verbs, tables and the router take a `&State`.
+//! The shared state of a server. Admission, verbs, tables and the router take a `&State`; it imports none of them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

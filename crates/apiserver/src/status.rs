@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct Cause {
     /// `FieldValueInvalid` and its like.
     pub reason: String,
-    /// What is wrong, without the field.
+    /// The fault, without the field.
     pub message: String,
     /// The path of the field; empty when none is meant.
     pub field: String,
@@ -31,7 +31,7 @@ impl Cause {
         Self::new("FieldValueInvalid", field, message)
     }
 
-    /// The same with the value as a text that is JSON already: for values whose members stand in an order of their own.
+    /// The same with the value as JSON text, for values whose members have a fixed order.
     pub(crate) fn invalid_quoted(field: impl Into<String>, value: &str, detail: impl AsRef<str>) -> Self {
         Self::new("FieldValueInvalid", field, format!("Invalid value: {value}: {}", detail.as_ref()))
     }
@@ -58,7 +58,7 @@ impl Cause {
         Self::new("FieldValueDuplicate", field, format!("Duplicate value: {value}"))
     }
 
-    /// What is named doesn't exist in the object.
+    /// The reference names nothing in the object.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new("FieldValueNotFound", field, format!("Not found: {value}"))
     }
@@ -79,7 +79,7 @@ impl Cause {
     }
 }
 
-/// What a Status says about the object that it concerns.
+/// The details of a Status about the object that it concerns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Details {
     /// The object's name.
@@ -107,7 +107,7 @@ pub struct ApiError {
     pub message: String,
     /// The object concerned.
     pub details: Option<Box<Details>>,
-    /// A token that continues a list whose snapshot is gone.
+    /// A token that continues a list whose snapshot was compacted.
     pub continue_token: Option<Box<str>>,
 }
 
@@ -278,7 +278,7 @@ impl ApiError {
         Self::new(500, "", message)
     }
 
-    /// 429: more is asked than can be answered at once.
+    /// 429: too many requests at once.
     pub fn too_many_requests() -> Self {
         let mut error = Self::new(429, "TooManyRequests", "too many requests, please try again later");
         error.details = Some(Box::new(Details { retry_after_seconds: 1, ..Details::default() }));

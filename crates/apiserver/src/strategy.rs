@@ -1,5 +1,5 @@
-//! Defaults, preparation and validation of any object: by the strategy of its built-in kind, or by the schema of its CRD
-//! (specification/apiserver.md 7, 15, 16).
+//! Defaults, preparation and validation of any object: by the strategy of its built-in kind, or by the schema of its
+//! CRD (specification/apiserver.md 7, 15, 16).
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(crate) fn prepare_update(resource: &Resource, old: &Value, new: &mut Value) 
 /// The defaults to fill in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defaults {
-    /// Those of every object of the kind.
+    /// The defaults of every object of the kind.
     Plain,
     /// And what the server generates for a new one.
     Creating,

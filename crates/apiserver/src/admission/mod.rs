@@ -1,4 +1,5 @@
-//! Admission: what is filled in and refused besides schemas, by the server itself, and by whoever is asked (specification/apiserver.md 19).
+//! Admission: changes and refusals beyond schemas, by the server itself, by webhooks, policies and the embedder
+//! (specification/apiserver.md 19).
 //!
 //! The order of a kube-apiserver: the built-in steps and the mutating reviews, then defaults and validation, then the
 //! validating reviews.
@@ -17,7 +18,7 @@ pub use self::{
 };
 use crate::{context::Cx, convert, kinds, object, policies, state::State, status::ApiError, webhooks};
 
-/// Before a new object is defaulted.
+/// Admits a new object before its defaults.
 pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<(), ApiError> {
     let hooks = kinds::hooks(&cx.resource);
     lifecycle::create(cx, value)?;
@@ -31,7 +32,7 @@ pub(crate) async fn create(cx: &Cx, value: &mut Value, dry_run: bool) -> Result<
     Ok(())
 }
 
-/// Before a changed object is defaulted: true if somebody's webhook changed it.
+/// Admits a changed object before its defaults: true if a webhook changed it.
 pub(crate) async fn update(cx: &Cx, old: &Value, new: &mut Value, dry_run: bool) -> Result<bool, ApiError> {
     let hooks = kinds::hooks(&cx.resource);
     (hooks.check_escalation)(cx, Some(old), new)?;
@@ -64,9 +65,9 @@ fn mutate(cx: &Cx, operation: Operation, old: Option<&Value>, new: &mut Value, d
     Ok(())
 }
 
-/// Before a valid write is done: what is to be written with it.
+/// Admits a valid write. Returns the objects that are written with it.
 ///
-/// Those who have to be waited for come first: what is written with it is made from what stands at the end.
+/// Webhooks, which are awaited, run first: objects that are written beside it derive from the final state.
 pub(crate) async fn validate(
     cx: &Cx,
     operation: Operation,
@@ -93,7 +94,7 @@ pub(crate) async fn validate(
     admitted.writes.iter().map(|write| SideWrites::of(&cx.state, write)).collect()
 }
 
-/// What the mutating webhooks make of what a subresource speaks: a Scale, a Binding.
+/// Calls the mutating webhooks for the object of a subresource's own kind: a Scale, a Binding.
 pub(crate) async fn mutate_subresource(
     cx: &Cx,
     operation: Operation,
@@ -106,7 +107,7 @@ pub(crate) async fn mutate_subresource(
     Ok(())
 }
 
-/// Refuses what a policy or a validating webhook refuses of what a subresource speaks.
+/// Reviews the object of a subresource by policies and validating webhooks.
 pub(crate) async fn validate_subresource(
     cx: &Cx,
     operation: Operation,
@@ -119,7 +120,7 @@ pub(crate) async fn validate_subresource(
     webhooks::validate(cx, &write, Some(new)).await
 }
 
-/// Whether anybody could be asked of what a subresource speaks.
+/// True if webhooks or policies could review the object of a subresource.
 pub(crate) fn is_asked(cx: &Cx) -> bool {
     webhooks::any(&cx.state) || policies::any(&cx.state)
 }
@@ -181,7 +182,7 @@ impl SideWrites {
         ops.extend(self.ops);
     }
 
-    /// Whether there are none.
+    /// True without any.
     pub(crate) fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a reviewer may look up while it reviews.
+//! Read access to objects for reviewers.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The first objects of whatever kind in a namespace that have this label. It looks at all of them.
+    /// The first objects of any kind in a namespace with this label. It reads all of them.
     #[must_use]
     pub fn labelled(&self, namespace: &str, key: &str, value: &str, at_most: usize) -> Vec<Value> {
         let custom = self.registry.custom();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::objects::Objects;
 use crate::{ApiError, Identity, registry::SubresourceKind};
 
-/// What is done with an object.
+/// The operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// It is new.
@@ -16,14 +16,14 @@ pub enum Operation {
     Update,
     /// It is deleted, or marked for deletion.
     Delete,
-    /// Somebody wants to talk to it: `exec`, `proxy` and their like. Nothing is written, only webhooks are asked.
+    /// A connection: `exec`, `proxy` and their like. Nothing is written; only webhooks and policies review it.
     Connect,
 }
 
 /// One write that is to be reviewed.
 #[derive(Debug, Clone, Copy)]
 pub struct Review<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// API group, empty for core.
     pub group: &'a str,
@@ -39,19 +39,19 @@ pub struct Review<'a> {
     pub namespace: &'a str,
     /// Name of the object.
     pub name: &'a str,
-    /// The object as it shall be; absent at deletion.
+    /// The new object; absent at deletion.
     pub object: Option<&'a Value>,
-    /// The object as it is; absent at creation.
+    /// The stored object; absent at creation.
     pub old: Option<&'a Value>,
-    /// Who asks.
+    /// The user.
     pub identity: &'a Identity,
-    /// The field manager that was asked for, empty if none was.
+    /// The requested field manager, or empty.
     pub field_manager: &'a str,
-    /// Nothing is stored.
+    /// Dry run: nothing is stored.
     pub dry_run: bool,
 }
 
-/// A write that may go on.
+/// An admitted write.
 #[derive(Debug, Clone, Default)]
 pub struct Admitted {
     /// Texts for `Warning` headers.
@@ -73,29 +73,29 @@ pub struct SideWrite {
     pub object: Value,
 }
 
-/// Reviews writes for whoever embeds the server. It must not wait: it is asked within the write.
+/// Reviews writes for the embedder of the server. It runs within the write and must not block.
 pub trait Admission: Debug + Send + Sync {
-    /// Before defaults and validation: the object with what is filled in, `None` if nothing is.
+    /// The changed object, before defaults and validation; `None` without changes.
     ///
     /// # Errors
     /// The answer to the client, if the write is refused.
     fn mutate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Option<Value>, ApiError>;
 
-    /// After them: whether the write may go on.
+    /// Admits or refuses a write after defaults and validation.
     ///
     /// # Errors
     /// The answer to the client, if the write is refused.
     fn validate(&self, review: &Review<'_>, objects: &Objects<'_>) -> Result<Admitted, ApiError>;
 }
 
-/// The server's own deletions, such as of a CRD's instances, are nobody's to refuse.
+/// The user of the server's own requests, such as deletions of a CRD's instances, which nothing may refuse.
 pub(crate) const OWN_USER: &str = "system:apiserver";
 
-/// A write on its way.
+/// A write under review.
 pub(crate) struct Write<'a> {
     pub(crate) operation: Operation,
     pub(crate) old: Option<&'a Value>,
     pub(crate) dry_run: bool,
-    /// The kind that a subresource speaks, where that is not its object's.
+    /// The kind of the subresource, where it differs from the object's.
     pub(crate) subresource_kind: Option<SubresourceKind>,
 }

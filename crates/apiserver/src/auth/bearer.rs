@@ -6,21 +6,21 @@ use crate::{AUTHENTICATED, Identity, object, state::State, status::ApiError};
 
 use super::jwt::{About, Claims, ISSUER, Object};
 
-/// How far the clocks of two machines may differ.
+/// Tolerated difference between the clocks of two machines.
 const LEEWAY_SECONDS: i64 = 10;
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Whose a token is, and which of the audiences that were asked for it is for.
+/// The user of a token, and the requested audiences that it is for.
 #[derive(Debug)]
 pub(crate) struct Bearer {
     pub(crate) identity: Identity,
     pub(crate) audiences: Vec<String>,
 }
 
-/// The user of the Authorization header; anonymous without one. A token that nobody knows is refused everywhere.
+/// The user of the Authorization header; anonymous without one. An unknown token is refused on every path.
 pub(crate) fn authenticate_token(state: &State, header: Option<&str>) -> Result<Identity, ApiError> {
     let Some(header) = header else { return Ok(Identity::anonymous()) };
     let Some(given) = header.strip_prefix("Bearer ").map(str::trim).filter(|t| !t.is_empty()) else {
@@ -33,7 +33,7 @@ pub(crate) fn authenticate_token(state: &State, header: Option<&str>) -> Result<
 /// Reads a token that is to be for one of these audiences.
 ///
 /// # Errors
-/// What a TokenReview says of it.
+/// The message of a TokenReview.
 pub(crate) fn bearer(state: &State, given: &str, audiences: &[String]) -> Result<Bearer, String> {
     const INVALID: &str = "invalid bearer token";
     let wrong = |of: &[String]| {
@@ -110,7 +110,7 @@ fn identity_of(claims: &Claims) -> Identity {
     Identity { user: claims.sub.clone(), uid: about.serviceaccount.uid.clone(), groups: groups.into(), extra }
 }
 
-/// Compares without telling by its time where the first difference is.
+/// Compares in constant time.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
 }

@@ -1,7 +1,8 @@
 //! The roles and bindings that every cluster has from its first start (specification/apiserver.md 19).
 //!
-//! `bootstrap.jsonl` is what kube-apiserver v1.36 makes in an empty cluster, one object in each line, without the roles of
-//! kube-controller-manager's own loops (`system:controller:*`): the controllers here are members of `system:masters`.
+//! `bootstrap.jsonl` is what kube-apiserver v1.36 makes in an empty cluster, one object in each line, without the roles
+//! of kube-controller-manager's own loops (`system:controller:*`): the controllers here are members of
+//! `system:masters`.
 
 use std::sync::OnceLock;
 
@@ -12,7 +13,7 @@ use crate::{object, state::State};
 
 use super::{escalation, rbac};
 
-/// Whoever sets this annotation to `false` keeps an object as he made it.
+/// The annotation that protects an object from updates by the server when it is `false`.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// The objects, read once for all servers of the process.

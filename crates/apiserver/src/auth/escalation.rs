@@ -1,4 +1,4 @@
-//! Nobody gives away what he doesn't have: roles and bindings that go beyond the rights of who writes them (specification/apiserver.md 20).
+//! RBAC escalation check: nobody may grant rights they lack (specification/apiserver.md 20).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ fn role(cx: &Cx, new: &Value) -> Result<(), ApiError> {
     if let Some(why) = beyond(&cx.state, &cx.identity, cx.namespace().unwrap_or_default(), &rules(new)) {
         return Err(refused(&why));
     }
-    // Whatever somebody labels later becomes part of it.
+    // The rules of roles that are labelled later become part of an aggregated role.
     let all = [
         json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
         json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
@@ -72,7 +72,7 @@ fn binding(cx: &Cx, new: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// What of these rules a user doesn't have in a namespace (empty: everywhere), as a message; `None` if he has all of it.
+/// A message naming the rights in these rules that a user lacks in a namespace (empty: everywhere); `None` without any.
 fn beyond(state: &State, identity: &Identity, namespace: &str, wanted: &[Value]) -> Option<String> {
     let mut own = Vec::new();
     rbac::for_each_rule(&state.bindings(), identity, namespace, |_, _, rule| own.push(rule.clone()));

@@ -1,4 +1,4 @@
-//! Acting as somebody else, for those who may (specification/apiserver.md 20).
+//! Impersonation (specification/apiserver.md 20).
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -47,7 +47,7 @@ pub(crate) fn impersonated(state: &State, asking: Identity, headers: &HeaderMap)
     Ok(out)
 }
 
-/// Whoever acts as another needs the verb `impersonate` on all that he takes on.
+/// Requires the verb `impersonate` on every attribute of the impersonated user.
 fn may(state: &State, asking: &Identity, wanted: &Identity, groups: &[String]) -> Result<(), ApiError> {
     if asking.is_master() {
         return Ok(());

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Who signs, as tokens say; also the audience of tokens that are for the API server.
+/// The issuer of tokens; also the audience of tokens for the API server.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// The most bytes of a token that is looked at.
+/// Longer tokens are refused unread.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// The key that signs the tokens of ServiceAccounts. Cheap to clone; two are equal if they sign alike.
@@ -33,7 +33,7 @@ impl PartialEq for TokenKey {
 }
 
 enum Kind {
-    /// ES256: kept in a file, and whoever has the public half can check the tokens.
+    /// ES256: stored in a file; holders of the public key can verify tokens.
     Elliptic(Box<EcdsaKeyPair>),
     /// HS256 by a secret of this process: the same seed makes the same tokens.
     Secret(hmac::Key),
@@ -45,7 +45,7 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) aud: Vec<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Claims {
     pub(crate) sub: String,
 }
 
-/// Whose token it is, and what it dies with.
+/// The subject of a token, and the objects that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) namespace: String,
@@ -89,7 +89,7 @@ impl TokenKey {
     /// A key from a file: an elliptic key on P-256 as PKCS#8, in PEM.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The key can't be read.
     pub fn from_pem(pem: &str) -> Result<Self, String> {
         let der = match PrivateKeyDer::from_pem_slice(pem.as_bytes()) {
             Ok(PrivateKeyDer::Pkcs8(der)) => der,
@@ -103,7 +103,7 @@ impl TokenKey {
         Ok(Self { id, kind: Arc::new(Kind::Elliptic(Box::new(pair))) })
     }
 
-    /// A key of this process alone, for servers whose tokens nobody takes anywhere.
+    /// A key of this process alone, for servers whose tokens are not used elsewhere.
     pub(crate) fn secret(bytes: &[u8; 32]) -> Self {
         let id = URL_SAFE_NO_PAD.encode(Sha256::digest(bytes));
         Self { id, kind: Arc::new(Kind::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes))) }
@@ -132,7 +132,7 @@ impl TokenKey {
         Some(format!("{text}.{signature}"))
     }
 
-    /// What a token says, if this key signed it. Times and audiences are the caller's to check.
+    /// The claims of a token that this key signed. The caller checks times and audiences.
     pub(crate) fn read(&self, token: &str) -> Option<Claims> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;

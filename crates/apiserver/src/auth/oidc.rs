@@ -1,4 +1,5 @@
-//! What others need to check the tokens of ServiceAccounts: `/.well-known/openid-configuration` and `/openid/v1/jwks`.
+//! The documents by which others verify tokens of ServiceAccounts: `/.well-known/openid-configuration`,
+//! `/openid/v1/jwks`.
 
 use http::{HeaderValue, header};
 use serde_json::json;

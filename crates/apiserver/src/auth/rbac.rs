@@ -9,7 +9,7 @@ use crate::{Identity, object, registry::Registry};
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What is to be allowed.
+/// The attributes of a request that authorization decides on.
 #[derive(Debug, Clone)]
 pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
@@ -150,7 +150,7 @@ pub(super) fn strings<'a>(rule: &'a Value, key: &str) -> Vec<&'a str> {
     rule[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// True when the rule covers what is asked.
+/// True when the rule covers the request.
 pub(crate) fn covers(rule: &Value, attributes: &Attributes<'_>) -> bool {
     let has = |key: &str, value: &str| strings(rule, key).iter().any(|v| *v == "*" || *v == value);
     if !has("verbs", attributes.verb) {

@@ -1,5 +1,4 @@
-//! How CRDs change what the server serves: the registry is rebuilt, and a deleted CRD stays until its last instance is
-//! removed.
+//! The life cycle of CRDs: they rebuild the registry, and a deleted one remains until its last instance is removed.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::{api_services, crd, meta, object, registry::Resource, state::State, s
 
 const CRD_PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
-/// All CRDs, by name. Only those are read and parsed that were written since the last time.
+/// All CRDs by name. Only those written since the last call are parsed.
 pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
     let mut kept = state.definitions.lock();
     let range = state.store.range(&Query::prefix(CRD_PREFIX)).map_err(ApiError::internal)?;
@@ -31,7 +30,7 @@ pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
     Ok(all)
 }
 
-/// Makes the registry what the CRDs say; ends the watches of what changed.
+/// Rebuilds the registry from the CRDs; watches of changed resources end.
 pub(crate) fn refresh_registry(state: &State) -> Result<(), ApiError> {
     // One at a time, and each from the newest CRDs: a late one must not undo a later one.
     let _guard = state.refreshing.lock();
@@ -48,7 +47,7 @@ pub(crate) fn resource_of(state: &State, crd: &str) -> Option<Arc<Resource>> {
     resources.find(|r| r.custom().is_some_and(|c| c.crd == crd)).cloned()
 }
 
-/// Takes the finalizer off a CRD that has no instances left, which removes it.
+/// Removes the finalizer of a CRD without instances, which deletes it.
 pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
     let key = format!("{CRD_PREFIX}{name}");
     loop {
@@ -87,8 +86,8 @@ pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Looks again at the CRDs of a group that wanted names of others: some are free now. Whoever writes one of them
-/// meanwhile looks, too.
+/// Sets the conditions of CRDs in conflict again, since names of their group became free. A concurrent write of one of
+/// them sets them as well.
 async fn set_conditions_of_group(state: &State, group: &str) -> Result<(), ApiError> {
     let all = crds(state)?;
     let waits = |one: &&Value| {

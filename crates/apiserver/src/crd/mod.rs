@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it (specification/apiserver.md 18).
+//! CustomResourceDefinitions: what one adds to the registry, and the status that the server gives it
+//! (specification/apiserver.md 18).
 
 pub(crate) mod lifecycle;
 mod validate;
@@ -36,11 +37,12 @@ pub(crate) struct CustomVersion {
     pub(crate) converter: Option<Converter>,
     /// Types, defaults, pruning.
     pub(crate) schema: CustomSchema,
-    /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times as much.
+    /// `openAPIV3Schema` as it was sent, for OpenAPI: as text, since it is seldom asked for and a tree takes ten times
+    /// as much.
     pub(crate) open_api: Box<str>,
     /// Printer columns; empty means Age alone.
     pub(crate) columns: Vec<Column>,
-    /// Where the scale subresource finds its numbers.
+    /// Paths of the scale subresource.
     pub(crate) scale: Option<ScalePaths>,
     /// Fields for field selectors, without the leading dot.
     pub(crate) selectable: Vec<String>,
@@ -159,7 +161,7 @@ pub(crate) fn set_conditions(crd: &mut Value, others: &[Arc<Definition>], now: &
     crd["status"] = json!({"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored});
 }
 
-/// The names that a CRD asks for, by what each would clash as: kinds clash with kinds, resources with resources.
+/// The names of a CRD with the reason of each conflict: kinds conflict with kinds, resources with resources.
 const CLASHES: [(&str, &str); 4] = [
     ("plural", "PluralConflict"),
     ("singular", "SingularConflict"),
@@ -167,7 +169,7 @@ const CLASHES: [(&str, &str); 4] = [
     ("listKind", "ListKindConflict"),
 ];
 
-/// What other CRDs of the group are called: their resources and their kinds.
+/// The names of other CRDs of the group: resources and kinds.
 fn taken(group: &str, own: &str, others: &[Arc<Definition>]) -> (Vec<String>, Vec<String>) {
     let (mut resources, mut kinds) = (Vec::new(), Vec::new());
     for other in others.iter().map(|other| &other.head) {
@@ -182,7 +184,7 @@ fn taken(group: &str, own: &str, others: &[Arc<Definition>]) -> (Vec<String>, Ve
     (resources, kinds)
 }
 
-/// The last clash with another CRD of the group, the one that a CRD is told: reason and message.
+/// The last conflict with another CRD of the group, which the condition reports: reason and message.
 fn name_conflict(names: &Value, group: &str, own: &str, others: &[Arc<Definition>]) -> Option<(&'static str, String)> {
     let (resources, kinds) = taken(group, own, others);
     let mut told = None;
@@ -199,7 +201,7 @@ fn name_conflict(names: &Value, group: &str, own: &str, others: &[Arc<Definition
     }
 }
 
-/// Of the names that a CRD in conflict asks for, those that are free.
+/// The free names among those of a CRD in conflict.
 fn accepted_names(names: &Value, group: &str, own: &str, others: &[Arc<Definition>]) -> Value {
     let (resources, kinds) = taken(group, own, others);
     let mut out = json!({"plural": "", "kind": ""});
@@ -222,14 +224,14 @@ pub(crate) fn set_terminating(crd: &mut Value, reason: &str, message: &str, now:
     list.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}));
 }
 
-/// What the server keeps of a CRD as it stands at a revision.
+/// A parsed CRD at a revision.
 #[derive(Debug)]
 pub(crate) struct Definition {
     /// The revision of the write that made it.
     pub(crate) modified: Revision,
     /// The CRD without its versions, which hold the schemas.
     pub(crate) head: Value,
-    /// What it serves; nothing before it is established.
+    /// The served resources; none before it is established.
     resources: Vec<Arc<Resource>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a CRD (specification/apiserver.md 18).
+//! Validation of CRDs (specification/apiserver.md 18).
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::{names, object, schema::CustomSchema, status::Cause};
 
 use super::{condition, text, versions};
 
-/// What is wrong with a CRD or, with `old`, with the change.
+/// Validates a CRD or, with `old`, a change.
 pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     if let Some(old) = old.filter(|old| condition(old, "Established")) {
@@ -65,7 +65,7 @@ pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> Vec<Cause> {
         let field = format!("spec.versions[{i}].name");
         causes.extend(names::dns_label(name).iter().map(|m| Cause::invalid(&field, &json!(name), m)));
     }
-    // What is the same in all versions is judged once, under the name that it had when there was but one version.
+    // Fields that are equal in all versions are validated once, under their names of single-version CRDs.
     let hoisted = |pointer: &str| {
         let mut all = versions(crd).map(|v| v.pointer(pointer));
         let first = all.next().flatten();
@@ -122,7 +122,7 @@ fn validate_schema(schema: Option<&Value>, path: &str, causes: &mut Vec<Cause>) 
     }
 }
 
-/// `path_name` is what the field `jsonPath` goes by: in one place it has its name of the first version.
+/// `path_name` is the name of the field `jsonPath` in messages, which in one place is that of v1beta1.
 fn validate_columns(columns: &Value, path: &str, path_name: &str, causes: &mut Vec<Cause>) {
     for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let path = format!("{path}.additionalPrinterColumns[{i}]");

@@ -26,7 +26,7 @@ type AfterWrite = fn(&Cx, Option<&Value>, Option<&Value>) -> Result<Vec<FollowUp
 /// Answers a review.
 pub(crate) type Review = fn(&Cx, &mut Value) -> Result<Value, ApiError>;
 
-/// What the server does around the requests of a kind. [`Hooks::NONE`] does nothing.
+/// Hooks around the requests of a kind. [`Hooks::NONE`] does nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hooks {
     /// Admits a new object, before its defaults.
@@ -76,7 +76,7 @@ impl Hooks {
 /// A built-in kind in one version.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// How discovery shows it: `group/version plural Kind scope flags…`, see [`super::KINDS`].
+    /// Discovery: `group/version plural Kind scope flags…`, see [`super::KINDS`].
     pub(crate) discovery: &'static str,
     pub(crate) strategy: Strategy,
     pub(crate) hooks: Hooks,

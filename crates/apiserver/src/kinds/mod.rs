@@ -1,5 +1,5 @@
-//! The built-in kinds (specification/apiserver.md 27). A kind is one file or folder here and one row in [`KINDS`]; nothing else in the
-//! server asks which kind an object is of.
+//! The built-in kinds (specification/apiserver.md 27). A kind is one file or folder here and one row in [`KINDS`];
+//! nothing else in the server asks which kind an object is of.
 
 mod admissionregistration;
 mod apiextensions;
@@ -31,8 +31,8 @@ use crate::registry::{Builtin, BuiltinSub, Flavour, Group, Resource, Resources, 
 
 /// The built-in kinds; groups in the order of `/apis`.
 ///
-/// Discovery of each is one line: `group/version plural Kind scope flags…`. Scope: N namespaced, C cluster. Flags: `short=a,b`,
-/// `all`, `ext` (categories), `gen`, `rv`, `put` (see [`Builtin`]), `+sub`, `verbs=…`.
+/// Discovery of each is one line: `group/version plural Kind scope flags…`. Scope: N namespaced, C cluster. Flags:
+/// `short=a,b`, `all`, `ext` (categories), `gen`, `rv`, `put` (see [`Builtin`]), `+sub`, `verbs=…`.
 static KINDS: &[Kind] = &[
     core::binding::KIND,
     core::component_status::KIND,

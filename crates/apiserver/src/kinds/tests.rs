@@ -11,7 +11,7 @@ fn strategy(group: &str, kind: &str) -> &'static Strategy {
     builtins().iter().find(of_kind).expect("the table has the kind").strategy
 }
 
-/// What a real kube-apiserver published, in one line per resource.
+/// The resources that a real kube-apiserver published, one line each.
 fn published() -> Vec<String> {
     let resources = ironclad_patch::builtin::resources().iter();
     let mut lines: Vec<String> = resources

@@ -1,4 +1,4 @@
-//! What built-in kinds and their fields are said to be, as a real kube-apiserver publishes it.
+//! Descriptions of built-in kinds and their fields, as a real kube-apiserver publishes them.
 //!
 //! The texts are most of the bytes of all documents and are read only to make one, so they are kept packed.
 
@@ -17,7 +17,7 @@ static PACKED: &[u8] = include_bytes!("../../data/kubernetes-descriptions.json.g
 pub(super) struct Descriptions(BTreeMap<String, BTreeMap<String, String>>);
 
 impl Descriptions {
-    /// The texts, unpacked for as long as somebody holds them.
+    /// The texts, unpacked while in use.
     pub(super) fn get() -> Arc<Self> {
         static HELD: Mutex<Weak<Descriptions>> = Mutex::new(Weak::new());
         let mut held = HELD.lock();
@@ -36,7 +36,7 @@ impl Descriptions {
         Self(serde_json::from_str(&text).expect("the data in the tree has this form, a test reads it"))
     }
 
-    /// What is said of a field; of the schema itself under the empty name.
+    /// The description of a field, or of the schema itself under the empty name.
     pub(super) fn of(&self, schema: &str, field: &str) -> Option<&str> {
         self.0.get(schema)?.get(field).map(String::as_str)
     }

@@ -21,7 +21,7 @@ pub(super) struct Schemas {
 
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// What a kube-apiserver says of the fields that every custom kind has.
+/// Descriptions of the fields that every custom kind has, as a kube-apiserver publishes them.
 const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should \
     convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
     https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";

@@ -1,8 +1,8 @@
-//! The authority as a signer of requests (PKCS#10): it makes the certificate that somebody else decided on.
+//! The authority as a signer of requests (PKCS#10): it issues certificates that were approved elsewhere.
 //!
-//! It checks that the requester has the key, and that the authority itself is still good; who may have which certificate is decided
-//! before. The subject is taken over byte for byte: the library that makes our own certificates keeps only one organisation,
-//! and to a Kubernetes API server each of them is a group.
+//! It checks that the requester has the key, and that the authority itself is still good; who may have which
+//! certificate is decided before. The subject is taken over byte for byte: the library that makes our own certificates
+//! keeps only one organisation, and to a Kubernetes API server each of them is a group.
 
 use ironclad_seam::Stream;
 use jiff::Timestamp;
@@ -58,7 +58,7 @@ const EXTENDED_USAGES: [(&str, &[u64]); 13] = [
     ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
 ];
 
-/// What signs requests with the key of a certificate authority. Nothing else can be had of that key through it.
+/// Signs requests with the key of a certificate authority; it gives no other access to the key.
 #[derive(Clone)]
 pub struct Authority {
     ca: Pair,
@@ -83,7 +83,7 @@ impl PartialEq for Authority {
 pub struct Order<'a> {
     /// The request, DER.
     pub request: &'a [u8],
-    /// What it may be used for, in the words of `spec.usages` of a CertificateSigningRequest.
+    /// Its usages, as in `spec.usages` of a CertificateSigningRequest.
     pub usages: &'a [String],
     /// When it begins to be good.
     pub not_before: Timestamp,
@@ -96,7 +96,7 @@ impl Authority {
         Self { ca, serials }
     }
 
-    /// The certificate (PEM) that a request asks for: its subject, key and alternative names, for these usages and this time.
+    /// Signs a request: a PEM certificate with its subject, key and alternative names, for these usages and this time.
     ///
     /// # Errors
     /// A request that can't be read or isn't signed with the key that it names; a usage that is none; an authority that has ended.
@@ -151,7 +151,7 @@ impl Authority {
     }
 }
 
-/// What a certificate is for, as its extensions say it.
+/// The usages of a certificate as extensions.
 struct Usages {
     bits: u16,
     extended: Vec<&'static [u64]>,
@@ -234,7 +234,7 @@ fn extensions(
     }
 }
 
-/// The value of the extension with the names that a request asks for beside its subject.
+/// The value of the request's extension with alternative names.
 fn alternative_names<'a>(request: &'a X509CertificationRequest<'_>) -> Option<&'a [u8]> {
     request.certification_request_info.iter_attributes().find_map(|attribute| match attribute.parsed_attribute() {
         ParsedCriAttribute::ExtensionRequest(asked) => asked

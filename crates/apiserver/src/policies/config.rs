@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{object, registry::Registry, status::Cause, webhooks::Matcher};
 
 const GROUP: &str = "admissionregistration.k8s.io";
-/// What expressions may name.
+/// The variables of expressions.
 const NAMES: [&str; 6] = ["object", "oldObject", "request", "params", "namespaceObject", "variables"];
 pub(super) const REASONS: [(&str, u16); 3] = [("Forbidden", 403), ("Invalid", 422), ("RequestEntityTooLarge", 413)];
 
@@ -116,7 +116,7 @@ impl Policy {
     }
 }
 
-/// What is wrong with the expressions of a policy, besides its match conditions.
+/// Validates the expressions of a policy, besides its match conditions.
 pub(crate) fn check_expressions(spec: &Value, out: &mut Vec<Cause>) {
     let mut one = |field: String, text: &str, wanted: &str| {
         if text.trim().is_empty() {

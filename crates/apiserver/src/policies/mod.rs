@@ -1,7 +1,8 @@
-//! ValidatingAdmissionPolicies: expressions of users that writes must fulfil, where a binding says so (specification/apiserver.md 21).
+//! ValidatingAdmissionPolicies: expressions of users that writes must fulfil, where a binding says so
+//! (specification/apiserver.md 21).
 //!
-//! They are evaluated in the write, without waiting. Not here: the variable `authorizer`, which is refused when a policy is
-//! made, audit annotations, and type checking against schemas (`status.typeChecking` stays empty).
+//! They are evaluated in the write, without waiting. Not here: the variable `authorizer`, which is refused when a
+//! policy is made, audit annotations, and type checking against schemas (`status.typeChecking` stays empty).
 
 mod config;
 
@@ -21,11 +22,11 @@ use crate::{
     webhooks::{Seen, concerns, label_selector, matches, request},
 };
 
-/// Why a write is refused whose policies cost too much.
+/// The message for a write whose policies exceed the cost budget.
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Whether there are policies with bindings.
+/// True if policies with bindings exist.
 pub(crate) fn any(state: &State) -> bool {
     !state.policies().bound.is_empty()
 }
@@ -142,7 +143,7 @@ impl Policy {
             }
             let so_far = made_map(&made);
             let names: Vec<_> = plain.into_iter().chain([("variables", Binding::Made(&so_far))]).collect();
-            // One that fails is missing, and whoever needs it fails.
+            // A variable that fails is absent; expressions that use it fail.
             if let Some(value) = expression.as_ref().ok().and_then(|e| e.make(&names, budget).ok()) {
                 made.insert(name.clone(), value);
             }

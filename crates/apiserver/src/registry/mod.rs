@@ -77,7 +77,7 @@ pub(crate) struct Resource {
     pub(crate) categories: Vec<String>,
     pub(crate) verbs: Vec<&'static str>,
     pub(crate) subresources: Vec<Subresource>,
-    /// Where its objects are stored, with a trailing slash.
+    /// Prefix of its objects' keys in the store, with a trailing slash.
     pub(crate) prefix: String,
     pub(crate) flavour: Flavour,
 }
@@ -107,12 +107,12 @@ impl SubresourceKind {
     }
 }
 
-/// Where a resource's rules come from.
+/// The origin of a resource.
 #[derive(Debug)]
 pub(crate) enum Flavour {
     Builtin(&'static Builtin),
     Custom(Arc<CustomVersion>),
-    /// A route answers for it.
+    /// A route serves it.
     Served,
 }
 
@@ -136,7 +136,7 @@ impl Resource {
         }
     }
 
-    /// A route answers for it, and nothing of it is stored.
+    /// True for a resource of a route, of which nothing is stored.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self.flavour, Flavour::Served)
     }
@@ -180,7 +180,7 @@ impl Resource {
         self.builtin().is_none_or(|b| b.generation)
     }
 
-    /// How long objects are kept without a write; `None`: for good.
+    /// Time after the last write until objects expire; `None`: never.
     pub(crate) fn time_to_live(&self) -> Option<Duration> {
         self.builtin()?.strategy.time_to_live
     }
@@ -220,7 +220,7 @@ impl Group {
     }
 }
 
-/// What CRDs add: a snapshot that is swapped as a whole.
+/// The groups of CRDs: a snapshot that is swapped as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct CustomGroups {
     /// By name.
@@ -235,11 +235,11 @@ pub(crate) struct Registry {
     /// In the order of `/apis`, core first; shared by all servers of the process.
     builtin: &'static [Group],
     custom: RwLock<Arc<CustomGroups>>,
-    /// Groups that routes answer.
+    /// Groups that routes serve.
     announced: RwLock<Vec<Group>>,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 pub(crate) enum Found {
     Resource(Arc<Resource>),
     /// The group is known, the version or resource isn't.
@@ -263,12 +263,12 @@ impl Registry {
         self.custom.read().clone()
     }
 
-    /// Adds a group that routes answer, from the next [`Registry::set_custom`] on.
+    /// Adds a group that routes serve, from the next [`Registry::set_custom`] on.
     pub(crate) fn announce(&self, group: Group) {
         self.announced.write().push(group);
     }
 
-    /// Replaces the groups of CRDs; a group that routes answer steps back for one of a CRD.
+    /// Replaces the groups of CRDs, which take precedence over groups of routes.
     pub(crate) fn set_custom(&self, mut groups: Vec<Group>) {
         let announced = self.announced.read();
         let fresh = announced.iter().filter(|a| !groups.iter().any(|g| g.name == a.name)).cloned();

@@ -1,4 +1,4 @@
-//! What is particular to a built-in kind, as pure functions (upstream: `strategy.go` of each kind).
+//! The particulars of a built-in kind as pure functions (upstream: `strategy.go` of each kind).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{names, status::Cause};
 /// A column of a built-in kind: name, type, priority (1: only when wide).
 pub(crate) type Column = (&'static str, &'static str, i64);
 
-/// How the objects of a served version are stored in another one.
+/// Conversion between a served version and the stored one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conversion {
     /// The apiVersion that is stored.
@@ -28,7 +28,7 @@ pub(crate) struct SubresourceUpdate {
     pub(crate) validate: fn(&str, &Value, &Value) -> Vec<Cause>,
 }
 
-/// What is particular to a kind. [`Strategy::NONE`] is a kind without peculiarities.
+/// The particulars of a kind. [`Strategy::NONE`] is a kind without any.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Strategy {
     /// Fills in the defaults of every object.
@@ -67,7 +67,7 @@ pub(crate) struct Strategy {
     pub(crate) time_to_live: Option<Duration>,
     /// Lists from revision 0 honour `limit`, as those of kinds that a kube-apiserver does not cache.
     pub(crate) uncached: bool,
-    /// The spec belongs to the server once the object is created: nobody owns its fields.
+    /// The spec belongs to the server once the object is created: no manager owns its fields.
     pub(crate) server_owns_spec: bool,
     /// The key of metadata whose changes count in `metadata.generation`, besides those of the spec.
     pub(crate) generation_counts: Option<&'static str>,

@@ -125,7 +125,7 @@ fn value_at(object: &Value, path: &str) -> String {
     }
 }
 
-/// What an absent field compares as.
+/// The value that an absent field is compared as.
 fn default_of(object: &Value, path: &str) -> String {
     match path {
         "spec.unschedulable" | "spec.hostNetwork" => "false".into(),

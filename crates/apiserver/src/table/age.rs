@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// How long ago an RFC 3339 time was; `<unknown>` for what is none.
+/// Time since an RFC 3339 timestamp; `<unknown>` for any other text.
 pub(crate) fn since(text: &str, now: Timestamp) -> String {
     match text.parse::<Timestamp>() {
         Ok(then) => human(now.as_second() - then.as_second()),

@@ -115,7 +115,7 @@ fn custom_cells(custom: &CustomVersion, value: &Value, now: jiff::Timestamp) -> 
                 Some(text) => json!(age::since(text, now)),
                 None => json!("<invalid>"),
             },
-            // Of several values, the first.
+            // The first of several values.
             (_, [one, ..]) => json!(one.as_str().map_or_else(|| one.to_string(), str::to_owned)),
         });
     }

@@ -17,7 +17,7 @@ use super::{
     patch,
 };
 
-/// How often an apply is tried against others who make and remove the object.
+/// Attempts of an apply against clients that create and delete the object.
 const TRIES: usize = 8;
 
 /// PATCH with an apply patch: makes the object or merges into it.

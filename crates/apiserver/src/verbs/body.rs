@@ -67,7 +67,7 @@ fn parse_head(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
     let head: Option<Head> = match serde_json::from_slice(body) {
         Ok(head) => head,
         Err(e) if e.is_data() && body.trim_ascii_start().first() == Some(&b'{') => {
-            // A type error somewhere in the head: the whole value tells where.
+            // A type error in the head: parse the whole value to find where.
             return parse(kind, body, BodyFormat::Json);
         }
         Err(e) if e.is_data() => return Err(unreadable(kind, body, &no_object(body))),
@@ -99,7 +99,7 @@ fn unrecognized(kind: &str) -> String {
     format!("the object provided is unrecognized (must be of type {kind})")
 }
 
-/// What a Go decoder says of JSON that is no object.
+/// The message of a Go decoder about JSON that is not an object.
 fn no_object(body: &[u8]) -> String {
     let what = match body.trim_ascii_start().first() {
         Some(b'[') => "array",
@@ -118,7 +118,7 @@ fn cannot(resource: &Resource, why: &str) -> ApiError {
     ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
-/// The value of a body, of which YAML may name keys twice; the last counts, and the first that comes again is told.
+/// The value of a body. YAML may repeat keys: the last one counts, the first repetition is returned as a warning.
 fn parse_counting(kind: &str, body: &[u8], format: BodyFormat) -> Result<(Value, Option<String>), ApiError> {
     const TWICE: &str = "duplicate mapping key: ";
     if format != BodyFormat::Yaml {
@@ -223,7 +223,7 @@ pub(crate) fn identify(resource: &Resource, object: &mut Value, body: &[u8]) -> 
     Ok(())
 }
 
-/// Unknown and duplicate fields, by the field validation that was asked for.
+/// Reports unknown and duplicate fields by the requested field validation.
 pub(crate) fn report(
     cx: &Cx,
     resource: &Resource,

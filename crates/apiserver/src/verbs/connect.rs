@@ -1,4 +1,5 @@
-//! Subresources that lead to a kubelet or a pod, which a server without a cluster network can't reach (specification/apiserver.md 17).
+//! Subresources that lead to a kubelet or a pod, which a server without a cluster network can't reach
+//! (specification/apiserver.md 17).
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +14,7 @@ use super::subresource::found;
 
 const NO_ADDRESSES: &str = "no preferred addresses found; known addresses: []";
 
-/// What a pod without a reachable kubelet says.
+/// Answers a request for logs: the kubelet can't be reached.
 pub(crate) fn log(cx: &Cx) -> Result<Reply, ApiError> {
     let pod = found(cx)?;
     let of = |list: &str| {
@@ -45,7 +46,7 @@ pub(crate) fn log(cx: &Cx) -> Result<Reply, ApiError> {
     }
 }
 
-/// What a request to `exec`, `attach`, `portforward` or `proxy` gets: whoever is asked may refuse it first.
+/// Answers `exec`, `attach`, `portforward` and `proxy`: admission may refuse the request before it fails.
 pub(crate) async fn connect(cx: &Cx) -> Result<Reply, ApiError> {
     let mut options = options(cx);
     admission::mutate_subresource(cx, Operation::Connect, None, &mut options, false).await?;

@@ -21,7 +21,7 @@ use super::{
 
 /// Names drawn for generateName before giving up.
 const NAME_TRIES: usize = 8;
-/// How often a create is tried against those who change what is written with it.
+/// Attempts of a create against writers of the objects that are written with it.
 const SIDE_TRIES: usize = 64;
 
 /// POST on a collection.
@@ -54,7 +54,7 @@ fn drawn(value: &Value) -> bool {
     object::meta_str(value, "name").is_empty() && !object::meta_str(value, "generateName").is_empty()
 }
 
-/// One try; `None` when somebody changed what is to be written with the object.
+/// One attempt; `None` when an object that is written with it changed.
 async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Option<Value>, ApiError> {
     let state: &State = &cx.state;
     let resource = &*cx.resource;
@@ -64,7 +64,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
     }
     let now = state.now();
     meta::prepare_create(resource, &mut value, cx.namespace(), state.uid(), &now, || state.suffix())?;
-    // Who made the object owns what it said and its defaults, and not what admission and the server add.
+    // The creator owns the fields it sent and their defaults, not those that admission and the server add.
     strategy::default(resource, &mut value, strategy::Defaults::Plain);
     if !options.applied {
         cx.track(None, &mut value);
@@ -113,7 +113,7 @@ async fn attempt(cx: &Cx, mut value: Value, options: &WriteOptions) -> Result<Op
         TxnResult::Failed { current, .. } => match current.into_iter().next().flatten() {
             Some(entry) => Err(exists(&entry)),
             None if !alone => Ok(None),
-            // Somebody took the address or port that was drawn or asked for a moment ago.
+            // Another Service reserved the address or port in between.
             None => Err(ApiError::modified(&resource.plural, &resource.group, &name)),
         },
     }

@@ -1,4 +1,5 @@
-//! delete and deletecollection: marking, grace, finalizers by propagation policy, removal (specification/apiserver.md 7).
+//! delete and deletecollection: marking, grace, finalizers by propagation policy, removal
+//! (specification/apiserver.md 7).
 
 use ironclad_store::{Compare, Entry, Op, Query, TxnResult};
 use serde_json::{Value, json};
@@ -18,14 +19,14 @@ use super::{
     options::{DeleteOptions, Propagation},
 };
 
-/// How often a deletion is tried against concurrent writers.
+/// Attempts of a deletion against concurrent writers.
 const TRIES: usize = 64;
 
-/// What became of the object.
+/// The outcome of a deletion.
 enum Outcome {
-    /// It is gone; the last state.
+    /// It is removed; the last state.
     Removed(Value),
-    /// It is gone, and the answer is the object: a pod deleted at once on request.
+    /// It is removed, and the answer is the object: a pod without a grace period.
     RemovedShown(Value),
     /// It is marked and waits for finalizers or grace.
     Marked(Value),
@@ -213,7 +214,7 @@ fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
     }
 }
 
-/// True when something besides metadata keeps the object.
+/// True when finalizers in the spec keep the object.
 fn holds(resource: &Resource, object: &Value) -> bool {
     resource.has_spec_finalizers()
         && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())

@@ -22,7 +22,7 @@ pub(crate) fn after_write(cx: &Cx, old: Option<&Value>, new: Option<&Value>) -> 
     }
 }
 
-/// Carries out what a write left to do.
+/// Carries out follow-up work.
 pub(crate) async fn carry_out(state: &Arc<State>, follow_ups: Vec<FollowUp>) -> Result<(), ApiError> {
     for follow_up in follow_ups {
         match follow_up {

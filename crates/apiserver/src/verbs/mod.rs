@@ -1,4 +1,4 @@
-//! What the verbs do, from a decoded request to an answer.
+//! The verbs, from a decoded request to an answer.
 
 pub(crate) mod apply;
 pub(crate) mod body;

@@ -1,5 +1,5 @@
-//! The one road of every change to an existing object: read, make the candidate, keep what may not change, default,
-//! validate, compare, write if nobody wrote in between (specification/apiserver.md 7, 8, 12).
+//! The pipeline of every change to an existing object: read, make the candidate, keep what may not change, default,
+//! validate, compare, write unless the object changed in between (specification/apiserver.md 7, 8, 12).
 
 use ironclad_store::{Compare, Entry, Op, TxnResult};
 use serde_json::{Value, json};
@@ -18,23 +18,23 @@ use super::{
     options::WriteOptions,
 };
 
-/// How often a change without a resourceVersion is tried against concurrent writers.
+/// Attempts of a change without a resourceVersion against concurrent writers.
 const TRIES: usize = 64;
 
-/// Which part of the object a request may change.
+/// The part of an object that a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Everything but status, where that is a subresource.
     Main,
     /// Status, and of metadata what specification/apiserver.md 7 says.
     Status,
-    /// The verdict on a request for a certificate: `status.conditions`.
+    /// The approval of a certificate request: `status.conditions`.
     Approval,
-    /// What the caller's candidate changes, unfiltered: scale, binding and their like.
+    /// All that the caller's candidate changes: scale, binding and their like.
     Inner,
     /// `spec.finalizers` of a namespace.
     Finalize,
-    /// Where a pod goes, which is no wish of a user and counts in no generation.
+    /// The node of a pod, which is not validated as a user's update and does not count in the generation.
     Binding,
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn modify(
     Err(ApiError::modified(&resource.plural, &resource.group, cx.name()))
 }
 
-/// One try; `None` when somebody else wrote first.
+/// One attempt; `None` when another write came first.
 async fn attempt(
     cx: &Cx,
     part: Part,
@@ -132,7 +132,8 @@ fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Re
     }
 }
 
-/// The object to store: what the candidate may change of the old one, defaulted and found valid; and what is written with it.
+/// Prepares a candidate: restricted to what it may change, admitted, defaulted and validated. Returns it with the
+/// objects that are written beside it.
 async fn settle(
     cx: &Cx,
     part: Part,
@@ -161,7 +162,7 @@ async fn settle(
     let asked_for = (!options.applied && admission::is_asked(cx)).then(|| new.clone());
     let mut owners = None;
     if admission::update(cx, old, &mut new, options.dry_run).await? {
-        // A webhook may change no more than the request may, and what it changes is nobody's.
+        // A webhook may change no more than the request may; no manager owns its changes.
         restrict(resource, part, old, &mut new);
         if let Some(mut asked_for) = asked_for {
             strategy::default(resource, &mut asked_for, strategy::Defaults::Plain);
@@ -194,7 +195,7 @@ async fn settle(
     }
     let sides = admission::validate(cx, Operation::Update, Some(old), Some(&new), options.dry_run).await?;
     (kinds::hooks(resource).before_write)(cx, Some(old), &mut new)?;
-    // What the server gives, and what falls away with it, is nobody's.
+    // No manager owns what the server allocates or drops.
     match owners {
         Some(owners) => drop(object::metadata_mut(&mut new).insert("managedFields".into(), owners)),
         None if !options.applied && part != Part::Binding => cx.track(Some(old), &mut new),
@@ -204,7 +205,7 @@ async fn settle(
     Ok((new, sides))
 }
 
-/// Puts back what this part of the API may not change.
+/// Restores what this scope may not change.
 fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
     let keep = |new: &mut Value, key: &str| {
         if let Some(map) = new.as_object_mut() {
@@ -287,7 +288,7 @@ fn unchanged(old: &Value, new: &Value) -> bool {
         && fields(old) == fields(new)
 }
 
-/// True when this write takes away the last thing that held a terminating object.
+/// True when this write removes the last finalizer of a terminating object.
 pub(crate) fn removable(resource: &Resource, old: &Value, new: &Value) -> bool {
     if !object::terminating(old) || !object::finalizers(new).is_empty() {
         return false;

@@ -8,7 +8,7 @@ use crate::{
     status::{ApiError, Cause},
 };
 
-/// What happens to fields that the schema doesn't know.
+/// The treatment of fields that the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -23,7 +23,7 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
     pub(crate) force: bool,
-    /// The object comes from an apply, which has noted ownership already.
+    /// The object comes from an apply, which has set field ownership already.
     pub(crate) applied: bool,
 }
 
@@ -68,7 +68,7 @@ fn dry_run(values: &[String], kind: &str) -> Result<bool, ApiError> {
     }
 }
 
-/// What becomes of dependents.
+/// The treatment of dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -87,8 +87,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) revision: Option<String>,
 }
 
-/// The options in a body, which is JSON, or YAML where it doesn't look like JSON, or says that it is protobuf: that is what
-/// typed clients in Go send when they delete built-in kinds.
+/// The options in a body, which is JSON, or YAML where it doesn't look like JSON, or says that it is protobuf: that is
+/// what typed clients in Go send when they delete built-in kinds.
 fn read_body(body: &[u8]) -> Result<Value, ApiError> {
     let value: Value = match serde_json::from_slice(body) {
         Ok(value) => value,

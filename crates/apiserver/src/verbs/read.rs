@@ -15,7 +15,7 @@ use crate::{
     status::{ApiError, Cause},
 };
 
-/// How long a read waits for a revision that isn't there yet.
+/// Time that a read waits for a future revision.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// A page is read from the store in pieces of so many when a selector thins it out.
 const PIECE: usize = 500;
@@ -33,7 +33,7 @@ pub(crate) async fn get(cx: &Cx) -> Result<Reply, ApiError> {
     }
 }
 
-/// What is wrong with a revision that is no number.
+/// The message about a revision that is not a number.
 pub(crate) fn bad_revision(text: &str) -> String {
     format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
 }
@@ -48,9 +48,9 @@ pub(crate) async fn wait_for(state: &State, wanted: u64) -> Result<(), ApiError>
     }
 }
 
-/// Where a list goes on.
+/// The position at which a list continues.
 struct Continue {
-    /// `None`: at the newest revision, the snapshot being gone.
+    /// `None`: at the newest revision, because the snapshot was compacted.
     revision: Option<Revision>,
     start_after: String,
 }
@@ -69,7 +69,7 @@ pub(crate) async fn list(cx: &Cx) -> Result<Reply, ApiError> {
         }
         None => {
             let at = point(cx, limit.is_some()).await?;
-            // Zero asks for whatever is cached, and gets it whole.
+            // Revision 0 reads the cache, which ignores the limit.
             let limit = limit.filter(|_| {
                 cx.query.get("resourceVersion") != Some("0")
                     || resource.builtin().is_some_and(|builtin| builtin.strategy.uncached)
@@ -85,7 +85,7 @@ fn limit(cx: &Cx) -> Result<Option<usize>, ApiError> {
     Ok(number(cx, "limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|l| *l > 0))
 }
 
-/// How long a list or watch may last, where the request says so.
+/// The timeout that a list or watch requests.
 pub(crate) fn timeout_seconds(cx: &Cx) -> Result<Option<u64>, ApiError> {
     Ok(number(cx, "timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > 0))
 }

@@ -65,7 +65,7 @@ fn place(cx: &Cx) -> Vec<String> {
     paths(cx).spec.split('.').filter(|f| !f.is_empty()).map(str::to_owned).collect()
 }
 
-/// Where a kind keeps its numbers.
+/// The paths of a kind's replicas and selector.
 struct Paths {
     spec: String,
     status: String,
@@ -119,7 +119,7 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
     let kind = if verb == Verb::Update { "UpdateOptions" } else { "PatchOptions" };
     let options = WriteOptions::parse(&cx.query, kind)?;
     let request = ScaleRequest::read(cx, bytes, verb)?;
-    // Who owns the replicas is worked out on the Scale, and then brought to the object.
+    // Ownership of the replicas is computed on the Scale and then copied to the object.
     let write = WriteOptions { applied: true, ..options.clone() };
     for _ in 0..TRIES {
         let reviewed = match admission::is_asked(cx) {
@@ -147,19 +147,19 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
     Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, cx.name()))
 }
 
-/// How often a Scale is reviewed anew because its object has changed meanwhile.
+/// Attempts of reviewing a Scale whose object changes concurrently.
 const TRIES: usize = 64;
 
-/// The Scale that a request asks for.
+/// The Scale that a request makes.
 #[derive(Debug, Clone)]
 struct Wanted {
     live: Value,
     scale: Value,
-    /// Who owns its fields is written with it.
+    /// Field ownership is written with it.
     tracked: bool,
 }
 
-/// The Scale after everybody was asked, and the version of the object that it was made from.
+/// The Scale after admission, and the resourceVersion of the object that it was made from.
 async fn reviewed_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions) -> Result<(String, Wanted), ApiError> {
     let old = found(cx)?;
     let mut wanted = wanted_scale(cx, request, options, &old)?;
@@ -170,7 +170,7 @@ async fn reviewed_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions)
     }
     admission::mutate_subresource(cx, operation, Some(&wanted.live), &mut wanted.scale, dry_run).await?;
     check_scale(cx, &wanted)?;
-    // Those who may only refuse see the Scales of the object before and after, which don't say who owns the replicas.
+    // Validating reviewers see the Scales before and after without field ownership.
     let (live, comes) = (scale_of(cx, &old)?, scale_of(cx, &scaled(cx, &old, &wanted))?);
     admission::validate_subresource(cx, operation, Some(&live), &comes, dry_run).await?;
     Ok((object::meta_str(&old, "resourceVersion").to_owned(), wanted))
@@ -192,7 +192,7 @@ fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &V
     }
     let mut scale = live.clone();
     request.apply(&mut scale)?;
-    // Zero is not written in a Scale, and nobody owns what isn't there.
+    // Zero replicas are omitted in a Scale, so no manager owns them.
     if scale.pointer("/spec/replicas") == Some(&json!(0)) {
         scale["spec"] = json!({});
     }
@@ -231,7 +231,7 @@ fn scaled(cx: &Cx, old: &Value, wanted: &Wanted) -> Value {
     new
 }
 
-/// What a write of the scale subresource says.
+/// The body of a write of the scale subresource.
 enum ScaleRequest {
     Whole(Value),
     Json(Value),
@@ -276,7 +276,7 @@ async fn bind(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     bind_pod(cx, &options, &binding).await
 }
 
-/// The Binding of a body, after everybody was asked; `name` is the pod's.
+/// The Binding of a body after admission; `name` is the pod's.
 async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(WriteOptions, Value), ApiError> {
     let options = WriteOptions::parse(&cx.query, "CreateOptions")?;
     let format = crate::negotiate::body_format(cx.header(http::header::CONTENT_TYPE))?;
@@ -294,7 +294,7 @@ async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(
     Ok((options, binding))
 }
 
-/// Notes who said which field of what a subresource speaks: webhooks see it.
+/// Records field ownership of a subresource's object, for webhooks to see.
 pub(crate) fn track_spoken(cx: &Cx, value: &mut Value, kind: (&str, &str, &str)) {
     if cx.state.options.managed_fields {
         let (manager, now) = (cx.field_manager(), cx.state.now());
@@ -303,7 +303,7 @@ pub(crate) fn track_spoken(cx: &Cx, value: &mut Value, kind: (&str, &str, &str))
     }
 }
 
-/// Says of what a subresource speaks its kind and its place, which clients may leave out.
+/// Sets kind, name and namespace of a subresource's object, which clients may leave out.
 pub(crate) fn spoken(cx: &Cx, value: &mut Value, api_version: &str, kind: &str, name: &str) {
     value["apiVersion"] = json!(api_version);
     value["kind"] = json!(kind);

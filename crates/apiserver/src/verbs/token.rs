@@ -1,4 +1,5 @@
-//! TokenRequest: a token of a ServiceAccount with an end, for audiences, bound to an object (specification/apiserver.md 17).
+//! TokenRequest: a token of a ServiceAccount with an end, for audiences, bound to an object
+//! (specification/apiserver.md 17).
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::{
 use super::{body, options::WriteOptions, subresource};
 
 const GROUP: &str = "authentication.k8s.io";
-/// How long a token holds that doesn't ask for a time, and the least that it may ask for.
+/// Default and minimum lifetime of a token, in seconds.
 const SECONDS: i64 = 3_600;
 const SECONDS_MIN: i64 = 600;
 /// The most: what thirty-two bits hold.
@@ -120,7 +121,7 @@ fn bind(cx: &Cx, about: &mut About, reference: &Value) -> Result<(), ApiError> {
         ("v1" | "", "Secret") => ("secrets", about.namespace.as_str()),
         ("v1" | "", "Node") => ("nodes", ""),
         (version, kind) => {
-            // Of the core group, Go prints the empty name.
+            // Go prints an empty group for the core group.
             let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
             return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
         }

@@ -1,4 +1,5 @@
-//! watch: changes as they come, with initial events, selector transitions and bookmarks (specification/apiserver.md 11).
+//! watch: changes as they come, with initial events, selector transitions and bookmarks
+//! (specification/apiserver.md 11).
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +27,7 @@ const FRAMES_BUFFERED: usize = 64;
 const FRAMES_BYTES: u32 = 1024 * 1024;
 /// A quiet watch says how far it is this often.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// The last bookmark comes so long before the end.
+/// The last bookmark is sent this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// Without a timeout in the request, a watch lives 30 to 60 minutes.
 const DEFAULT_LIFE_SECONDS: u64 = 1_800;
@@ -36,11 +37,11 @@ const SHORT: Duration = Duration::from_secs(10);
 
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What the request asks for besides the changes.
+/// The options of a watch.
 struct Plan {
     selector: Selector,
     prefix: String,
-    /// Where the changes start; `None` with initial events.
+    /// The revision after which changes are sent; `None` with initial events.
     from: Option<Revision>,
     bookmarks: bool,
     /// A bookmark marks the end of the initial events.
@@ -63,7 +64,7 @@ pub(crate) fn watch(cx: Arc<Cx>) -> Result<Reply, ApiError> {
     tasks.spawn("watch", async move {
         let room = Arc::new(Semaphore::new(FRAMES_BYTES as usize));
         let mut run = Run { out: Encoder::new(cx.clone()), cx, frames, room };
-        // An error is the reader having gone.
+        // An error means that the reader disconnected.
         let _ = run.all(plan).await;
     });
     let mut response = http::Response::new(ResponseBody::stream(body));
@@ -126,7 +127,7 @@ fn check_matching(matching: Option<&str>, send: Option<bool>) -> Result<(), ApiE
     Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", causes))
 }
 
-/// The reader is gone.
+/// The reader disconnected.
 struct Gone;
 
 struct Run {
@@ -328,7 +329,7 @@ impl Encoder {
         }
     }
 
-    /// The frame of a watch of metadata alone, cut out of the stored bytes: whoever follows every kind asks for these.
+    /// The frame of a metadata-only watch, cut out of the stored bytes: clients that follow every kind request these.
     fn metadata_event(&self, kind: &str, entry: &Entry, revision: Revision) -> Option<Bytes> {
         let Shape::Partial { version, .. } = self.cx.accept.shape else { return None };
         if convert::needed(&self.cx.resource) {

@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{caller::WebhookCall, config::Hook, matching::Seen, review};
 use crate::{context::Cx, state::State, status::ApiError};
 
-/// What a webhook that allows a write says besides.
+/// The answer of a webhook that allows a write.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     /// A JSON patch.
     pub(super) patch: Option<Value>,
 }
 
-/// Which of the two kinds of webhooks is asked.
+/// Mutating or validating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It may answer a patch.
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Validating,
 }
 
-/// Asks. `None`: it could not be asked, and its policy is to go on without it.
+/// Calls a webhook. `None`: the call failed, and its failurePolicy is to ignore that.
 pub(super) async fn ask(cx: &Cx, kind: Kind, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
     let name = &hook.name;
     if seen.write().dry_run && !hook.dry_run {
@@ -80,7 +80,7 @@ async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Valu
     read(&answer, uid)
 }
 
-/// Where a webhook is, and the name of its certificate if that is another.
+/// The URL of a webhook, and the server name of its certificate if that differs from the host.
 ///
 /// This server is in no cluster network: of Services it reaches those of type ExternalName.
 /// The error names the address, too.
@@ -152,7 +152,7 @@ fn patch(kind: Kind, response: &Value) -> Result<Option<Value>, String> {
     }
 }
 
-/// The refusal of a webhook, as its status says.
+/// The refusal of a webhook by its status.
 fn denied(name: &str, status: &Value) -> ApiError {
     let code = status["code"].as_u64().and_then(|c| u16::try_from(c).ok()).filter(|c| (400..600).contains(c));
     let reason = status["reason"].as_str().unwrap_or_default();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// A call of a webhook.
 #[derive(Debug, Clone)]
 pub struct WebhookCall {
-    /// Where, with the query `timeout`.
+    /// The URL, with the query `timeout`.
     pub url: String,
     /// The name that its certificate must have, where that isn't the URL's host.
     pub server_name: Option<String>,
@@ -19,12 +19,12 @@ pub struct WebhookCall {
     pub timeout: Duration,
 }
 
-/// The answer to a [`WebhookCall`]: the body, or why there is none.
+/// The answer to a [`WebhookCall`]: the body or an error.
 pub type WebhookAnswer = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
 
 /// Carries calls to webhooks.
 pub trait WebhookCaller: Debug + Send + Sync {
-    /// POSTs the body. An answer that isn't 2xx is an error: `an error on the server ("…") has prevented the request from
-    /// succeeding`.
+    /// POSTs the body. An answer that isn't 2xx is an error: `an error on the server ("…") has prevented the request
+    /// from succeeding`.
     fn call(&self, call: WebhookCall) -> WebhookAnswer;
 }

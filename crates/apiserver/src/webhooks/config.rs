@@ -11,7 +11,7 @@ use crate::{object, registry::Registry};
 
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// All webhooks, in the order in which they are asked: by configuration, then as they stand in it.
+/// All webhooks in calling order: by configuration, then as listed in it.
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
     pub(super) mutating: Vec<Hook>,
@@ -28,9 +28,9 @@ pub(super) struct Hook {
     /// A call that fails refuses the write.
     pub(super) fails: bool,
     pub(super) timeout: Duration,
-    /// It is asked again when later ones change the object.
+    /// It is called again when later ones change the object.
     pub(super) reinvoke: bool,
-    /// It may be asked of writes that store nothing.
+    /// It may be called for dry runs.
     pub(super) dry_run: bool,
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::admission::review::Operation;
 
-/// Which writes are meant.
+/// The writes that a webhook or policy applies to.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     pub(super) rules: Vec<Rule>,
@@ -78,7 +78,7 @@ fn conditions(value: &Value) -> Vec<Condition> {
 }
 
 impl Matcher {
-    /// What a webhook says.
+    /// Reads the rules of a webhook.
     pub(super) fn of_hook(hook: &Value) -> Self {
         Self {
             rules: rules(hook, "rules"),
@@ -91,7 +91,7 @@ impl Matcher {
         }
     }
 
-    /// What a policy or a binding says.
+    /// Reads the constraints of a policy or a binding.
     pub(crate) fn read(constraints: &Value, match_conditions: &Value) -> Self {
         let wanted = rules(constraints, "resourceRules");
         Self {

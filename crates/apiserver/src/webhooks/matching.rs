@@ -53,7 +53,7 @@ fn equivalents(cx: &Cx) -> Vec<Arc<Resource>> {
     others.cloned().collect()
 }
 
-/// The write as it is to be seen, if it is meant; `fails`: a condition that can't be evaluated refuses the write.
+/// The write in a version that the rules name, if they match; `fails`: a condition that can't be evaluated refuses it.
 pub(crate) fn matches<'w>(
     matcher: &Matcher,
     cx: &Cx,
@@ -86,7 +86,7 @@ pub(crate) fn matches<'w>(
     if ![new, write.old].iter().flatten().any(|object| matcher.objects.matches_object(object)) {
         return Ok(None);
     }
-    // What a subresource speaks is the same whichever version of the object the rule names.
+    // The object of a subresource is the same for every version that the rule names.
     let own = write.subresource_kind.is_some() || Arc::ptr_eq(&resource, &cx.resource);
     let shown = |object: &'w Value| match own {
         true => Cow::Borrowed(object),
@@ -103,7 +103,7 @@ pub(crate) fn matches<'w>(
     }
 }
 
-/// True when all conditions are met.
+/// True when all match conditions hold.
 fn conditions_met(matcher: &Matcher, cx: &Cx, seen: &Seen<'_>) -> Result<bool, String> {
     if matcher.conditions.is_empty() {
         return Ok(true);

@@ -1,11 +1,12 @@
-//! Admission webhooks of users: who is asked of a write, and what becomes of it (specification/apiserver.md 21).
+//! Admission webhooks of users: which of them review a write, and how their answers apply
+//! (specification/apiserver.md 21).
 //!
-//! The calls are awaited inside one try of a write, before its transaction: if somebody else wrote in between, the try is
-//! repeated, and so are the calls. Who carries them is told to the server ([`WebhookCaller`]): over the network in the
-//! product; in a simulation nobody, or a caller of the test's, so that a run depends on its seed alone.
+//! The calls are awaited inside one attempt of a write, before its transaction: if the object changed in between, the
+//! attempt is repeated, and so are the calls. A [`WebhookCaller`] carries them: over the network in the product; in a
+//! simulation a caller of the test, so that a run depends on its seed alone.
 //!
-//! Subresources that speak a kind of their own (scale, binding, eviction, token, exec) are asked about by themselves
-//! ([`Spoken`]): what they do to their object is no write of it.
+//! Subresources with a kind of their own (scale, binding, eviction, token, exec) are reviewed as objects of that kind;
+//! the change of their parent object is not reviewed again.
 
 mod call;
 mod caller;
@@ -38,32 +39,32 @@ use crate::{
     status::ApiError,
 };
 
-/// So many letters a name has that is drawn, behind its prefix.
+/// Letters of a generated name behind its prefix.
 const DRAWN_LETTERS: usize = 5;
 
-/// True when webhooks and policies may be asked of this request at all.
+/// True for requests that webhooks and policies may review.
 pub(crate) fn concerns(cx: &Cx, write: &Write<'_>) -> bool {
-    // Whoever could make a webhook that refuses its own removal would keep it for good.
+    // A webhook that refuses its own removal could never be removed.
     cx.identity.user != OWN_USER
         && cx.resource.group != "admissionregistration.k8s.io"
-        // What a subresource of another kind does to its object was asked about when it was spoken.
+        // A change that a subresource of another kind makes was reviewed as an object of that kind.
         && (write.subresource_kind.is_some() || cx.subresource_kind().is_none())
 }
 
-/// Whether there are webhooks.
+/// True if webhooks are configured.
 pub(crate) fn any(state: &State) -> bool {
     let hooks = state.webhooks();
     !hooks.mutating.is_empty() || !hooks.validating.is_empty()
 }
 
-/// Which time webhooks are asked of one write.
+/// First call or reinvocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     First,
     Second,
 }
 
-/// What the mutating webhooks make of an object; true if they changed it.
+/// Calls the mutating webhooks; true if they changed the object.
 pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) -> Result<bool, ApiError> {
     let hooks = cx.state.webhooks();
     if hooks.mutating.is_empty() || !concerns(cx, write) {
@@ -71,7 +72,7 @@ pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) 
     }
     let mut object = new;
     let mut changed = false;
-    // Those that want to see what others change after them are asked once more, and may make others be asked again.
+    // Webhooks with reinvocationPolicy IfNeeded are called once more after later ones changed the object.
     let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
     for pass in [Pass::First, Pass::Second] {
         for (i, hook) in hooks.mutating.iter().enumerate() {
@@ -91,7 +92,7 @@ pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) 
     Ok(changed)
 }
 
-/// A new object as those see it who may still change it: before the server gives it an id, a time and a drawn name.
+/// A new object as mutating webhooks see it: without the uid, time and generated name that the server sets.
 fn unborn_form(object: &Value) -> Value {
     let mut out = object.clone();
     let metadata = object::metadata_mut(&mut out);
@@ -105,7 +106,7 @@ fn unborn_form(object: &Value) -> Value {
     out
 }
 
-/// Why a patch does not apply, with the path where it is an operation that says none.
+/// The reason why a patch does not apply, with the path of the failing operation.
 fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
     let mut object = object.clone();
     for operation in patch.as_array().into_iter().flatten() {
@@ -122,7 +123,7 @@ fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
     why
 }
 
-/// Whether the hook changed the object; `None` when it wasn't asked.
+/// Calls a webhook and applies its patch: true if the object changed, `None` if the webhook was not called.
 async fn ask_and_patch(
     cx: &Cx,
     hook: &Hook,
@@ -165,7 +166,7 @@ async fn ask_and_patch(
     if !std::sync::Arc::ptr_eq(&resource, &cx.resource) {
         checked = convert::between(&resource, &cx.resource, &checked);
     }
-    // What identifies it stays as the server made it; but who is asked about a new object may name it.
+    // Identifying metadata stays as the server made it, but a webhook may name a new object.
     let named = write.operation == Operation::Create && !object::meta_str(&checked, "name").is_empty();
     for key in ["uid", "creationTimestamp", "resourceVersion", "name", "namespace", "managedFields"] {
         if named && key == "name" {

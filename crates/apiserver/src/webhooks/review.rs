@@ -71,7 +71,7 @@ pub(crate) fn request(cx: &Cx, seen: &Resource, write: &Write<'_>, uid: &str) ->
 pub(super) fn review(cx: &Cx, seen: &Seen<'_>, uid: &str) -> Value {
     let (write, new) = (seen.write(), seen.object());
     let mut request = request(cx, &seen.resource, &write, uid);
-    // Of a new object, the name that its maker gave it; several that are deleted at once go by none.
+    // A new object has the name that its creator chose; a deletion of a collection has none.
     if request["name"] == "" {
         match new.filter(|object| object::meta_str(object, "generateName").is_empty()) {
             Some(new) => request["name"] = json!(object::meta_str(new, "name")),

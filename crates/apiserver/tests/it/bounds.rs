@@ -1,4 +1,5 @@
-//! What clients over the network can't do, on a real listener: each is refused or cut off, and others are served meanwhile.
+//! What clients over the network can't do, on a real listener: each is refused or cut off, and others are served
+//! meanwhile.
 
 use std::{sync::Arc, time::Duration};
 

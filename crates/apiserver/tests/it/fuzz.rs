@@ -1,5 +1,5 @@
-//! Whatever bytes come, the server answers, keeps nothing that it can't read, and an apply done twice is an apply done once.
-//! The seeds and how to run more of it: `fuzz/README.md`.
+//! Whatever bytes come, the server answers, keeps nothing that it can't read, and an apply done twice is an apply done
+//! once. The seeds and how to run more of it: `fuzz/README.md`.
 
 use std::{fs, path::Path};
 
@@ -153,8 +153,9 @@ fn sound(answer: &Answer, input: &[u8]) {
     assert!(done || refused, "{} {} for {}", answer.code, answer.body, shown(input));
 }
 
-/// A patch that meets no schema, or ends in what is no object of its kind, is refused by a kube-apiserver with a 500 that has
-/// no reason, so by us (specification/apiserver.md 12 and 13; `twelve::number_10`). A failure of our own has one.
+/// A patch that meets no schema, or ends in what is no object of its kind, is refused by a kube-apiserver with a 500
+/// that has no reason, so by us (specification/apiserver.md 12 and 13; `twelve::number_10`). A failure of our own has
+/// one.
 fn is_raw_refusal(answer: &Answer) -> bool {
     answer.code == 500 && answer.body["kind"] == "Status" && answer.body.get("reason").is_none()
 }

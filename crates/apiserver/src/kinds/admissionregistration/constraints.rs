@@ -143,7 +143,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// What a policy or a binding is about; a policy must say it.
+/// Validates `matchConstraints` or `matchResources`; a policy requires resource rules.
 pub(super) fn constraints(constraints: &Value, field: &str, is_policy: bool, out: &mut Vec<Cause>) {
     one_of(&constraints["matchPolicy"], &format!("{field}.matchPolicy"), &MATCH_POLICIES, out);
     for key in ["namespaceSelector", "objectSelector"] {
@@ -159,7 +159,7 @@ pub(super) fn constraints(constraints: &Value, field: &str, is_policy: bool, out
     }
 }
 
-/// What a policy or a binding is about.
+/// Defaults of `matchConstraints` and `matchResources`.
 pub(super) fn default_constraints(constraints: &mut Value) {
     set(constraints, "matchPolicy", "Equivalent");
     set(constraints, "namespaceSelector", json!({}));

@@ -143,7 +143,7 @@ fn client(config: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What a webhook's URL may not have, in the order in which a kube-apiserver looks.
+/// Validates a webhook's URL, in the order of a kube-apiserver.
 fn wrong_url(url: &str, field: &str) -> Vec<Cause> {
     const FORM: &str = "; desired format: https://host[/path]";
     let (rest, fragment) = url.split_once('#').map_or((url, ""), |(rest, fragment)| (rest, fragment));

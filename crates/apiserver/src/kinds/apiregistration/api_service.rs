@@ -37,7 +37,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
             api_services::set_conditions(old, new, &cx.state.now());
             Ok(())
         },
-        // One of the server's own that somebody deletes is written again.
+        // A deleted APIService of the server's own is created again.
         after_write: |_, _, new| Ok(if new.is_none() { vec![FollowUp::SyncApiServices] } else { vec![] }),
         ..Hooks::NONE
     },

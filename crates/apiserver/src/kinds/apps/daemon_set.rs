@@ -101,7 +101,7 @@ fn daemon_strategy(strategy: &Value, out: &mut Vec<Cause>) {
         "RollingUpdate" => {
             let field = |name: &str| format!("spec.updateStrategy.rollingUpdate.{name}");
             let (unavailable, surge) = (&update["maxUnavailable"], &update["maxSurge"]);
-            // The numbers of both are judged before the sizes of both.
+            // A kube-apiserver validates both numbers before both sizes.
             for judge in [amount_or_percent, at_most_all] {
                 judge(unavailable, &field("maxUnavailable"), out);
                 judge(surge, &field("maxSurge"), out);

@@ -79,7 +79,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         out.push(Cause::invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"));
     }
     immutable_selector(object, old, out);
-    // A status is judged when it changes: with whatever it is, the rest must remain changeable.
+    // Validate a status only when it changes: an invalid stored one must not block other updates.
     if old.is_some_and(|old| old["status"] != object["status"]) {
         deployment_status(object, out);
     }

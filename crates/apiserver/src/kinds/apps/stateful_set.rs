@@ -115,7 +115,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     }
 }
 
-/// How pods of a StatefulSet come, change and go.
+/// Validates how pods of a StatefulSet are created, updated and deleted.
 fn stateful_policies(spec: &Value, out: &mut Vec<Cause>) {
     let invalid = |field: &str, value: &str, why: &str| Cause::invalid_quoted(field, value, why);
     let policy = text(spec, "/podManagementPolicy");

@@ -20,7 +20,7 @@ fn review(cx: &Cx, review: &mut Value) -> Result<Value, ApiError> {
         return Err(ApiError::bad_request("no namespace on request"));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    // Whoever made the server without the first roles still is told what members of the group may do.
+    // Without the bootstrap roles, list the rights of members of the group all the same.
     if cx.identity.is_master() && !cx.state.options.bootstrap {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));

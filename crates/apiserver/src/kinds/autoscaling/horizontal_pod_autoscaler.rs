@@ -106,12 +106,12 @@ fn validate_spec(object: &Value, out: &mut Vec<Cause>) {
         out.push(Cause::invalid("spec.maxReplicas", &json!(most), why));
     }
     let target = at(object, "/spec/scaleTargetRef");
-    // What a core kind is scaled by is in no group.
+    // Kinds of the core group have no group.
     reference(target, "spec.scaleTargetRef", text(target, "/kind") != "ReplicationController", out);
     let metrics = list(object, "/spec/metrics");
     let utilization = at(object, "/spec/targetCPUUtilizationPercentage");
     if utilization.as_i64().is_some_and(|n| n < 1) {
-        // The one metric of autoscaling/v1 is one among many in the version that is looked at.
+        // The one metric of autoscaling/v1 is validated as one of many, in the stored version.
         let field = "spec.metrics[0].resource.target.averageUtilization";
         out.push(Cause::invalid(field, utilization, "must be greater than 0"));
     }
@@ -178,7 +178,7 @@ fn metric(metric: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// Where a metric comes from, and what it is to be.
+/// Validates the source of a metric and its target.
 fn source(kind: &str, source: &Value, field: &str, out: &mut Vec<Cause>) {
     let aim = &source["target"];
     let at_aim = |name: &str| format!("{field}.target.{name}");
@@ -259,7 +259,7 @@ fn target(target: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// How fast it may go in one direction.
+/// Validates the scaling rules of one direction.
 fn behavior(rules: &Value, field: &str, out: &mut Vec<Cause>) {
     let (window, at_window) = (&rules["stabilizationWindowSeconds"], format!("{field}.stabilizationWindowSeconds"));
     match window.as_i64() {

@@ -70,7 +70,7 @@ fn default_pod_ranges(node: &mut Value) {
     }
 }
 
-/// A node. Taints are looked at twice where it changes, as a kube-apiserver does.
+/// Validates a node; the taints of a changed one twice, as a kube-apiserver does.
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     const POD_CIDRS: &str = "spec.podCIDRs";
     let mut tainted = Vec::new();

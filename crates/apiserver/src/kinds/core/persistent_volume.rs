@@ -72,7 +72,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// What a volume can be made of: its field, and that by which refusals name it.
+/// The sources of a volume: the field, and its name in error messages.
 const SOURCES: [(&str, &str); 22] = [
     ("hostPath", "hostPath"),
     ("gcePersistentDisk", "gcePersistentDisk"),
@@ -98,7 +98,7 @@ const SOURCES: [(&str, &str); 22] = [
     ("csi", "csi"),
 ];
 
-/// A volume. What is wrong with the spec is told twice of a changed one, as a kube-apiserver looks at it twice.
+/// Validates a volume. Errors in a changed spec are reported twice, as by a kube-apiserver, which validates it twice.
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     let mut causes = Vec::new();
     spec(object, &mut causes);

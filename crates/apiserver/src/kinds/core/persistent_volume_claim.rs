@@ -97,7 +97,7 @@ pub(super) fn class_and_mode(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// A claim. What is wrong with the spec is told twice of a changed one, as a kube-apiserver looks at it twice.
+/// Validates a claim. Errors in a changed spec are reported twice, as by a kube-apiserver, which validates it twice.
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     let mut causes = Vec::new();
     claimed(object, &mut causes);
@@ -166,7 +166,7 @@ fn claimed(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// What a claim's volume is filled from.
+/// Validates the data source of a claim.
 fn data_source(from: &Value, field: &str, out: &mut Vec<Cause>) {
     for key in ["name", "kind"] {
         if text(from, &format!("/{key}")).is_empty() {

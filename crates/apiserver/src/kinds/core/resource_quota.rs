@@ -38,7 +38,7 @@ const SCOPES: &str = "/spec/scopes";
 
 const PAIRS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["NotTerminating", "Terminating"]];
 
-/// What a quota counts is a standard resource or somebody's own, with a domain.
+/// Validates the name of a counted resource: a standard one, or one with a domain.
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     for (name, amount) in at(object, "/spec/hard").as_object().into_iter().flatten() {
         let field = format!("spec.hard[{name}]");
@@ -53,7 +53,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     }
 }
 
-/// What a scope can be applied to; `None` if there is no such scope.
+/// The resources that a scope applies to; `None` for an unknown scope.
 fn counted_in(scope: &str) -> Option<&'static [&'static str]> {
     const OF_PODS: [&str; 7] =
         ["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
@@ -65,7 +65,7 @@ fn counted_in(scope: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// How many of what is counted a scope can't be applied to.
+/// Counts the resources that a scope does not apply to.
 fn not_counted(object: &Value, scope: &str) -> usize {
     let Some(counted) = counted_in(scope) else { return 0 };
     let hard = at(object, "/spec/hard").as_object().into_iter().flatten();

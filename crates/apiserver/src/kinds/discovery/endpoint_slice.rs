@@ -57,7 +57,7 @@ const PORTS_MAX: usize = 20_000;
 
 const HINTS_MAX: usize = 8;
 
-/// What a port speaks.
+/// Validates the application protocol of a port.
 pub(in crate::kinds) fn port_protocol(port: &Value, field: &str, out: &mut Vec<Cause>) {
     formats::protocol(text(port, "/protocol"), &format!("{field}.protocol"), out);
     if let Some(protocol) = port["appProtocol"].as_str() {

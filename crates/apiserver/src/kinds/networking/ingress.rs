@@ -46,7 +46,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// What an exact path or a prefix may neither contain nor end with: it could be read in two ways.
+/// Sequences that make an exact path or a prefix ambiguous.
 const AMBIGUOUS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 
 const AMBIGUOUS_ENDS: [&str; 2] = ["/..", "/."];
@@ -130,7 +130,7 @@ fn path(path: &Value, field: &str, out: &mut Vec<Cause>) {
     backend(&path["backend"], &format!("{field}.backend"), out);
 }
 
-/// What answers: a Service or some other object.
+/// Validates a backend: a Service or another object.
 fn backend(backend: &Value, field: &str, out: &mut Vec<Cause>) {
     let (service, resource) = (&backend["service"], &backend["resource"]);
     match (service.is_object(), resource.is_object()) {

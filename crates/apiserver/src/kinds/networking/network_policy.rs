@@ -98,7 +98,7 @@ fn port(port: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// Who may be talked to: pods, namespaces, or a range of addresses.
+/// Validates a peer: pods, namespaces, or a range of addresses.
 fn peer(peer: &Value, field: &str, out: &mut Vec<Cause>) {
     let mut selects = false;
     for key in ["podSelector", "namespaceSelector"] {

@@ -64,7 +64,7 @@ pub(crate) fn not_negative(value: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// Whether the amount is more than nothing.
+/// True for an amount above zero.
 pub(crate) fn is_positive(value: &Value) -> bool {
     amount(value).is_some_and(|n| n > zero())
 }
@@ -86,17 +86,17 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Somebody's own resource, such as a GPU.
+/// True for an extended resource, such as a GPU.
 fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether limits of it may be above requests.
+/// True for resources whose limits may exceed their requests.
 pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Whether a quota can count it by a name of Kubernetes' own.
+/// True for the names of Kubernetes' own resources that a quota can count.
 pub(crate) fn is_standard_for_quota(name: &str) -> bool {
     (STANDARD.contains(&name) && name != "storage") || is_huge_pages(name) || name.starts_with("requests.hugepages-")
 }
@@ -133,7 +133,7 @@ pub(crate) fn quota_resource_name(name: &str, field: &str, out: &mut Vec<Cause>)
     }
 }
 
-/// What pods of a kind need beside what their containers ask for.
+/// Validates the overhead of pods beside the requests of their containers.
 pub(crate) fn limits(limits: &Value, field: &str, out: &mut Vec<Cause>) {
     let limits = limits.as_object();
     for (name, value) in limits.into_iter().flatten() {

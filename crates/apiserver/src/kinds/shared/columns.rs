@@ -20,7 +20,7 @@ pub(crate) fn created(object: &Value, now: Timestamp) -> Value {
     json!(age::since(object::meta_str(object, "creationTimestamp"), now))
 }
 
-/// A text, or what stands for none.
+/// A text; `<none>` if it is empty.
 pub(crate) fn or_none(text: impl Into<String>) -> Value {
     let text = text.into();
     json!(if text.is_empty() { "<none>".to_owned() } else { text })

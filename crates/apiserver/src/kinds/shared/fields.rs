@@ -21,7 +21,7 @@ fn is_rest(key: &str) -> bool {
     key != "metadata" && key != "status"
 }
 
-/// JSON of an object whose members stand in the given order, as refusals quote the structures of a kube-apiserver.
+/// JSON of an object with its members in the given order, as error messages quote the structures of a kube-apiserver.
 pub(crate) fn quoted(members: &[(&str, Value)]) -> String {
     let members: Vec<String> = members.iter().map(|(name, value)| format!("{name:?}:{value}")).collect();
     format!("{{{}}}", members.join(","))

@@ -1,5 +1,4 @@
-//! Texts and numbers that many kinds hold: ports, addresses, labels, names. What is wrong with one is told at its field, in
-//! the words of a kube-apiserver.
+//! Formats of many kinds: ports, addresses, labels, names. Errors name the field and use the words of a kube-apiserver.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -47,7 +46,7 @@ pub(crate) fn port_number(port: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with the name of a port, as IANA knows them.
+/// Validates the name of a port by the rules of IANA.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut out = Vec::new();
     if name.len() > PORT_NAME_BYTES_MAX {
@@ -82,7 +81,7 @@ pub(crate) fn qualified(given: &str, field: &str, out: &mut Vec<Cause>) {
     wrong(field, given, names::qualified_name(given), out);
 }
 
-/// The name of an object in one's own field; empty ones are told by the caller.
+/// Validates the name of an object in a field of its own; the caller refuses empty names.
 pub(crate) fn subdomain(given: &str, field: &str, out: &mut Vec<Cause>) {
     wrong(field, given, names::dns_subdomain(given), out);
 }
@@ -163,7 +162,7 @@ impl Address {
     }
 }
 
-/// Whether the text is an address at all.
+/// True for the text of an IP address.
 pub(crate) fn is_ip(given: &str) -> bool {
     Address::parse(given).is_some()
 }
@@ -173,7 +172,7 @@ pub(crate) fn ip_of(given: &str) -> Option<IpAddr> {
     Address::parse(given).map(|a| a.ip.to_canonical())
 }
 
-/// What is wrong with an address in a field that takes any way of writing one.
+/// Validates an address in a field that accepts every notation.
 pub(crate) fn ip(given: &str, field: &str, out: &mut Vec<Cause>) {
     let Some(address) = Address::parse(given) else {
         return wrong(field, given, ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"], out);
@@ -186,7 +185,7 @@ pub(crate) fn ip(given: &str, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// An address that stands as it would be printed.
+/// Validates an address in its canonical notation.
 pub(crate) fn canonical_ip(given: &str, field: &str, out: &mut Vec<Cause>) {
     let before = out.len();
     ip(given, field, out);
@@ -223,7 +222,7 @@ pub(crate) fn endpoint_ip(given: &str, field: &str, out: &mut Vec<Cause>) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network {
     ip: IpAddr,
-    /// How many bits are the same.
+    /// Length of the prefix, in bits.
     pub(crate) bits: u8,
 }
 
@@ -248,25 +247,25 @@ impl Network {
         }
     }
 
-    /// Of the address, those bits that all addresses of the network share.
+    /// The address with the bits outside of the prefix zeroed.
     fn shared(&self, ip: IpAddr) -> u128 {
         Self::number(ip).checked_shr(u32::from(Self::width(ip) - self.bits)).unwrap_or(0)
     }
 
-    /// Whether the other network lies within this one and is smaller.
+    /// True if the other network lies within this one and is smaller.
     pub(crate) fn strictly_contains(&self, other: &Self) -> bool {
         self.ip.is_ipv4() == other.ip.is_ipv4()
             && self.shared(self.ip) == self.shared(other.ip)
             && self.bits < other.bits
     }
 
-    /// Whether it is one of IPv4.
+    /// True for IPv4.
     pub(crate) fn is_ipv4(&self) -> bool {
         self.ip.is_ipv4()
     }
 }
 
-/// What is wrong with a range of addresses.
+/// Validates a CIDR range.
 pub(crate) fn cidr(given: &str, field: &str, out: &mut Vec<Cause>) {
     let Some(network) = Network::parse(given) else {
         return wrong(field, given, ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"], out);
@@ -284,7 +283,7 @@ pub(crate) fn cidr(given: &str, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with the name of a host that may stand for all below a domain.
+/// Validates a host name, which may begin with `*.`.
 pub(crate) fn host(given: &str) -> Vec<String> {
     if !given.contains('*') {
         return names::dns_subdomain(given);

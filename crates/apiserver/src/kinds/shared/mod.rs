@@ -1,4 +1,4 @@
-//! What several kinds share.
+//! Validation, defaults and columns that several kinds share.
 
 pub(crate) mod amounts;
 pub(crate) mod columns;

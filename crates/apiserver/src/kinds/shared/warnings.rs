@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::object;
 
-/// Warns about the containers of a pod or a template whose spec is at `pointer`, which warnings call `path`; on an update
-/// only about a spec that it changes.
+/// Warns about the containers of a pod or a template whose spec is at `pointer`, which warnings call `path`; on an
+/// update only about a spec that it changes.
 pub(crate) fn containers(pointer: &str, path: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut out = Vec::new();
     if old.is_some_and(|old| old.get("spec") == object.get("spec")) {

@@ -1,4 +1,4 @@
-//! What workloads have in common: selectors, templates, counts in the status, numbers or percentages.
+//! Rules that workloads share: selectors, templates, counts in the status, numbers or percentages.
 
 use ironclad_patch::selector::LabelSelector;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     status::Cause,
 };
 
-/// Whether the template of a workload is what it was: accepted once, it needs no second look.
+/// True for an unchanged template, which was validated when it was stored.
 pub(crate) fn same_template(object: &Value, old: Option<&Value>) -> bool {
     old.is_some_and(|old| {
         at(object, "/spec/template") == at(old, "/spec/template")
@@ -20,7 +20,7 @@ pub(crate) fn same_template(object: &Value, old: Option<&Value>) -> bool {
     })
 }
 
-/// Whether the workload's selector selects its own pods; `None` where it isn't one.
+/// True if the workload's selector matches its own template; `None` for an invalid selector.
 pub(crate) fn selects_own(object: &Value) -> Option<bool> {
     let selector = at(object, "/spec/selector");
     if selector.is_object() {
@@ -103,7 +103,7 @@ pub(crate) fn at_most_all(value: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// Whether a number or percentage is none at all; what is neither is.
+/// True for zero and zero percent, and for a value that is neither number nor percentage.
 pub(crate) fn is_none(value: &Value) -> bool {
     match value {
         Value::String(text) => percent(text).unwrap_or(0) == 0,
@@ -118,7 +118,8 @@ pub(crate) fn immutable_selector(object: &Value, old: Option<&Value>, out: &mut 
     }
 }
 
-/// Counts that can't be negative, and those that are parts of others: the names of both, and how refusals name the whole.
+/// Validates counts in the status: those that can't be negative, and those that can't exceed another one, which
+/// messages name as given.
 pub(crate) fn counts(object: &Value, counts: &[&str], parts: &[(&str, &str, &str)], out: &mut Vec<Cause>) {
     for field in counts {
         not_negative(object, &format!("/status/{field}"), out);

@@ -49,7 +49,7 @@ const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;
 
 fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
-    // What a class is doesn't change; only whether it is the default one does, and what comes with it.
+    // A class is immutable, except for metadata (which marks the default class) and volume expansion.
     for field in ["/parameters", "/provisioner", "/reclaimPolicy", "/volumeBindingMode"] {
         immutable(object, old, field, out);
     }

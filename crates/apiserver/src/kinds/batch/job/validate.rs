@@ -17,7 +17,7 @@ use crate::{
 };
 
 const INDEXES_MAX: i64 = 100_000;
-/// Of a Job with more completions than that.
+/// The bound for a Job with more completions than that.
 const INDEXES_AT_ONCE_MAX: i64 = 10_000;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const RULES_MAX: usize = 20;
@@ -37,7 +37,7 @@ pub(super) fn job(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     }
     pod_template(at(object, "/spec"), "spec", &mut causes);
     if old.is_some() {
-        // A changed one is looked at twice.
+        // A kube-apiserver validates a changed one twice.
         out.extend(causes.clone());
     }
     out.append(&mut causes);
@@ -46,7 +46,7 @@ pub(super) fn job(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     }
 }
 
-/// Selector and labels that nobody gave are the server's.
+/// Validates the selector and labels that the server generates.
 fn generated(object: &Value, own: bool, out: &mut Vec<Cause>) {
     let selector = at(object, "/spec/selector");
     if own {
@@ -135,7 +135,7 @@ pub(in crate::kinds::batch) fn spec(spec: &Value, path: &str, out: &mut Vec<Caus
     }
 }
 
-/// Bounds of a Job whose pods have numbers.
+/// Validates the bounds of an indexed Job.
 fn indexes(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let field = |name: &str| format!("{path}.{name}");
     let completions = &spec["completions"];
@@ -171,7 +171,7 @@ fn indexes(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What follows of how a pod failed.
+/// Validates `podFailurePolicy`.
 fn failure_policy(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let rules = list(spec, "/podFailurePolicy/rules");
     if rules.len() > RULES_MAX {
@@ -315,7 +315,7 @@ fn success_policy(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// How many indexes `0,2-4` names, in rising order and below the number of completions.
+/// Counts the indexes in `0,2-4`, which are in rising order and below the number of completions.
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let number = |text: &str| {
         let parsed = text.parse::<i64>();
@@ -397,7 +397,7 @@ fn changed(object: &Value, old: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// A template without what says where its pods go and what they get: a Job that waits may be told so.
+/// A template without scheduling directives and labels, which a suspended Job may still change.
 fn placeless(template: &Value) -> Value {
     let mut out = template.clone();
     if let Some(metadata) = out.get_mut("metadata").and_then(Value::as_object_mut) {

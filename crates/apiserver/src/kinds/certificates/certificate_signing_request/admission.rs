@@ -1,6 +1,7 @@
-//! Requests for certificates: who asks, who may approve and sign, and when (specification/apiserver.md 17, 21).
+//! Admission of certificate requests: the requester, the rights to approve and sign (specification/apiserver.md 17,
+//! 21).
 //!
-//! Nobody signs here: a signer is whoever watches these objects and has the verb `sign`.
+//! The server signs nothing: a signer is a client that watches these objects and has the verb `sign`.
 
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ fn refused(cx: &Cx, object: &Value, why: &str) -> ApiError {
     ApiError::forbidden(&cx.resource.plural, GROUP, object::meta_str(object, "name"), why)
 }
 
-/// Notes who asks, and refuses to make an administrator.
+/// Records the requester, and refuses certificates of administrators.
 pub(super) fn create(cx: &Cx, value: &mut Value) -> Result<(), ApiError> {
     let administrator = || organizations(value).iter().any(|group| group == MASTERS);
     if value["spec"]["signerName"] == CLIENT_SIGNER && administrator() {
@@ -76,7 +77,7 @@ pub(super) fn update(cx: &Cx, old: &Value, new: &mut Value) -> Result<(), ApiErr
     }
 }
 
-/// Whether the user may do this for a signer, or for all of its domain.
+/// True if the user may do this for a signer, or for all signers of its domain.
 fn may(cx: &Cx, verb: &str, signer: &str) -> bool {
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     [signer, &domain].into_iter().any(|name| {

@@ -20,7 +20,7 @@ mod validate;
 
 pub(in crate::kinds) const KIND: Kind = Kind {
     strategy: Strategy {
-        // Who asked, and for what, is fixed once it is created.
+        // The requester and the request are immutable.
         prepare_update: |old, new| {
             if let Some(spec) = old.get("spec") {
                 new["spec"] = spec.clone();
@@ -54,7 +54,7 @@ fn cells(o: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(o), created(o, now), json!(signer), json!(asked_by), json!(duration), json!(condition(o))]
 }
 
-/// What became of a request for a certificate: `Approved,Issued`.
+/// The state of a request in words: `Approved,Issued`.
 fn condition(o: &Value) -> String {
     let is = |wanted: &str| items(o, "/status/conditions").any(|c| c["type"] == wanted);
     let mut out = match (is("Denied"), is("Approved")) {

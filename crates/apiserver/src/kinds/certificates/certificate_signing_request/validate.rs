@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: what is asked for, and which changes of the answer are possible.
+//! Validation of CertificateSigningRequests: the request, and changes of conditions and certificate.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ pub(super) fn organizations(object: &Value) -> Vec<String> {
 
 pub(super) fn request(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     let spec = at(object, "/spec");
-    // What was accepted stays.
+    // Conditions of these types are permanent.
     if old.is_none() {
         if let Some(why) = wrong_request(&spec["request"]) {
             out.push(Cause::invalid("spec.request", &spec["request"], why));

@@ -105,7 +105,7 @@ fn amounts(list: &Value) -> Amounts {
     list.as_object().into_iter().flatten().filter_map(parse).collect()
 }
 
-/// What a pod asks for.
+/// The requests and limits of a pod.
 struct Asked {
     requests: Amounts,
     limits: Amounts,
@@ -136,8 +136,7 @@ fn of_pod(range: &Value, pod: &Value) -> Vec<String> {
     out
 }
 
-/// What a pod's containers ask for together: those that start it run one after the other, before the others or, as
-/// sidecars, beside them.
+/// The sum over a pod's containers: init containers run one after the other before the main ones, sidecars beside them.
 fn whole(pod: &Value, side: &str) -> Amounts {
     let add = |to: &mut Amounts, more: &Amounts| {
         for (name, amount) in more {
@@ -168,7 +167,7 @@ fn whole(pod: &Value, side: &str) -> Amounts {
         }
     }
     at_least(&mut sum, &starting);
-    // What is said of the pod as a whole counts instead.
+    // Pod-level resources take precedence.
     for (name, amount) in amounts(&pod["spec"]["resources"][side]) {
         if matches!(name.as_str(), "cpu" | "memory") {
             sum.insert(name, amount);
@@ -177,7 +176,7 @@ fn whole(pod: &Value, side: &str) -> Amounts {
     sum
 }
 
-/// Says what is asked outside of the limits.
+/// Reports amounts outside of the limits.
 fn within(limit: &Value, kind: &str, asked: &Asked, out: &mut Vec<String>) {
     for (name, min) in amounts(&limit["min"]) {
         let about = format!("minimum {name} usage per {kind} is {min}");

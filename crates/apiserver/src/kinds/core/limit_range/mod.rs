@@ -102,7 +102,7 @@ fn named(limit: &Value, kind: &str, field: &str, out: &mut Vec<Cause>) {
     check("maxLimitRequestRatio", out);
 }
 
-/// Whether the limits of one resource go together.
+/// Validates the limits of one resource against each other.
 fn compared(limit: &Value, kind: &str, name: &str, field: &str, out: &mut Vec<Cause>) {
     let of = |key: &str| {
         let value = Some(limit.get(key)?.get(name)?).filter(|_| kind != "Pod" || !key.starts_with("default"))?;
@@ -111,7 +111,7 @@ fn compared(limit: &Value, kind: &str, name: &str, field: &str, out: &mut Vec<Ca
     let (min, max) = (of("min"), of("max"));
     let (default, request, ratio) = (of("default"), of("defaultRequest"), of("maxLimitRequestRatio"));
     let field = |key: &str| format!("{field}.{key}[{name}]");
-    // Each: the smaller one, the greater one, which of the two is told where, and how.
+    // Each: the smaller one, the greater one, the field that is reported, and the message.
     type Of<'a> = &'a Option<(&'a Value, Quantity)>;
     let mut ordered =
         |small: Of<'_>, great: Of<'_>, at: &str, shown: Of<'_>, why: fn(&Quantity, &Quantity) -> String| {

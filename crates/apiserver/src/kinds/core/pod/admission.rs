@@ -1,4 +1,4 @@
-//! What pods get when they are created (specification/apiserver.md 21): ServiceAccount, priority, tolerations, limits.
+//! Admission of pods (specification/apiserver.md 21): ServiceAccount, priority, tolerations, limits.
 
 use serde_json::{Value, json};
 

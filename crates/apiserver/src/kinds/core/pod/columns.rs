@@ -51,12 +51,12 @@ pub(super) fn cells(o: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Whether an init container runs beside the others until the end.
+/// True for an init container that runs beside the main containers.
 fn is_sidecar(container: &Value) -> bool {
     container["restartPolicy"] == "Always"
 }
 
-/// What a pod is doing in one word, ready and all containers, restarts and when the last was.
+/// The pod's status in one word, its ready and all containers, its restarts and the time of the last one.
 fn pod_status(o: &Value) -> (String, usize, usize, i64, Option<String>) {
     let mut reason = match text(o, "/status/reason") {
         "" => text(o, "/status/phase").to_owned(),

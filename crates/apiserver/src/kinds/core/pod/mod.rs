@@ -57,7 +57,7 @@ pub(in crate::kinds) const KIND: Kind = Kind {
     )
 };
 
-/// How many seconds a pod has to end.
+/// The grace period of a deleted pod, in seconds.
 fn grace_seconds(old: &Value, asked: Option<i64>) -> i64 {
     let bound = old.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|n| !n.is_empty());
     let ended = matches!(old.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));

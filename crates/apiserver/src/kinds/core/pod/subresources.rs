@@ -1,4 +1,4 @@
-//! What the subresources `ephemeralcontainers` and `resize` change of a pod (specification/apiserver.md 17).
+//! The changes of a pod that its subresources `ephemeralcontainers` and `resize` make (specification/apiserver.md 17).
 
 use serde_json::{Map, Value};
 
@@ -62,7 +62,7 @@ fn resize(asked: &Value, container: &mut Map<String, Value>) {
     }
 }
 
-/// What is wrong with the pod as the subresource leaves it, or with that it does so.
+/// Validates the pod that the subresource makes, and the change.
 pub(super) fn validate(subresource: &str, new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     pod::whole(new, &mut causes);
@@ -74,7 +74,7 @@ pub(super) fn validate(subresource: &str, new: &Value, old: &Value) -> Vec<Cause
     causes
 }
 
-/// Who joined stays as he is.
+/// Ephemeral containers may be added, not changed or removed.
 fn joined(new: &Value, old: &Value, out: &mut Vec<Cause>) {
     const FIELD: &str = "spec.ephemeralContainers";
     let is = list(new, "/spec/ephemeralContainers");

@@ -1,5 +1,5 @@
-//! Cluster addresses and node ports of Services: drawn at chance, each held by a key of its own that is written in the same
-//! transaction as the Service. So no list of what is taken has to be kept or searched.
+//! Cluster addresses and node ports of Services: drawn at random, each reserved by a key of its own that is written in
+//! the same transaction as the Service. So no list of reservations is stored or searched.
 
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
@@ -34,7 +34,7 @@ fn port_key(port: u64, protocol: &str) -> String {
     format!("/ironclad/node-ports/{protocol}/{port}")
 }
 
-/// The keys that a Service holds, with the field that asks for each.
+/// The keys that a Service reserves, each with the field and value that require it.
 fn claims(service: Option<&Value>) -> BTreeMap<String, (String, Value)> {
     let mut out = BTreeMap::new();
     let Some(service) = service else { return out };
@@ -64,7 +64,7 @@ pub(super) fn allocate(state: &State, old: Option<&Value>, new: &mut Value) -> R
         defaults::keep_node_ports(old, new);
         defaults::drop_of_other_types(old, new);
     }
-    // What a new Service of that type can't have is told when it is looked at.
+    // A new ExternalName Service is validated as the client sent it.
     if old.is_some() || !of_type(new, &["ExternalName"]) {
         defaults::families(new);
     }
@@ -109,7 +109,7 @@ pub(super) fn allocate(state: &State, old: Option<&Value>, new: &mut Value) -> R
     Ok(())
 }
 
-/// A port that nobody has, and that isn't one of these either.
+/// Draws a free port that is none of `taken`.
 fn free_port(state: &State, protocol: &str, taken: &[u64]) -> Result<u64, ApiError> {
     let stream = state.seam.rng.stream("node-ports");
     for _ in 0..DRAWS {
@@ -179,7 +179,7 @@ fn claimed_twice(service: &Value) -> Option<(String, Value)> {
         .map(|(i, port)| (format!("spec.ports[{i}].nodePort"), port["nodePort"].clone()))
 }
 
-/// What a transaction that turns `old` into `new` does about the keys that the Service holds.
+/// The reservations to write and delete with a change of a Service.
 pub(super) fn reservations(old: Option<&Value>, new: Option<&Value>) -> Transaction {
     let (before, after) = (claims(old), claims(new));
     let (mut compares, mut ops) = (Vec::new(), Vec::new());

@@ -42,7 +42,7 @@ pub(super) fn service(object: &mut Value) {
     }
 }
 
-/// The addresses as a list, and their families. They come with the allocation, so that nobody owns them.
+/// Fills in the list of addresses and their families. It runs with the allocation, so that no manager owns them.
 pub(super) fn families(object: &mut Value) {
     let spec = child(object, "spec");
     if spec["type"] == "ExternalName" {
@@ -58,7 +58,7 @@ pub(super) fn families(object: &mut Value) {
     }
     let selected = spec["selector"].as_object().is_some_and(|s| !s.is_empty());
     if spec["clusterIP"] == "None" && !selected {
-        // Nobody knows which addresses somebody else's endpoints will have.
+        // Without a selector the families of the endpoints are unknown.
         set(spec, "ipFamilyPolicy", "RequireDualStack");
         set(spec, "ipFamilies", json!(["IPv4", "IPv6"]));
     }
@@ -86,7 +86,7 @@ pub(super) fn keep_addresses(old: &Value, new: &mut Value) {
     };
     ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"].into_iter().for_each(&mut keep);
     let one = spec.get("clusterIP").cloned().unwrap_or_default();
-    // Whoever changes the one field and leaves the list means both.
+    // A client that changes the field without the list means both.
     if old.pointer("/spec/clusterIP") != Some(&one)
         && spec.get("clusterIPs") == old.pointer("/spec/clusterIPs")
         && let Some(first) = spec.get_mut("clusterIPs").and_then(|ips| ips.get_mut(0))
@@ -125,13 +125,13 @@ fn is_of(service: &Value, types: &[&str]) -> bool {
     service.pointer("/spec/type").and_then(Value::as_str).is_some_and(|kind| types.contains(&kind))
 }
 
-/// Whether traffic from outside of the cluster comes in here.
+/// True for a Service that is reachable from outside of the cluster.
 pub(super) fn is_reached_from_outside(service: &Value) -> bool {
     let named = service.pointer("/spec/externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
     is_of(service, &["NodePort", "LoadBalancer"]) || named && is_of(service, &["ClusterIP"])
 }
 
-/// Whether a load balancer asks nodes at a port of their own if they have endpoints.
+/// True for a Service with a health check node port.
 pub(super) fn needs_health_check(service: &Value) -> bool {
     is_of(service, &["LoadBalancer"])
         && service.pointer("/spec/externalTrafficPolicy").is_some_and(|policy| policy == "Local")

@@ -31,7 +31,7 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
         }
         changed(object, old, out);
     }
-    // What falls away with the type is nobody's mistake.
+    // Fields that are dropped with the old type are not validated.
     let object = match old {
         Some(old) if is_of_another_kind(old, object) => {
             let mut rest = object.clone();
@@ -40,7 +40,7 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
         }
         _ => Cow::Borrowed(object),
     };
-    // Addresses are handed out first; what is wrong with them is told alone.
+    // A kube-apiserver allocates addresses first: errors in them are reported alone.
     if text(&object, "/spec/type") != "ExternalName" {
         let mut wrong = Vec::new();
         addresses(&object, &mut wrong);
@@ -52,7 +52,7 @@ pub(super) fn service(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>)
     spec(&object, out);
 }
 
-/// Whether it is reached in another way.
+/// True for an ExternalName or headless Service.
 fn is_of_another_kind(old: &Value, object: &Value) -> bool {
     text(old, "/spec/type") != text(object, "/spec/type")
         || is_reached_from_outside(old) != is_reached_from_outside(object)
@@ -107,7 +107,7 @@ fn spec(object: &Value, out: &mut Vec<Cause>) {
     traffic(object, kind, out);
 }
 
-/// A name that stands for the Service elsewhere, and no address.
+/// Validates an ExternalName Service.
 fn external_name(object: &Value, out: &mut Vec<Cause>) {
     const WHY: &str = "may not be set for ExternalName services";
     if !text(object, "/spec/clusterIP").is_empty() || !list(object, "/spec/clusterIPs").is_empty() {
@@ -149,7 +149,7 @@ fn affinity(object: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// The addresses that a Service asks for or has, and their families.
+/// Validates the cluster addresses of a Service and their families.
 fn addresses(object: &Value, out: &mut Vec<Cause>) {
     const IPS: &str = "spec.clusterIPs";
     let (first, all) = (text(object, "/spec/clusterIP"), at(object, "/spec/clusterIPs"));
@@ -232,7 +232,7 @@ fn unique_ports(kind: &str, ports: &[Value], out: &mut Vec<Cause>) {
     }
 }
 
-/// What only load balancers have.
+/// Validates the fields of load balancers.
 fn balanced(object: &Value, kind: &str, out: &mut Vec<Cause>) {
     let is_balanced = kind == "LoadBalancer";
     let ranges = list(object, "/spec/loadBalancerSourceRanges");
@@ -264,7 +264,7 @@ fn balanced(object: &Value, kind: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// Where traffic goes.
+/// Validates traffic policies.
 fn traffic(object: &Value, kind: &str, out: &mut Vec<Cause>) {
     const POLICIES: [&str; 2] = ["Cluster", "Local"];
     let external = text(object, "/spec/externalTrafficPolicy");
@@ -299,7 +299,7 @@ fn traffic(object: &Value, kind: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What may not change.
+/// Validates immutable fields.
 fn changed(object: &Value, old: &Value, out: &mut Vec<Cause>) {
     let (kind, before) = (text(object, "/spec/type"), text(old, "/spec/type"));
     if kind != "ExternalName" && before != "ExternalName" && !(is_headless(object) && is_headless(old)) {

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, spread.
+//! Validation of affinity, tolerations and topology spread.
 
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn toleration(toleration: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// How evenly pods stand over nodes.
+/// Validates topology spread constraints.
 pub(super) fn spread(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let constraints = list(spec, "/topologySpreadConstraints");
     let identity = |one: &Value| (text(one, "/topologyKey").to_owned(), text(one, "/whenUnsatisfiable").to_owned());

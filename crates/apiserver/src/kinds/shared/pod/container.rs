@@ -17,14 +17,14 @@ use super::{
 
 const CONTAINER_RESTART_POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
 
-/// What containers refer to in their pod.
+/// The parts of a pod that its containers refer to.
 pub(super) struct Pod<'a> {
     pub(super) spec: &'a Value,
     pub(super) volumes: &'a BTreeMap<&'a str, &'a Value>,
     pub(super) claims: &'a BTreeSet<&'a str>,
 }
 
-/// All containers: those that run, those that run before, and those that somebody joined for a look.
+/// Validates all containers: main, init and ephemeral ones.
 pub(super) fn containers<'a>(
     spec: &'a Value,
     path: &str,
@@ -72,7 +72,7 @@ pub(super) fn containers<'a>(
     }
 }
 
-/// A container that somebody joins for a look has less than the others.
+/// Refuses fields that ephemeral containers may not have.
 fn for_a_look(spec: &Value, container: &Value, path: &str, out: &mut Vec<Cause>) {
     const NOT_ITS: [&str; 8] = [
         "ports",
@@ -93,7 +93,7 @@ fn for_a_look(spec: &Value, container: &Value, path: &str, out: &mut Vec<Cause>)
     for key in NOT_ITS {
         let given = match &container[key] {
             Value::Null => false,
-            // Nothing asked for is the default.
+            // Without a policy the default applies.
             Value::Object(map) if key == "resources" => !map.is_empty(),
             _ => true,
         };
@@ -122,7 +122,7 @@ fn restart_policy(container: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What containers of all sorts have in common.
+/// Validates the fields that containers of all sorts have.
 fn container(pod: &Pod<'_>, container: &Value, path: &str, out: &mut Vec<Cause>) {
     let field = |name: &str| format!("{path}.{name}");
     match text(container, "/name") {

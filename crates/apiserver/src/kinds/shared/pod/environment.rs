@@ -159,7 +159,7 @@ pub(super) fn field_ref(reference: &Value, field: &str, shown: &[&str], out: &mu
     supported(path, &at_path, shown, out);
 }
 
-/// An amount of a container; a volume, which is no container's own, says whose.
+/// Validates a reference to a resource of a container; in a volume it names the container.
 pub(super) fn amount_ref(reference: &Value, field: &str, of_volume: bool, out: &mut Vec<Cause>) {
     let resource = text(reference, "/resource");
     if of_volume && text(reference, "/containerName").is_empty() {

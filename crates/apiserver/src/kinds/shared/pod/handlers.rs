@@ -1,4 +1,4 @@
-//! What a kubelet does with a container: probes, and hooks at its beginning and end.
+//! Validation of probes and lifecycle hooks.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Pods and pod templates: the spec as a whole, in the order in which a kube-apiserver looks at it.
+//! Validation of pods and pod templates, in the order of a kube-apiserver.
 
 mod affinity;
 mod container;
@@ -27,13 +27,13 @@ use super::{
 
 pub(crate) use volumes::claim_template;
 
-/// What says that its containers are started again, ever, when they fail, or never.
+/// The values of `restartPolicy`.
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DEADLINE_SECONDS_MAX: i64 = i32::MAX as i64;
 
 pub(crate) fn pod(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
     match old {
-        // What was accepted once needs no second look.
+        // An unchanged spec was validated when it was stored.
         Some(old) if old["spec"] == object["spec"] => {}
         Some(old) => {
             whole(object, out);
@@ -59,7 +59,7 @@ pub(crate) fn whole(object: &Value, out: &mut Vec<Cause>) {
     of_running(at(object, "/spec"), out);
 }
 
-/// What pods may not have although templates of them may.
+/// Validates what templates of pods may have and pods may not.
 fn of_running(spec: &Value, out: &mut Vec<Cause>) {
     for kind in ["containers", "initContainers"] {
         for (i, container) in list(spec, &format!("/{kind}")).iter().enumerate() {
@@ -72,7 +72,7 @@ fn of_running(spec: &Value, out: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with a template at this path, but for the ways in which its owner would restart it.
+/// Validates a template at this path; its restart policy is the caller's to validate.
 pub(crate) fn template(template: &Value, path: &str, out: &mut Vec<Cause>) {
     template_with(template, path, &[], out);
 }

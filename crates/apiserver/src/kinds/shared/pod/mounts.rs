@@ -1,4 +1,4 @@
-//! Where a container has the volumes of its pod.
+//! Validation of volume mounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub(super) fn mounts(container: &Value, path: &str, volumes: &BTreeMap<&str, &Va
         if devices.iter().any(|d| text(d, "/devicePath") == place) {
             wrong(&field("mountPath"), place, ["must not already exist as a path in volumeDevices"], out);
         }
-        // Of what follows the real one names the list, not the element.
+        // In the following errors a kube-apiserver names the list, not the element.
         part(mount, &format!("{path}.volumeMounts"), &field("subPathExpr"), out);
         propagation(container, mount, &format!("{path}.volumeMounts"), out);
     }
@@ -59,7 +59,7 @@ fn part(mount: &Value, path: &str, expression_field: &str, out: &mut Vec<Cause>)
     }
 }
 
-/// Who sees what is mounted below it later, and whether all below it is read only.
+/// Validates mount propagation and recursive read-only mounts.
 fn propagation(container: &Value, mount: &Value, path: &str, out: &mut Vec<Cause>) {
     let mode = text(mount, "/mountPropagation");
     let field = format!("{path}.mountPropagation");

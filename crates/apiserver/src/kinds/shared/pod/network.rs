@@ -20,7 +20,7 @@ pub(super) fn policy(spec: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What a pod knows of DNS by itself; without a policy it needs to.
+/// Validates `dnsConfig`; the policy `None` requires nameservers.
 pub(super) fn dns(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let config = at(spec, "/dnsConfig");
     let nameservers = list(config, "/nameservers");
@@ -69,7 +69,7 @@ fn searches(searches: &[Value], path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// A domain whose labels may hold underscores.
+/// True for a domain; its labels may contain underscores.
 fn is_search(name: &str) -> bool {
     const CHARS_MAX: usize = 253;
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! What a container asks for.
+//! Validation of requests, limits and claims.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who a pod's processes are and what they may do.
+//! Validation of security contexts.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn number(value: &Value, field: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What holds for all containers of a pod.
+/// Validates the security context of a pod.
 pub(super) fn of_pod(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     let context = at(spec, "/securityContext");
     let path = &format!("{path}.securityContext");
@@ -148,7 +148,7 @@ fn windows(options: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What holds for one container.
+/// Validates the security context of a container.
 pub(super) fn of_container(spec: &Value, context: &Value, path: &str, out: &mut Vec<Cause>) {
     if !context.is_object() {
         return;
@@ -232,7 +232,7 @@ pub(super) fn host_users(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     }
 }
 
-/// What Windows doesn't know.
+/// Refuses fields that Windows does not support.
 pub(super) fn on_windows(spec: &Value, path: &str, out: &mut Vec<Cause>) {
     const OF_POD: [&str; 9] = [
         "seLinuxOptions",

@@ -8,7 +8,7 @@ use super::super::fields::{at, list, text};
 
 const RULE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// What is wrong with making of the old spec the new one.
+/// Validates a change of the spec.
 pub(super) fn changed(new: &Value, old: &Value, out: &mut Vec<Cause>) {
     for kind in ["containers", "initContainers"] {
         let pointer = format!("/{kind}");
@@ -16,7 +16,7 @@ pub(super) fn changed(new: &Value, old: &Value, out: &mut Vec<Cause>) {
             let why = "pod updates may not add or remove containers";
             return out.push(Cause::forbidden(format!("spec.{kind}"), why));
         }
-        // What may change is looked at a second time.
+        // A kube-apiserver validates mutable fields a second time.
         for (i, container) in list(new, &pointer).iter().enumerate() {
             if text(container, "/image").is_empty() {
                 out.push(Cause::required(format!("spec.{kind}[{i}].image"), ""));

@@ -15,7 +15,7 @@ use super::{
     environment::{amount_ref, field_ref},
 };
 
-/// The kinds of volumes in the order in which they are looked at: the first one counts.
+/// The sources of volumes in the order of validation: the first one counts.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",

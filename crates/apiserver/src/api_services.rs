@@ -70,7 +70,7 @@ struct Local {
 }
 
 /// The desired local APIServices by name: those of built-in versions, and those of CRDs.
-fn wanted<'a>(builtin: &[Group], custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
+fn desired<'a>(builtin: &[Group], custom: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Local> {
     let mut out = BTreeMap::new();
     let mut add = |group: &str, version: &str, priority, managed| {
         let local = Local { group: group.to_owned(), version: version.to_owned(), priority, managed };
@@ -133,25 +133,25 @@ pub(crate) async fn sync(state: &State) -> Result<(), StoreError> {
         let custom = state.registry.custom();
         let versions = custom.groups.iter().flat_map(|g| g.versions.iter().map(move |(v, r)| (g, v, r)));
         let versions = versions.filter(|(_, _, resources)| resources.values().any(|r| !r.is_served()));
-        let wanted = wanted(
+        let desired = desired(
             state.registry.builtin_groups(),
             versions.map(|(group, version, _)| (group.name.as_str(), version.as_str())),
         );
         let Ok(range) = state.store.range(&Query::prefix(&resource.prefix)) else { return Ok(()) };
         let (mut compares, mut ops) = (Vec::new(), Vec::new());
-        let mut there = BTreeSet::new();
+        let mut existing = BTreeSet::new();
         for (key, entry) in &range.entries {
             let name = key.strip_prefix(resource.prefix.as_str()).unwrap_or_default();
-            there.insert(name.to_owned());
+            existing.insert(name.to_owned());
             let Ok(is) = object::decode(&entry.value, entry.modified) else { continue };
             let managed = is.pointer("/metadata/labels").is_some_and(|labels| labels[AUTOMANAGED] == "true");
-            if managed && !wanted.contains_key(name) {
+            if managed && !desired.contains_key(name) {
                 compares.push(Compare::modified(key.as_str(), entry.modified));
                 ops.push(Op::delete(key.as_str()));
             }
         }
         let uids = state.seam.rng.stream("api-services");
-        for (name, local) in wanted.iter().filter(|(name, _)| !there.contains(*name)) {
+        for (name, local) in desired.iter().filter(|(name, _)| !existing.contains(*name)) {
             let key = resource.key("", name);
             let object = local.object(&resource, name, uids.uuid(), &state.now());
             compares.push(Compare::absent(key.as_str()));
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_ones() {
-        let all = wanted(crate::kinds::groups(), [("stable.example.com", "v2"), ("apps", "v1")].into_iter());
+    fn local_api_services_have_their_priorities() {
+        let all = desired(crate::kinds::groups(), [("stable.example.com", "v2"), ("apps", "v1")].into_iter());
         for (name, group, version, managed) in [
             ("v1.", 18_000, 1, "onstart"),
             ("v1.apps", 17_800, 15, "onstart"),

@@ -37,13 +37,13 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Open {
     next: u64,
-    all: BTreeMap<u64, Arc<State>>,
+    all: BTreeMap<u64, Arc<Shared>>,
 }
 
-struct State {
+struct Shared {
     doing: Mutex<Doing>,
     /// True once a request arrived on it.
-    asked: AtomicBool,
+    had_request: AtomicBool,
     close: Notify,
 }
 
@@ -61,7 +61,7 @@ struct Doing {
 pub(crate) struct Connection {
     id: u64,
     of: Arc<Connections>,
-    state: Arc<State>,
+    state: Arc<Shared>,
 }
 
 impl Connections {
@@ -69,7 +69,7 @@ impl Connections {
         Arc::new(Self { most: most.max(1), clock, open: Mutex::default(), ended: Notify::new() })
     }
 
-    /// Takes a place for a connection; waits for one as long as all are busy.
+    /// Takes a slot for a connection; waits for one as long as all are busy.
     pub(crate) async fn admit(self: &Arc<Self>) -> Connection {
         loop {
             let ended = self.ended.notified();
@@ -79,14 +79,14 @@ impl Connections {
             if let Some(connection) = self.open_one() {
                 return connection;
             }
-            if !self.close_idlest() {
+            if !self.close_longest_idle() {
                 ended.await;
             }
         }
     }
 
     /// Waits until a connection ends; one that ended since the last wait counts.
-    pub(crate) async fn one_ended(&self) {
+    pub(crate) async fn connection_ended(&self) {
         self.ended.notified().await;
     }
 
@@ -98,14 +98,15 @@ impl Connections {
         let id = open.next;
         open.next += 1;
         let doing = Doing { requests: 0, since: self.clock.mono(), given_up: 0 };
-        let state = Arc::new(State { doing: Mutex::new(doing), asked: AtomicBool::new(false), close: Notify::new() });
+        let state =
+            Arc::new(Shared { doing: Mutex::new(doing), had_request: AtomicBool::new(false), close: Notify::new() });
         open.all.insert(id, state.clone());
         Some(Connection { id, of: self.clone(), state })
     }
 
     /// Closes the longest idle connection; false if none is idle. Its slot is free at once, because a client that is slow
     /// to disconnect must not keep it.
-    pub(crate) fn close_idlest(&self) -> bool {
+    pub(crate) fn close_longest_idle(&self) -> bool {
         let mut open = self.open.lock();
         let idle = open.all.iter().filter_map(|(id, state)| {
             let doing = state.doing.lock();
@@ -121,19 +122,19 @@ impl Connections {
 
 impl Connection {
     /// Resolves when it has to go.
-    pub(crate) async fn told_to_close(&self) {
+    pub(crate) async fn closing(&self) {
         self.state.close.notified().await;
     }
 
     /// True once a request arrived on it.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.state.asked.load(Ordering::Relaxed)
+    pub(crate) fn had_request(&self) -> bool {
+        self.state.had_request.load(Ordering::Relaxed)
     }
 
     /// Counts a request in flight until the guard is dropped; `None` after too many abandoned requests, which closes the
     /// connection.
     pub(crate) fn begin(&self) -> Option<Underway> {
-        self.state.asked.store(true, Ordering::Relaxed);
+        self.state.had_request.store(true, Ordering::Relaxed);
         let mut doing = self.state.doing.lock();
         if doing.given_up > GIVEN_UP_MAX {
             return None;
@@ -152,7 +153,7 @@ impl Drop for Connection {
 
 /// A request under way.
 pub(crate) struct Underway {
-    state: Arc<State>,
+    state: Arc<Shared>,
     clock: Clock,
     answered: bool,
 }
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_too_much_has_to_go() {
+    async fn client_that_abandons_too_many_requests_is_disconnected() {
         let connections = Connections::new(2, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
         let connection = connections.admit().await;
         // Answers offset abandoned requests one by one, indefinitely.
@@ -234,15 +235,15 @@ mod tests {
         for _ in 0..GIVEN_UP_MAX {
             drop(connection.begin().expect("requests are taken"));
         }
-        assert!(!is_ready(pin!(connection.told_to_close())));
+        assert!(!is_ready(pin!(connection.closing())));
         drop(connection.begin().expect("at the bound, one more is taken"));
-        assert!(is_ready(pin!(connection.told_to_close())));
+        assert!(is_ready(pin!(connection.closing())));
         assert!(connection.begin().is_none(), "nothing is begun on one that goes");
         assert!(connections.admit().await.begin().is_some(), "others are not concerned");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_the_bound_the_one_idle_the_longest_goes() {
+    async fn longest_idle_connection_is_closed_at_the_limit() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH);
         let connections = Connections::new(3, clock.clone());
         let first = connections.admit().await;
@@ -254,25 +255,25 @@ mod tests {
         clock.sleep(Duration::from_secs(1)).await;
         drop(answered(&second));
         let fourth = connections.admit().await;
-        assert!(is_ready(pin!(third.told_to_close())), "the third was idle the longest");
-        assert!(!is_ready(pin!(second.told_to_close())), "one goes for one that comes");
+        assert!(is_ready(pin!(third.closing())), "the third was idle the longest");
+        assert!(!is_ready(pin!(second.closing())), "one goes for one that comes");
         clock.sleep(Duration::from_secs(1)).await;
         drop(watch);
         let fifth = connections.admit().await;
-        assert!(is_ready(pin!(second.told_to_close())), "the first was busy until just now");
-        assert!(first.was_asked() && second.was_asked() && !third.was_asked());
+        assert!(is_ready(pin!(second.closing())), "the first was busy until just now");
+        assert!(first.had_request() && second.had_request() && !third.had_request());
         drop((first, second, third, fourth, fifth));
-        assert!(!connections.close_idlest(), "nobody is left");
+        assert!(!connections.close_longest_idle(), "nobody is left");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_all_are_busy_the_next_waits() {
+    async fn new_connection_waits_while_all_are_busy() {
         let connections = Connections::new(1, Clock::simulated(jiff::Timestamp::UNIX_EPOCH));
         let first = connections.admit().await;
         let watch = answered(&first);
         let mut second = pin!(connections.admit());
         assert!(!is_ready(second.as_mut()));
-        assert!(!is_ready(pin!(first.told_to_close())), "a watch is never cut for a newcomer");
+        assert!(!is_ready(pin!(first.closing())), "a watch is never cut for a newcomer");
         drop(watch);
         drop(first);
         assert!(is_ready(second.as_mut()));

@@ -98,11 +98,11 @@ fn to_storage(resource: &Resource, object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Found, Registry};
+    use crate::registry::{Lookup, Registry};
 
     #[test]
-    fn an_autoscaler_survives_the_way_through_v1() {
-        let Found::Resource(v1) =
+    fn autoscaler_is_unchanged_by_conversion_through_v1() {
+        let Lookup::Resource(v1) =
             Registry::new(crate::kinds::groups()).find("autoscaling", "v1", "horizontalpodautoscalers")
         else {
             panic!("autoscaling/v1 is served");

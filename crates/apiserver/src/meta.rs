@@ -32,7 +32,7 @@ pub(crate) fn prepare_create(
     for key in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(key);
     }
-    place(resource, metadata, namespace)?;
+    set_namespace(resource, metadata, namespace)?;
     let base = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
     if metadata.get("name").and_then(Value::as_str).is_none_or(str::is_empty) && !base.is_empty() {
         let base: String = base.chars().take(GENERATE_BASE_MAX).collect();
@@ -48,7 +48,11 @@ pub(crate) fn prepare_create(
 }
 
 /// Puts the object into the namespace of the path, or out of any.
-fn place(resource: &Resource, metadata: &mut Map<String, Value>, namespace: Option<&str>) -> Result<(), ApiError> {
+fn set_namespace(
+    resource: &Resource,
+    metadata: &mut Map<String, Value>,
+    namespace: Option<&str>,
+) -> Result<(), ApiError> {
     const MISMATCH: &str = "the namespace of the provided object does not match the namespace sent on the request";
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     match namespace {
@@ -112,7 +116,7 @@ pub(crate) fn prepare_update(
 ) -> Result<(), ApiError> {
     let old = object::metadata(old);
     let metadata = object::metadata_mut(new);
-    place(resource, metadata, namespace)?;
+    set_namespace(resource, metadata, namespace)?;
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if given != name {
         if !given.is_empty() {
@@ -152,7 +156,7 @@ pub(crate) fn count_generation(resource: &Resource, old: &Value, new: &mut Value
     if !resource.has_generation() {
         return;
     }
-    let mut changed = wish_differs(resource, old, new);
+    let mut changed = spec_differs(resource, old, new);
     if let Some(key) = resource.builtin().and_then(|builtin| builtin.strategy.generation_counts) {
         changed |= object::metadata(old).get(key) != object::metadata(new).get(key);
     }
@@ -169,7 +173,7 @@ pub(crate) fn bump_generation(object: &mut Value) {
     }
 }
 
-fn wish_differs(resource: &Resource, old: &Value, new: &Value) -> bool {
+fn spec_differs(resource: &Resource, old: &Value, new: &Value) -> bool {
     let status_counts = !resource.has_status() && resource.custom().is_some();
     let counts = |key: &str| key != "metadata" && (key != "status" || status_counts);
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return true };

@@ -119,7 +119,7 @@ pub(crate) fn check_kind(group: &str, version: &str, kind: &str, value: Value) -
 }
 
 /// Calls with the field tracker of a subresource's kind; `None` without a known schema.
-pub(crate) fn with_spoken_tracker<R>(
+pub(crate) fn with_kind_tracker<R>(
     (group, version, kind): (&str, &str, &str),
     subresource: &str,
     call: impl FnOnce(&Tracker<'_>) -> R,

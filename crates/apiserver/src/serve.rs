@@ -36,11 +36,11 @@ const RESETS_FOR_ERRORS: usize = 256;
 /// Open connections get so long to finish what they do at the end.
 const GRACE: Duration = Duration::from_secs(5);
 /// A connection that is closed for another gets so long.
-const LEAVE: Duration = Duration::from_secs(1);
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// After a failed accept (no file descriptors), so long until the next, unless a connection ends before.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Least time between log lines about failed accepts.
-const ACCEPT_TOLD_EVERY: Duration = Duration::from_secs(10);
+const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Server {
     /// Serves connections until the server's tasks are stopped; then requests in flight are finished.
@@ -68,7 +68,7 @@ impl Server {
         let open = Connections::new(self.state.options.bounds.connections, self.state.seam.clock.clone());
         let requests = Arc::new(Semaphore::new(self.state.options.bounds.requests));
         let connections = tasks.child("connections");
-        let mut told = None;
+        let mut logged_at = None;
         loop {
             // Evict an idle connection only after a new one arrived.
             let stream = tokio::select! {
@@ -78,26 +78,26 @@ impl Server {
                     Ok((stream, _)) => stream,
                     Err(error) => {
                         let now = self.state.seam.clock.mono();
-                        if told.is_none_or(|at| now - at >= ACCEPT_TOLD_EVERY) {
+                        if logged_at.is_none_or(|at| now - at >= ACCEPT_LOG_INTERVAL) {
                             tracing::warn!(%error, "accepting a connection");
-                            told = Some(now);
+                            logged_at = Some(now);
                         }
                         // Most likely no file descriptors are left: closing a connection frees one.
-                        open.close_idlest();
-                        let _ = timeout(ACCEPT_PAUSE, open.one_ended()).await;
+                        open.close_longest_idle();
+                        let _ = timeout(ACCEPT_PAUSE, open.connection_ended()).await;
                         continue;
                     }
                 },
             };
-            let place = tokio::select! {
+            let slot = tokio::select! {
                 biased;
                 () = tasks.stopping() => break,
-                place = open.admit() => place,
+                slot = open.admit() => slot,
             };
             let (server, acceptor, requests) = (self.clone(), acceptor.clone(), requests.clone());
             let group = connections.clone();
             connections.spawn("connection", async move {
-                server.connection(stream, acceptor, &group, &Arc::new(place), requests).await;
+                server.connection(stream, acceptor, &group, &Arc::new(slot), requests).await;
             });
         }
         drop(listener);
@@ -112,20 +112,20 @@ impl Server {
         stream: TcpStream,
         acceptor: TlsAcceptor,
         tasks: &Tasks,
-        place: &Arc<Connection>,
+        slot: &Arc<Connection>,
         requests: Arc<Semaphore>,
     ) {
         let bounds = self.state.options.bounds;
         let _ = stream.set_nodelay(true);
         let accepted = tokio::select! {
             biased;
-            () = place.told_to_close() => return,
+            () = slot.closing() => return,
             accepted = timeout(bounds.handshake, acceptor.accept(stream)) => accepted,
         };
         let Ok(Ok(stream)) = accepted else { return };
         let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let by_certificate = certificate.and_then(|c| identity_of(c));
-        let (server, of_requests) = (self.clone(), place.clone());
+        let (server, of_requests) = (self.clone(), slot.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (server, identity, requests) = (server.clone(), by_certificate.clone(), requests.clone());
             let underway = of_requests.begin();
@@ -160,11 +160,11 @@ impl Server {
                     return;
                 }
                 () = tasks.stopping() => break GRACE,
-                () = place.told_to_close() => break LEAVE,
+                () = slot.closing() => break CLOSE_GRACE,
                 // Before the first byte, the protocol isn't known and no other time-out runs.
                 () = first_request.as_mut(), if !waited => {
                     waited = true;
-                    if !place.was_asked() {
+                    if !slot.had_request() {
                         return;
                     }
                 }

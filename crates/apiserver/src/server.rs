@@ -18,12 +18,12 @@ use crate::{
     kinds::{self, kind::Hooks},
     negotiate::{self, Shape},
     openapi,
-    registry::Found,
+    registry::Lookup,
     request::{self, Query, Verb},
     respond::{self, Reply},
     route::Route,
     state::State,
-    verbs::{create, delete, follow_up, modify::Part, patch, read, review, subresource, update, watch},
+    verbs::{create, delete, follow_up, modify::UpdateScope, patch, read, review, subresource, update, watch},
 };
 
 /// The most bytes of a request's body.
@@ -216,13 +216,13 @@ impl Server {
             return Ok((route.call(Request::from_parts(parts, body), identity).await, vec![]));
         }
         let resource = match self.state.registry.find(&address.group, &address.version, &address.resource) {
-            Found::Resource(resource) => resource,
+            Lookup::Resource(resource) => resource,
             // For an unknown resource in a group of CRDs a kube-apiserver answers as for any unknown path.
-            Found::NoResource if self.state.registry.custom().groups.iter().any(|g| g.name == address.group) => {
+            Lookup::NoResource if self.state.registry.custom().groups.iter().any(|g| g.name == address.group) => {
                 return Ok((respond::page_not_found(), vec![]));
             }
-            Found::NoResource => return Err(ApiError::no_resource()),
-            Found::NoGroup => return Ok((respond::page_not_found(), vec![])),
+            Lookup::NoResource => return Err(ApiError::no_resource()),
+            Lookup::NoGroup => return Ok((respond::page_not_found(), vec![])),
         };
         if address.namespace.is_some() && !resource.namespaced {
             return Err(ApiError::no_resource());
@@ -333,8 +333,8 @@ async fn dispatch(cx: &Arc<Cx>, body: &[u8]) -> Result<Reply, ApiError> {
         Verb::Get => read::get(cx).await,
         Verb::List => read::list(cx).await,
         Verb::Watch => watch::watch(cx.clone()),
-        Verb::Update => update::update(cx, body, Part::Main).await,
-        Verb::Patch => patch::patch(cx, body, Part::Main).await,
+        Verb::Update => update::update(cx, body, UpdateScope::Object).await,
+        Verb::Patch => patch::patch(cx, body, UpdateScope::Object).await,
         Verb::Delete => delete::delete(cx, body).await,
         Verb::DeleteCollection => delete::delete_collection(cx, body).await,
     }

@@ -15,7 +15,7 @@ use crate::{
     crd::Definition,
     object,
     policies::Policies,
-    registry::{Found, Group, Registry, Resource},
+    registry::{Group, Lookup, Registry, Resource},
     status::{ApiError, error_chain},
     webhooks::Webhooks,
 };
@@ -117,7 +117,7 @@ impl State {
     pub(crate) fn still_served(&self, resource: &Resource) -> bool {
         let Some(custom) = resource.custom() else { return true };
         match self.registry.find(&resource.group, &resource.version, &resource.plural) {
-            Found::Resource(now) => now.custom().is_some_and(|c| c.identity == custom.identity || c.terminating),
+            Lookup::Resource(now) => now.custom().is_some_and(|c| c.identity == custom.identity || c.terminating),
             _ => false,
         }
     }

@@ -165,7 +165,7 @@ pub(crate) struct SideWrites {
 impl SideWrites {
     fn of(state: &State, write: &SideWrite) -> Result<Self, ApiError> {
         let found = state.registry.find(&write.group, &write.version, &write.resource);
-        let crate::registry::Found::Resource(resource) = found else { return Err(ApiError::no_resource()) };
+        let crate::registry::Lookup::Resource(resource) = found else { return Err(ApiError::no_resource()) };
         let (namespace, name) = (object::meta_str(&write.object, "namespace"), object::meta_str(&write.object, "name"));
         let key = resource.key(namespace, name);
         let revision = object::meta_str(&write.object, "resourceVersion").parse().ok().and_then(Revision::new);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     convert, object,
-    registry::{Found, Registry, Resource},
+    registry::{Lookup, Registry, Resource},
 };
 
 /// The server's objects as they are within a write, and its time and chance.
@@ -82,8 +82,8 @@ impl<'a> Objects<'a> {
 
     fn resource(&self, group: &str, version: &str, resource: &str) -> Option<std::sync::Arc<Resource>> {
         match self.registry.find(group, version, resource) {
-            Found::Resource(resource) => Some(resource),
-            Found::NoResource | Found::NoGroup => None,
+            Lookup::Resource(resource) => Some(resource),
+            Lookup::NoResource | Lookup::NoGroup => None,
         }
     }
 

@@ -68,24 +68,24 @@ pub(crate) fn bearer(state: &State, given: &str, audiences: &[String]) -> Result
     if state.builtin_object("", "serviceaccounts", &about.namespace, &about.serviceaccount.name).is_none() {
         return Err(format!("[{INVALID}, serviceaccounts {:?} not found]", about.serviceaccount.name));
     }
-    if !stands(state, about) {
+    if !is_bound_object_unchanged(state, about) {
         return Err(format!("[{INVALID}, service account token has been invalidated]"));
     }
     Ok(Bearer { identity: identity_of(&claims), audiences })
 }
 
 /// True while the ServiceAccount of a token and what it is bound to are the objects that they were.
-fn stands(state: &State, about: &About) -> bool {
+fn is_bound_object_unchanged(state: &State, about: &About) -> bool {
     let is = |plural: &str, namespace: &str, wanted: &Object| {
         let object = state.builtin_object("", plural, namespace, &wanted.name);
         object.is_some_and(|o| object::meta_str(&o, "uid") == wanted.uid)
     };
     let namespace = about.namespace.as_str();
-    let pod_gone = about.pod.as_ref().is_some_and(|pod| !is("pods", namespace, pod));
-    let secret_gone = about.secret.as_ref().is_some_and(|secret| !is("secrets", namespace, secret));
+    let pod_deleted = about.pod.as_ref().is_some_and(|pod| !is("pods", namespace, pod));
+    let secret_deleted = about.secret.as_ref().is_some_and(|secret| !is("secrets", namespace, secret));
     // A node that a pod's token names is a note; a token of its own dies with the node.
-    let node_gone = about.pod.is_none() && about.node.as_ref().is_some_and(|node| !is("nodes", "", node));
-    is("serviceaccounts", namespace, &about.serviceaccount) && !pod_gone && !secret_gone && !node_gone
+    let node_deleted = about.pod.is_none() && about.node.as_ref().is_some_and(|node| !is("nodes", "", node));
+    is("serviceaccounts", namespace, &about.serviceaccount) && !pod_deleted && !secret_deleted && !node_deleted
 }
 
 fn shared(wanted: &[String], has: &[String]) -> Vec<String> {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_cluster_has() {
+    fn bootstrap_objects_are_complete() {
         let names: Vec<String> = objects()
             .iter()
             .map(|o| format!("{}/{}", o["kind"].as_str().unwrap(), object::meta_str(o, "name")))
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_start_adds() {
+    fn later_start_adds_missing_rules() {
         let role = |verbs: &[&str]| json!({"kind": "ClusterRole", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]});
         let binding = |names: &[&str]| {
             let subjects: Vec<Value> = names.iter().map(|n| json!({"kind": "Group", "name": n})).collect();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond() {
+    fn rights_beyond_ones_own_are_found() {
         let path = |path: &str| json!({"nonResourceURLs": [path], "verbs": ["get"]});
         for (name, own, wanted, want) in [
             ("the same", vec![rule(&[""], &["pods"], &[], &["get"])], rule(&[""], &["pods"], &[], &["get"]), ""),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_half_is_shown() {
+    fn public_key_is_published() {
         let shown = elliptic().public();
         let key = &shown["keys"][0];
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(key[name].as_str().unwrap()).unwrap().len();

@@ -25,13 +25,13 @@ pub(crate) struct Attributes<'a> {
 /// All bindings with the rules that they give, as they were at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings {
-    cluster: Vec<Bound>,
-    namespaces: BTreeMap<String, Vec<Bound>>,
+    cluster: Vec<BoundRules>,
+    namespaces: BTreeMap<String, Vec<BoundRules>>,
 }
 
 /// A binding and the rules of its role.
 #[derive(Debug)]
-struct Bound {
+struct BoundRules {
     binding: Value,
     rules: Arc<[Value]>,
 }
@@ -58,7 +58,7 @@ impl Bindings {
             let of = if role["kind"] == "Role" { namespace.clone() } else { String::new() };
             let name = role["name"].as_str().unwrap_or_default().to_owned();
             let Some(rules) = roles.get(&(of, name)).cloned() else { continue };
-            let bound = Bound { binding, rules };
+            let bound = BoundRules { binding, rules };
             if namespace.is_empty() {
                 out.cluster.push(bound);
             } else {

@@ -12,11 +12,11 @@ const CRD_PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitio
 
 /// All CRDs by name. Only those written since the last call are parsed.
 pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
-    let mut kept = state.definitions.lock();
+    let mut cache = state.definitions.lock();
     let range = state.store.range(&Query::prefix(CRD_PREFIX)).map_err(ApiError::internal)?;
     let mut all = Vec::with_capacity(range.entries.len());
     for (key, entry) in &range.entries {
-        let same = kept.get(key).filter(|known| known.modified == entry.modified);
+        let same = cache.get(key).filter(|known| known.modified == entry.modified);
         let known = match same {
             Some(known) => known.clone(),
             None => {
@@ -26,7 +26,7 @@ pub(crate) fn crds(state: &State) -> Result<Vec<Arc<Definition>>, ApiError> {
         };
         all.push(known);
     }
-    *kept = range.entries.into_iter().map(|(key, _)| key).zip(all.iter().cloned()).collect();
+    *cache = range.entries.into_iter().map(|(key, _)| key).zip(all.iter().cloned()).collect();
     Ok(all)
 }
 
@@ -73,11 +73,11 @@ pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
             meta::bump_generation(&mut value);
             Op::put(key.as_str(), object::encode(&value))
         };
-        let gone = object::finalizers(&value).is_empty();
+        let removed = object::finalizers(&value).is_empty();
         if let TxnResult::Done { .. } =
             state.txn(vec![Compare::modified(key.as_str(), entry.modified)], vec![op]).await?
         {
-            if gone {
+            if removed {
                 set_conditions_of_group(state, &group).await?;
             }
             refresh_registry(state)?;
@@ -90,12 +90,12 @@ pub(crate) async fn release(state: &State, name: &str) -> Result<(), ApiError> {
 /// them sets them as well.
 async fn set_conditions_of_group(state: &State, group: &str) -> Result<(), ApiError> {
     let all = crds(state)?;
-    let waits = |one: &&Value| {
+    let in_conflict = |one: &&Value| {
         !crd::condition(one, "NamesAccepted")
             && !object::terminating(one)
             && one.pointer("/spec/group").and_then(Value::as_str) == Some(group)
     };
-    for one in all.iter().map(|one| &one.head).filter(waits) {
+    for one in all.iter().map(|one| &one.head).filter(in_conflict) {
         let key = format!("{CRD_PREFIX}{}", object::meta_str(one, "name"));
         let Some(entry) = state.store.get(&key) else { continue };
         let old = object::decode(&entry.value, entry.modified).map_err(ApiError::internal)?;

@@ -187,17 +187,17 @@ fn taken(group: &str, own: &str, others: &[Arc<Definition>]) -> (Vec<String>, Ve
 /// The last conflict with another CRD of the group, which the condition reports: reason and message.
 fn name_conflict(names: &Value, group: &str, own: &str, others: &[Arc<Definition>]) -> Option<(&'static str, String)> {
     let (resources, kinds) = taken(group, own, others);
-    let mut told = None;
+    let mut conflict = None;
     for (field, reason) in CLASHES {
         let name = text(names, &format!("/{field}"));
         let list = if reason.contains("Kind") { &kinds } else { &resources };
         if !name.is_empty() && list.iter().any(|t| t == name) {
-            told = Some((reason, format!("{name:?} is already in use")));
+            conflict = Some((reason, format!("{name:?} is already in use")));
         }
     }
     match strings(names, "/shortNames").iter().find(|n| resources.contains(n)) {
-        Some(name) if told.is_none() => Some(("ShortNamesConflict", format!("{name:?} is already in use"))),
-        _ => told,
+        Some(name) if conflict.is_none() => Some(("ShortNamesConflict", format!("{name:?} is already in use"))),
+        _ => conflict,
     }
 }
 

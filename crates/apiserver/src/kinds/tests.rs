@@ -367,7 +367,7 @@ fn updates() {
 }
 
 #[test]
-fn what_was_stored_before_a_rule_stays_changeable() {
+fn objects_stored_before_a_rule_remain_changeable() {
     let old = json!({"metadata": {"name": "a"}, "spec": {"policyTypes": ["Odd"]}});
     let mut new = old.clone();
     new["metadata"]["labels"] = json!({"a": "b"});

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_what_was_asked_for() {
+    fn certificate_has_the_requested_names_and_usages() {
         let mut asked = params("alice");
         asked.subject_alt_names = vec![SanType::DnsName("a.example".try_into().unwrap())];
         let usages = ["client auth", "digital signature", "key encipherment"].map(str::to_owned);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_outlives_the_authority() {
+    fn certificate_never_outlives_the_authority() {
         let (authority, request) = (authority(10), request(&params("alice")));
         let usages = ["client auth".to_owned()];
         let order = Order { request: &request, usages: &usages, not_before: at(0), not_after: at(365 * 86_400) };
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_signed() {
+    fn invalid_requests_are_not_signed() {
         let good = request(&params("alice"));
         let mut forged = good.clone();
         *forged.last_mut().unwrap() ^= 1;

@@ -16,11 +16,11 @@ pub(super) const REASONS: [(&str, u16); 3] = [("Forbidden", 403), ("Invalid", 42
 /// All policies with their bindings, by name of the binding.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
-    pub(super) bound: Vec<Bound>,
+    pub(super) bound: Vec<BoundPolicy>,
 }
 
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct BoundPolicy {
     pub(super) name: String,
     pub(super) actions: Vec<String>,
     pub(super) matcher: Matcher,
@@ -76,7 +76,7 @@ impl Policies {
         let bindings = all(store, registry, "validatingadmissionpolicybindings");
         let bound = bindings.iter().filter_map(|binding| {
             let spec = &binding["spec"];
-            Some(Bound {
+            Some(BoundPolicy {
                 name: object::meta_str(binding, "name").to_owned(),
                 actions: list(spec, "validationActions").filter_map(|a| a.as_str().map(str::to_owned)).collect(),
                 matcher: Matcher::read(&spec["matchResources"], &Value::Null),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use ironclad_patch::cel::{Binding, Budget, Made, Outcome, REQUEST_UNITS_MAX, made_map};
 use serde_json::Value;
 
-use self::config::{Bound, Policy, REASONS, Validation, text};
+use self::config::{BoundPolicy, Policy, REASONS, Validation, text};
 pub(crate) use self::config::{Policies, check_expressions};
 use crate::{
     admission::{objects::Objects, review::Write},
@@ -72,7 +72,7 @@ struct Refusal {
     code: u16,
 }
 
-impl Bound {
+impl BoundPolicy {
     /// Why the policy refuses a write, if it does.
     fn refusal(&self, cx: &Cx, seen: &Seen<'_>, budget: &mut Budget) -> Option<Refusal> {
         let (write, new) = (&seen.write(), seen.object());
@@ -151,11 +151,11 @@ impl Policy {
         let variables = made_map(&made);
         let names: Vec<_> = plain.into_iter().chain([("variables", Binding::Made(&variables))]).collect();
         self.validations.iter().find_map(|validation| {
-            let came_to = match &validation.expression {
+            let result = match &validation.expression {
                 Ok(expression) => expression.evaluate_within(&names, budget),
                 Err(why) => Err(why.clone()),
             };
-            let why = match came_to {
+            let why = match result {
                 Ok(Outcome::Bool(true)) => return None,
                 Ok(Outcome::Bool(false)) => validation.message(&names, budget),
                 _ if budget.is_exceeded() && self.fails => OUT_OF_BUDGET.to_owned(),

@@ -240,7 +240,7 @@ pub(crate) struct Registry {
 }
 
 /// The result of a look-up.
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     Resource(Arc<Resource>),
     /// The group is known, the version or resource isn't.
     NoResource,
@@ -280,20 +280,20 @@ impl Registry {
     }
 
     /// The resource at this address.
-    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Found {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Lookup {
         if let Some(found) = self.builtin.iter().find(|g| g.name == group) {
             return match found.version(version).and_then(|r| r.get(plural)) {
-                Some(resource) => Found::Resource(resource.clone()),
-                None => Found::NoResource,
+                Some(resource) => Lookup::Resource(resource.clone()),
+                None => Lookup::NoResource,
             };
         }
         let custom = self.custom();
-        let Some(found) = custom.groups.iter().find(|g| g.name == group) else { return Found::NoGroup };
+        let Some(found) = custom.groups.iter().find(|g| g.name == group) else { return Lookup::NoGroup };
         match found.version(version) {
-            None => Found::NoGroup,
+            None => Lookup::NoGroup,
             Some(resources) => match resources.get(plural) {
-                Some(resource) => Found::Resource(resource.clone()),
-                None => Found::NoResource,
+                Some(resource) => Lookup::Resource(resource.clone()),
+                None => Lookup::NoResource,
             },
         }
     }

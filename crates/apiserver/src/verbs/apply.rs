@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     create,
-    modify::{Part, modify},
+    modify::{UpdateScope, modify},
     options::WriteOptions,
     patch,
 };
@@ -21,7 +21,12 @@ use super::{
 const TRIES: usize = 8;
 
 /// PATCH with an apply patch: makes the object or merges into it.
-pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOptions) -> Result<Reply, ApiError> {
+pub(crate) async fn apply(
+    cx: &Cx,
+    bytes: &[u8],
+    scope: UpdateScope,
+    options: &WriteOptions,
+) -> Result<Reply, ApiError> {
     if cx.query.text("fieldManager").is_none() {
         let cause = Cause::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid_option("PatchOptions", cause));
@@ -46,12 +51,12 @@ pub(crate) async fn apply(cx: &Cx, bytes: &[u8], part: Part, options: &WriteOpti
     for _ in 0..TRIES {
         if cx.state.store.get(&cx.key()).is_some() {
             let mut make = |old: &Value| patch::typed(cx, old, merged(Some(old))?, options.field_validation);
-            match modify(cx, part, &options, false, &mut make).await {
-                Err(e) if e.code == 404 && part == Part::Main => continue,
+            match modify(cx, scope, &options, false, &mut make).await {
+                Err(e) if e.code == 404 && scope == UpdateScope::Object => continue,
                 done => return respond::object(cx, 200, done?),
             }
         }
-        if part != Part::Main {
+        if scope != UpdateScope::Object {
             return Err(ApiError::not_found(&resource.plural, &resource.group, cx.name()));
         }
         let uid = object::meta_str(&config, "uid");

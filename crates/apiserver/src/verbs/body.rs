@@ -134,11 +134,11 @@ fn parse_counting(kind: &str, body: &[u8], format: BodyFormat) -> Result<(Value,
         let line: usize = error.split_once("line ")?.1.split(' ').next()?.parse().ok()?;
         Some(format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map"))
     });
-    let Some(told) = found else { return Err(unreadable(kind, body, &error)) };
+    let Some(repeated) = found else { return Err(unreadable(kind, body, &error)) };
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     let value =
         serde_saphyr::from_str_with_options(text, options).map_err(|e| unreadable(kind, body, &e.to_string()))?;
-    Ok((value, Some(told)))
+    Ok((value, Some(repeated)))
 }
 
 /// The value of a body.
@@ -153,8 +153,8 @@ pub(crate) fn parse(kind: &str, body: &[u8], format: BodyFormat) -> Result<Value
         BodyFormat::Protobuf => crate::protobuf::decode(body).map_err(|mut e| {
             // The decoder doesn't know what is wanted.
             if e.message.starts_with("provided data") {
-                let said = std::mem::take(&mut e.message);
-                e.message = format!("{}: {said} ({})", unrecognized(kind), excerpt(body));
+                let detail = std::mem::take(&mut e.message);
+                e.message = format!("{}: {detail} ({})", unrecognized(kind), excerpt(body));
             }
             e
         })?,

@@ -43,14 +43,14 @@ pub(crate) async fn create_object(cx: &Cx, value: Value, options: &WriteOptions)
                 let name = object::meta_str(&value, "name");
                 return Err(ApiError::modified(&cx.resource.plural, &cx.resource.group, name));
             }
-            Err(e) if e.reason == "AlreadyExists" && drawn(&value) && names < NAME_TRIES => names += 1,
+            Err(e) if e.reason == "AlreadyExists" && has_generated_name(&value) && names < NAME_TRIES => names += 1,
             Err(e) => return Err(e),
         }
     }
 }
 
 /// The name is the server's to draw.
-fn drawn(value: &Value) -> bool {
+fn has_generated_name(value: &Value) -> bool {
     object::meta_str(value, "name").is_empty() && !object::meta_str(value, "generateName").is_empty()
 }
 

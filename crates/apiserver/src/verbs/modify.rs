@@ -23,15 +23,15 @@ const TRIES: usize = 64;
 
 /// The part of an object that a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum UpdateScope {
     /// Everything but status, where that is a subresource.
-    Main,
+    Object,
     /// Status, and of metadata what specification/apiserver.md 7 says.
     Status,
     /// The approval of a certificate request: `status.conditions`.
     Approval,
     /// All that the caller's candidate changes: scale, binding and their like.
-    Inner,
+    Subresource,
     /// `spec.finalizers` of a namespace.
     Finalize,
     /// The node of a pod, which is not validated as a user's update and does not count in the generation.
@@ -44,7 +44,7 @@ pub(crate) type Make<'a> = dyn FnMut(&Value) -> Result<Value, ApiError> + Send +
 /// Changes the object of the request's path; answers it as it is afterwards, in the request's version.
 pub(crate) async fn modify(
     cx: &Cx,
-    part: Part,
+    scope: UpdateScope,
     options: &WriteOptions,
     needs_revision: bool,
     make: &mut Make<'_>,
@@ -55,7 +55,7 @@ pub(crate) async fn modify(
         let Some(entry) = cx.state.store.get(&key) else {
             return Err(ApiError::not_found(&resource.plural, &resource.group, cx.name()));
         };
-        match attempt(cx, part, options, needs_revision, &key, &entry, make).await? {
+        match attempt(cx, scope, options, needs_revision, &key, &entry, make).await? {
             Some(value) => return Ok(value),
             None => continue,
         }
@@ -66,7 +66,7 @@ pub(crate) async fn modify(
 /// One attempt; `None` when another write came first.
 async fn attempt(
     cx: &Cx,
-    part: Part,
+    scope: UpdateScope,
     options: &WriteOptions,
     needs_revision: bool,
     key: &str,
@@ -78,26 +78,26 @@ async fn attempt(
     convert::from_storage(resource, &mut old);
     let candidate = make(&old)?;
     check_revision(cx, &candidate, entry, needs_revision)?;
-    let (new, sides) = settle(cx, part, options, &old, candidate).await?;
+    let (new, sides) = prepare(cx, scope, options, &old, candidate).await?;
     if unchanged(&old, &new) {
         return Ok(Some(old));
     }
-    let gone = removable(resource, &old, &new);
+    let removed = removable(resource, &old, &new);
     if options.dry_run {
         return Ok(Some(new));
     }
-    let op = if gone {
+    let op = if removed {
         Op::delete(key)
     } else {
         cx.state.put(resource, key.to_owned(), &convert::stored(resource, &new))?
     };
-    let (mut compares, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), Some(&new).filter(|_| !gone));
+    let (mut compares, mut ops) = (kinds::hooks(resource).reservations)(Some(&old), Some(&new).filter(|_| !removed));
     compares.push(Compare::modified(key, entry.modified));
     ops.push(op);
     sides.join(&mut compares, &mut ops);
     match cx.state.txn(compares, ops).await? {
         TxnResult::Failed { .. } => Ok(None),
-        TxnResult::Done { .. } if gone => {
+        TxnResult::Done { .. } if removed => {
             carry_out(&cx.state, after_write(cx, Some(&old), None)?).await?;
             Ok(Some(new))
         }
@@ -134,19 +134,19 @@ fn check_revision(cx: &Cx, candidate: &Value, entry: &Entry, needed: bool) -> Re
 
 /// Prepares a candidate: restricted to what it may change, admitted, defaulted and validated. Returns it with the
 /// objects that are written beside it.
-async fn settle(
+async fn prepare(
     cx: &Cx,
-    part: Part,
+    scope: UpdateScope,
     options: &WriteOptions,
     old: &Value,
     candidate: Value,
 ) -> Result<(Value, SideWrites), ApiError> {
     let resource = &*cx.resource;
     let mut new = candidate;
-    restrict(resource, part, old, &mut new);
+    restrict(resource, scope, old, &mut new);
     let of_subresource =
         cx.subresource().zip(resource.builtin().and_then(|builtin| builtin.strategy.subresource_update));
-    let of_subresource = of_subresource.filter(|_| part == Part::Inner);
+    let of_subresource = of_subresource.filter(|_| scope == UpdateScope::Subresource);
     if let Some((subresource, update)) = of_subresource {
         (update.restrict)(subresource, old, &mut new);
     }
@@ -156,14 +156,14 @@ async fn settle(
     for warning in meta::dedup_owners(&mut new) {
         cx.warn(warning);
     }
-    if part != Part::Finalize {
+    if scope != UpdateScope::Finalize {
         strategy::prepare_update(resource, old, &mut new);
     }
     let asked_for = (!options.applied && admission::is_asked(cx)).then(|| new.clone());
     let mut owners = None;
     if admission::update(cx, old, &mut new, options.dry_run).await? {
         // A webhook may change no more than the request may; no manager owns its changes.
-        restrict(resource, part, old, &mut new);
+        restrict(resource, scope, old, &mut new);
         if let Some(mut asked_for) = asked_for {
             strategy::default(resource, &mut asked_for, strategy::Defaults::Plain);
             cx.track(Some(old), &mut asked_for);
@@ -174,16 +174,16 @@ async fn settle(
         }
     }
     strategy::default(resource, &mut new, strategy::Defaults::Plain);
-    if matches!(part, Part::Main | Part::Inner) {
+    if matches!(scope, UpdateScope::Object | UpdateScope::Subresource) {
         meta::count_generation(resource, old, &mut new);
     }
     if let Some(builtin) = resource.builtin() {
         (builtin.strategy.set_condition_times)(&cx.state.now(), old, &mut new);
     }
-    let of_kind = match (of_subresource, part) {
+    let of_kind = match (of_subresource, scope) {
         // These ways are for what an ordinary update of a pod may not change.
         (Some((subresource, update)), _) => (update.validate)(subresource, &new, old),
-        (None, Part::Binding) => vec![],
+        (None, UpdateScope::Binding) => vec![],
         (None, _) => strategy::validate(resource, &new, Some(old)),
     };
     let causes = [meta::validate_update(resource, old, &new), of_kind].concat();
@@ -198,7 +198,7 @@ async fn settle(
     // No manager owns what the server allocates or drops.
     match owners {
         Some(owners) => drop(object::metadata_mut(&mut new).insert("managedFields".into(), owners)),
-        None if !options.applied && part != Part::Binding => cx.track(Some(old), &mut new),
+        None if !options.applied && scope != UpdateScope::Binding => cx.track(Some(old), &mut new),
         None => {}
     }
     (kinds::hooks(resource).allocate)(&cx.state, Some(old), &mut new)?;
@@ -206,7 +206,7 @@ async fn settle(
 }
 
 /// Restores what this scope may not change.
-fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
+fn restrict(resource: &Resource, scope: UpdateScope, old: &Value, new: &mut Value) {
     let keep = |new: &mut Value, key: &str| {
         if let Some(map) = new.as_object_mut() {
             match old.get(key) {
@@ -215,10 +215,10 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
             };
         }
     };
-    match part {
-        Part::Main if resource.has_status() => keep(new, "status"),
-        Part::Main | Part::Inner | Part::Binding => {}
-        Part::Approval => {
+    match scope {
+        UpdateScope::Object if resource.has_status() => keep(new, "status"),
+        UpdateScope::Object | UpdateScope::Subresource | UpdateScope::Binding => {}
+        UpdateScope::Approval => {
             let conditions = new.pointer("/status/conditions").cloned();
             for key in ["spec", "status"] {
                 keep(new, key);
@@ -232,7 +232,7 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
                 }
             }
         }
-        Part::Status => {
+        UpdateScope::Status => {
             let keys: Vec<String> = [&*new, old]
                 .iter()
                 .filter_map(|v| v.as_object())
@@ -250,7 +250,7 @@ fn restrict(resource: &Resource, part: Part, old: &Value, new: &mut Value) {
                 (builtin.strategy.prepare_status_update)(old, new);
             }
         }
-        Part::Finalize => {
+        UpdateScope::Finalize => {
             let finalizers = new.pointer("/spec/finalizers").cloned();
             for key in ["spec", "status"] {
                 keep(new, key);

@@ -7,14 +7,14 @@ use crate::{
     context::Cx,
     negotiate::{self, PatchFormat},
     object,
-    registry::Found,
+    registry::Lookup,
     respond::{self, Reply},
     schema,
     status::{ApiError, Cause},
 };
 
 use super::{
-    modify::{Part, modify},
+    modify::{UpdateScope, modify},
     options::{FieldValidation, WriteOptions},
 };
 
@@ -26,11 +26,11 @@ enum Ready {
 }
 
 /// PATCH of an object or of its status.
-pub(crate) async fn patch(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, ApiError> {
+pub(crate) async fn patch(cx: &Cx, bytes: &[u8], scope: UpdateScope) -> Result<Reply, ApiError> {
     let options = WriteOptions::parse(&cx.query, "PatchOptions")?;
     let format = negotiate::patch_format(cx.header(http::header::CONTENT_TYPE), cx.resource.custom().is_some())?;
     if format == PatchFormat::Apply {
-        return super::apply::apply(cx, bytes, part, &options).await;
+        return super::apply::apply(cx, bytes, scope, &options).await;
     }
     if options.force {
         let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
@@ -38,7 +38,7 @@ pub(crate) async fn patch(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, Ap
     }
     let ready = read(bytes, format)?;
     let validation = options.field_validation;
-    let done = modify(cx, part, &options, false, &mut |old| candidate(cx, &ready, old, validation)).await?;
+    let done = modify(cx, scope, &options, false, &mut |old| candidate(cx, &ready, old, validation)).await?;
     respond::object(cx, 200, done)
 }
 
@@ -116,7 +116,7 @@ fn same_object(cx: &Cx, old: &Value, new: &mut Value, invalid: &dyn Fn(String) -
         let (group, version) = given.split_once('/').unwrap_or(("", given));
         (group.to_owned(), version.to_owned())
     };
-    let known = matches!(cx.state.registry.find(&group, &version, &cx.resource.plural), Found::Resource(_));
+    let known = matches!(cx.state.registry.find(&group, &version, &cx.resource.plural), Lookup::Resource(_));
     if !known && cx.resource.builtin().is_some() {
         let given = crate::registry::group_version(&group, &version);
         return Err(invalid(format!(

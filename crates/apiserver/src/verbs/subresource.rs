@@ -17,7 +17,7 @@ use crate::{
 
 use super::{
     body, connect, delete,
-    modify::{Part, modify},
+    modify::{UpdateScope, modify},
     options::WriteOptions,
     patch, read, token, update,
 };
@@ -36,13 +36,13 @@ pub(crate) async fn handle(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     }
     match (name, cx.verb) {
         ("status" | "resize" | "ephemeralcontainers" | "approval", Verb::Get) => read::get(cx).await,
-        ("status", Verb::Update) => update::update(cx, bytes, Part::Status).await,
-        ("status", Verb::Patch) => patch::patch(cx, bytes, Part::Status).await,
-        ("approval", Verb::Update) => update::update(cx, bytes, Part::Approval).await,
-        ("approval", Verb::Patch) => patch::patch(cx, bytes, Part::Approval).await,
-        ("resize" | "ephemeralcontainers", Verb::Update) => update::update(cx, bytes, Part::Inner).await,
-        ("resize" | "ephemeralcontainers", Verb::Patch) => patch::patch(cx, bytes, Part::Inner).await,
-        ("finalize", Verb::Update) => update::update(cx, bytes, Part::Finalize).await,
+        ("status", Verb::Update) => update::update(cx, bytes, UpdateScope::Status).await,
+        ("status", Verb::Patch) => patch::patch(cx, bytes, UpdateScope::Status).await,
+        ("approval", Verb::Update) => update::update(cx, bytes, UpdateScope::Approval).await,
+        ("approval", Verb::Patch) => patch::patch(cx, bytes, UpdateScope::Approval).await,
+        ("resize" | "ephemeralcontainers", Verb::Update) => update::update(cx, bytes, UpdateScope::Subresource).await,
+        ("resize" | "ephemeralcontainers", Verb::Patch) => patch::patch(cx, bytes, UpdateScope::Subresource).await,
+        ("finalize", Verb::Update) => update::update(cx, bytes, UpdateScope::Finalize).await,
         ("scale", verb) => scale(cx, bytes, verb).await,
         ("binding", Verb::Create) => bind(cx, bytes).await,
         ("eviction", Verb::Create) => evict(cx, bytes).await,
@@ -61,7 +61,7 @@ pub(crate) fn found(cx: &Cx) -> Result<Value, ApiError> {
 }
 
 /// The path of the replicas.
-fn place(cx: &Cx) -> Vec<String> {
+fn replicas_path(cx: &Cx) -> Vec<String> {
     paths(cx).spec.split('.').filter(|f| !f.is_empty()).map(str::to_owned).collect()
 }
 
@@ -129,7 +129,7 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
         let mut raced = false;
         let mut make = |old: &Value| {
             let wanted = match &reviewed {
-                None => wanted_scale(cx, &request, &options, old)?,
+                None => desired_scale(cx, &request, &options, old)?,
                 Some((revision, wanted)) if revision == object::meta_str(old, "resourceVersion") => wanted.clone(),
                 Some(_) => {
                     raced = true;
@@ -139,7 +139,7 @@ async fn scale(cx: &Cx, bytes: &[u8], verb: Verb) -> Result<Reply, ApiError> {
             check_scale(cx, &wanted)?;
             Ok(scaled(cx, old, &wanted))
         };
-        match modify(cx, Part::Inner, &write, false, &mut make).await {
+        match modify(cx, UpdateScope::Subresource, &write, false, &mut make).await {
             Err(_) if raced => continue,
             done => return Ok(respond::formatted(cx, 200, &scale_of(cx, &done?)?)),
         }
@@ -152,7 +152,7 @@ const TRIES: usize = 64;
 
 /// The Scale that a request makes.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct DesiredScale {
     live: Value,
     scale: Value,
     /// Field ownership is written with it.
@@ -160,27 +160,36 @@ struct Wanted {
 }
 
 /// The Scale after admission, and the resourceVersion of the object that it was made from.
-async fn reviewed_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions) -> Result<(String, Wanted), ApiError> {
+async fn reviewed_scale(
+    cx: &Cx,
+    request: &ScaleRequest,
+    options: &WriteOptions,
+) -> Result<(String, DesiredScale), ApiError> {
     let old = found(cx)?;
-    let mut wanted = wanted_scale(cx, request, options, &old)?;
+    let mut wanted = desired_scale(cx, request, options, &old)?;
     let (operation, dry_run) = (Operation::Update, options.dry_run);
-    spoken(cx, &mut wanted.scale, "autoscaling/v1", "Scale", cx.name());
+    identify_as(cx, &mut wanted.scale, "autoscaling/v1", "Scale", cx.name());
     if wanted.scale["status"].is_null() {
         wanted.scale["status"] = json!({"replicas": 0});
     }
     admission::mutate_subresource(cx, operation, Some(&wanted.live), &mut wanted.scale, dry_run).await?;
     check_scale(cx, &wanted)?;
     // Validating reviewers see the Scales before and after without field ownership.
-    let (live, comes) = (scale_of(cx, &old)?, scale_of(cx, &scaled(cx, &old, &wanted))?);
-    admission::validate_subresource(cx, operation, Some(&live), &comes, dry_run).await?;
+    let (live, desired) = (scale_of(cx, &old)?, scale_of(cx, &scaled(cx, &old, &wanted))?);
+    admission::validate_subresource(cx, operation, Some(&live), &desired, dry_run).await?;
     Ok((object::meta_str(&old, "resourceVersion").to_owned(), wanted))
 }
 
-fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &Value) -> Result<Wanted, ApiError> {
+fn desired_scale(
+    cx: &Cx,
+    request: &ScaleRequest,
+    options: &WriteOptions,
+    old: &Value,
+) -> Result<DesiredScale, ApiError> {
     let (manager, now) = (cx.field_manager(), cx.state.now());
     let mut live = scale_of(cx, old)?;
-    let place = place(cx);
-    let owners = managed::scale_from_parent(old, &place.iter().map(String::as_str).collect::<Vec<_>>());
+    let path = replicas_path(cx);
+    let owners = managed::scale_from_parent(old, &path.iter().map(String::as_str).collect::<Vec<_>>());
     if owners.as_array().is_some_and(|list| !list.is_empty()) {
         live["metadata"]["managedFields"] = owners;
     }
@@ -188,7 +197,7 @@ fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &V
         let applied = schema::with_scale_tracker(|t| t.apply(Some(&live), config, &manager, options.force, &now));
         let applied = applied.ok_or_else(|| ApiError::unclassified("no schema is known for Scale"))?;
         let scale = applied.map_err(patch::refused)?.object;
-        return Ok(Wanted { live, scale, tracked: true });
+        return Ok(DesiredScale { live, scale, tracked: true });
     }
     let mut scale = live.clone();
     request.apply(&mut scale)?;
@@ -198,14 +207,14 @@ fn wanted_scale(cx: &Cx, request: &ScaleRequest, options: &WriteOptions, old: &V
     }
     schema::with_scale_tracker(|t| t.update(Some(&live), &mut scale, &manager, &now));
     let tracked = cx.state.options.managed_fields || object::metadata(old).contains_key("managedFields");
-    Ok(Wanted { live, scale, tracked })
+    Ok(DesiredScale { live, scale, tracked })
 }
 
 fn replicas(scale: &Value) -> Value {
     scale.pointer("/spec/replicas").cloned().unwrap_or(json!(0))
 }
 
-fn check_scale(cx: &Cx, wanted: &Wanted) -> Result<(), ApiError> {
+fn check_scale(cx: &Cx, wanted: &DesiredScale) -> Result<(), ApiError> {
     let replicas = replicas(&wanted.scale);
     if replicas.as_i64().is_some_and(|r| r >= 0) {
         return Ok(());
@@ -215,7 +224,7 @@ fn check_scale(cx: &Cx, wanted: &Wanted) -> Result<(), ApiError> {
 }
 
 /// The object with the replicas of a Scale.
-fn scaled(cx: &Cx, old: &Value, wanted: &Wanted) -> Value {
+fn scaled(cx: &Cx, old: &Value, wanted: &DesiredScale) -> Value {
     let mut new = old.clone();
     jsonpath::set(&mut new, &paths(cx).spec, replicas(&wanted.scale));
     let metadata = object::metadata_mut(&mut new);
@@ -223,9 +232,9 @@ fn scaled(cx: &Cx, old: &Value, wanted: &Wanted) -> Value {
         metadata.insert("resourceVersion".into(), revision.clone());
     }
     if wanted.tracked {
-        let place = place(cx);
-        let place: Vec<&str> = place.iter().map(String::as_str).collect();
-        let owners = managed::scale_to_parent(old, &wanted.scale, &place, &cx.resource.api_version());
+        let path = replicas_path(cx);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let owners = managed::scale_to_parent(old, &wanted.scale, &path, &cx.resource.api_version());
         metadata.insert("managedFields".into(), owners);
     }
     new
@@ -286,8 +295,8 @@ async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(
         return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
     }
     if admission::is_asked(cx) {
-        spoken(cx, &mut binding, "v1", "Binding", &named);
-        track_spoken(cx, &mut binding, ("", "v1", "Binding"));
+        identify_as(cx, &mut binding, "v1", "Binding", &named);
+        track_subresource(cx, &mut binding, ("", "v1", "Binding"));
         admission::mutate_subresource(cx, Operation::Create, None, &mut binding, options.dry_run).await?;
         admission::validate_subresource(cx, Operation::Create, None, &binding, options.dry_run).await?;
     }
@@ -295,16 +304,16 @@ async fn reviewed_binding(cx: &Cx, bytes: &[u8], name: Option<&str>) -> Result<(
 }
 
 /// Records field ownership of a subresource's object, for webhooks to see.
-pub(crate) fn track_spoken(cx: &Cx, value: &mut Value, kind: (&str, &str, &str)) {
+pub(crate) fn track_subresource(cx: &Cx, value: &mut Value, kind: (&str, &str, &str)) {
     if cx.state.options.managed_fields {
         let (manager, now) = (cx.field_manager(), cx.state.now());
         let subresource = cx.subresource().unwrap_or_default();
-        schema::with_spoken_tracker(kind, subresource, |t| t.update(None, value, &manager, &now));
+        schema::with_kind_tracker(kind, subresource, |t| t.update(None, value, &manager, &now));
     }
 }
 
 /// Sets kind, name and namespace of a subresource's object, which clients may leave out.
-pub(crate) fn spoken(cx: &Cx, value: &mut Value, api_version: &str, kind: &str, name: &str) {
+pub(crate) fn identify_as(cx: &Cx, value: &mut Value, api_version: &str, kind: &str, name: &str) {
     value["apiVersion"] = json!(api_version);
     value["kind"] = json!(kind);
     let metadata = object::metadata_mut(value);
@@ -342,7 +351,7 @@ async fn bind_pod(cx: &Cx, options: &WriteOptions, binding: &Value) -> Result<Re
         }
         Ok(new)
     };
-    modify(cx, Part::Binding, options, false, &mut make).await?;
+    modify(cx, UpdateScope::Binding, options, false, &mut make).await?;
     Ok(respond::formatted(cx, 201, &created()))
 }
 
@@ -359,8 +368,8 @@ async fn evict(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     };
     let dry_run = WriteOptions::parse(&cx.query, "CreateOptions")?.dry_run;
     if admission::is_asked(cx) {
-        spoken(cx, &mut eviction, &format!("policy/{version}"), "Eviction", cx.name());
-        track_spoken(cx, &mut eviction, ("policy", version, "Eviction"));
+        identify_as(cx, &mut eviction, &format!("policy/{version}"), "Eviction", cx.name());
+        track_subresource(cx, &mut eviction, ("policy", version, "Eviction"));
         admission::mutate_subresource(cx, Operation::Create, None, &mut eviction, dry_run).await?;
     }
     if dry_run && eviction["deleteOptions"]["dryRun"].is_null() {

@@ -33,8 +33,8 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let version = "authentication.k8s.io/v1";
     let named = object::meta_str(&given, "name").to_owned();
     if admission::is_asked(cx) {
-        subresource::spoken(cx, &mut given, version, "TokenRequest", &named);
-        subresource::track_spoken(cx, &mut given, (GROUP, "v1", "TokenRequest"));
+        subresource::identify_as(cx, &mut given, version, "TokenRequest", &named);
+        subresource::track_subresource(cx, &mut given, (GROUP, "v1", "TokenRequest"));
         admission::mutate_subresource(cx, Operation::Create, None, &mut given, dry_run).await?;
     }
     let account = subresource::found(cx)?;
@@ -64,7 +64,7 @@ pub(crate) async fn request(cx: &Cx, bytes: &[u8]) -> Result<Reply, ApiError> {
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
     given["spec"]["audiences"] = json!(audiences);
     if admission::is_asked(cx) {
-        subresource::spoken(cx, &mut given, version, "TokenRequest", cx.name());
+        subresource::identify_as(cx, &mut given, version, "TokenRequest", cx.name());
         let metadata = object::metadata_mut(&mut given);
         metadata.insert("uid".into(), json!(object::meta_str(&account, "uid")));
         metadata.insert("creationTimestamp".into(), json!(cx.state.now()));

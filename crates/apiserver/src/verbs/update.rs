@@ -11,12 +11,12 @@ use crate::{
 
 use super::{
     body, create,
-    modify::{Part, modify},
+    modify::{UpdateScope, modify},
     options::WriteOptions,
 };
 
 /// PUT of an object, or of its status or finalizers.
-pub(crate) async fn update(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, ApiError> {
+pub(crate) async fn update(cx: &Cx, bytes: &[u8], scope: UpdateScope) -> Result<Reply, ApiError> {
     let options = WriteOptions::parse(&cx.query, "UpdateOptions")?;
     let value = body::object(cx, bytes, options.field_validation)?;
     let given = object::meta_str(&value, "name");
@@ -33,7 +33,7 @@ pub(crate) async fn update(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, A
         )));
     }
     let builtin = cx.resource.builtin();
-    if part == Part::Main
+    if scope == UpdateScope::Object
         && builtin.is_some_and(|b| b.create_on_update)
         && cx.state.store.get(&cx.key()).is_none()
         && object::meta_str(&value, "uid").is_empty()
@@ -49,7 +49,7 @@ pub(crate) async fn update(cx: &Cx, bytes: &[u8], part: Part) -> Result<Reply, A
         check_uid(cx, old, &value)?;
         Ok(value.clone())
     };
-    let done = modify(cx, part, &options, needs_revision, &mut make).await?;
+    let done = modify(cx, scope, &options, needs_revision, &mut make).await?;
     respond::object(cx, 200, done)
 }
 

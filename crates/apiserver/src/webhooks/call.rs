@@ -24,13 +24,13 @@ pub(super) enum Kind {
 }
 
 /// Calls a webhook. `None`: the call failed, and its failurePolicy is to ignore that.
-pub(super) async fn ask(cx: &Cx, kind: Kind, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
+pub(super) async fn call(cx: &Cx, kind: Kind, hook: &Hook, seen: &Seen<'_>) -> Result<Option<Answer>, ApiError> {
     let name = &hook.name;
     if seen.write().dry_run && !hook.dry_run {
         return Err(ApiError::bad_request(format!("admission webhook {name:?} does not support dry run")));
     }
     let uid = cx.state.seam.rng.stream("reviews").uuid();
-    let answer = called(cx, hook, seen, &uid).await;
+    let answer = response(cx, hook, seen, &uid).await;
     let answer = answer.and_then(|response| {
         let patch = patch(kind, &response).map_err(invalid)?;
         Ok((response, patch))
@@ -58,14 +58,14 @@ fn invalid(why: String) -> String {
 }
 
 /// The `response` of the answer to a review.
-async fn called(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Value, String> {
+async fn response(cx: &Cx, hook: &Hook, seen: &Seen<'_>, uid: &str) -> Result<Value, String> {
     let failed = |why: String| format!("failed to call webhook: {why}");
     let timed = |base: &str| {
         let separator = if base.contains('?') { '&' } else { '?' };
         format!("{base}{separator}timeout={}s", hook.timeout.as_secs())
     };
-    let place = address(&cx.state, &hook.client);
-    let (base, server_name) = place.map_err(|(base, why)| failed(format!("Post {:?}: {why}", timed(&base))))?;
+    let address = address(&cx.state, &hook.client);
+    let (base, server_name) = address.map_err(|(base, why)| failed(format!("Post {:?}: {why}", timed(&base))))?;
     let url = timed(&base);
     let Some(caller) = &cx.state.options.webhooks else {
         return Err(failed(format!("Post {url:?}: this server calls no webhooks")));

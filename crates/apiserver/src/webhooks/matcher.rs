@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_rule_covers() {
+    fn rules_cover_operations_groups_resources_and_scopes() {
         let rule = |resources: &[&str], scope: &str| {
             Rule::read(
                 &json!({"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["*"], "resources": resources, "scope": scope}),

@@ -116,11 +116,11 @@ fn conditions_met(matcher: &Matcher, cx: &Cx, seen: &Seen<'_>) -> Result<bool, S
     let mut budget = Budget::new(CONDITIONS_UNITS_MAX);
     let mut failed = None;
     for condition in &matcher.conditions {
-        let came_to = match &condition.expression {
+        let result = match &condition.expression {
             Ok(expression) => expression.evaluate_within(&variables, &mut budget),
             Err(why) => Err(why.clone()),
         };
-        let why = match came_to {
+        let why = match result {
             Ok(Outcome::Bool(true)) => continue,
             // One that says no wins over those that fail.
             Ok(Outcome::Bool(false)) => return Ok(false),

@@ -59,7 +59,7 @@ pub(crate) fn any(state: &State) -> bool {
 
 /// First call or reinvocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum Round {
     First,
     Second,
 }
@@ -74,13 +74,13 @@ pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) 
     let mut changed = false;
     // Webhooks with reinvocationPolicy IfNeeded are called once more after later ones changed the object.
     let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
-    for pass in [Pass::First, Pass::Second] {
+    for round in [Round::First, Round::Second] {
         for (i, hook) in hooks.mutating.iter().enumerate() {
-            if pass == Pass::Second && !again.contains(&i) {
+            if round == Round::Second && !again.contains(&i) {
                 continue;
             }
-            let Some(by_it) = ask_and_patch(cx, hook, write, object.as_deref_mut()).await? else { continue };
-            if by_it {
+            let Some(changed_by_hook) = call_and_patch(cx, hook, write, object.as_deref_mut()).await? else { continue };
+            if changed_by_hook {
                 changed = true;
                 again.append(&mut asked);
             }
@@ -93,7 +93,7 @@ pub(crate) async fn mutate(cx: &Cx, write: &Write<'_>, new: Option<&mut Value>) 
 }
 
 /// A new object as mutating webhooks see it: without the uid, time and generated name that the server sets.
-fn unborn_form(object: &Value) -> Value {
+fn before_creation(object: &Value) -> Value {
     let mut out = object.clone();
     let metadata = object::metadata_mut(&mut out);
     metadata.remove("uid");
@@ -124,17 +124,18 @@ fn inapplicable(object: &Value, patch: &Value, why: String) -> String {
 }
 
 /// Calls a webhook and applies its patch: true if the object changed, `None` if the webhook was not called.
-async fn ask_and_patch(
+async fn call_and_patch(
     cx: &Cx,
     hook: &Hook,
     write: &Write<'_>,
     object: Option<&mut Value>,
 ) -> Result<Option<bool>, ApiError> {
-    let unborn = object.as_deref().filter(|_| write.operation == Operation::Create && write.subresource_kind.is_none());
-    let unborn = unborn.map(unborn_form);
-    let new = unborn.as_ref().or(object.as_deref());
+    let new_object =
+        object.as_deref().filter(|_| write.operation == Operation::Create && write.subresource_kind.is_none());
+    let new_object = new_object.map(before_creation);
+    let new = new_object.as_ref().or(object.as_deref());
     let Some(seen) = matches(&hook.matcher, cx, write, new, hook.fails)? else { return Ok(None) };
-    let Some(Answer { patch }) = call::ask(cx, Kind::Mutating, hook, &seen).await? else { return Ok(Some(false)) };
+    let Some(Answer { patch }) = call::call(cx, Kind::Mutating, hook, &seen).await? else { return Ok(Some(false)) };
     let Some(patch) = patch else { return Ok(Some(false)) };
     let shown = seen.object().cloned();
     let (resource, subresource_kind) = (seen.resource, seen.subresource_kind);
@@ -195,7 +196,7 @@ pub(crate) async fn validate(cx: &Cx, write: &Write<'_>, new: Option<&Value>) ->
     // All at once, and all to their end: warnings count also where another refuses.
     let asked = hooks.validating.iter().map(async |hook| {
         if let Some(seen) = matches(&hook.matcher, cx, write, new, hook.fails)? {
-            call::ask(cx, Kind::Validating, hook, &seen).await?;
+            call::call(cx, Kind::Validating, hook, &seen).await?;
         }
         Ok(())
     });

@@ -34,7 +34,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_first_roles_say_what_everybody_may() {
+async fn bootstrap_roles_grant_default_rights() {
     let world = World::new().await;
     let (alice, nobody) = (Identity::user("alice", &["devs"]), Identity::anonymous());
     for (who, path, code) in [
@@ -68,7 +68,7 @@ async fn the_first_roles_say_what_everybody_may() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_binding_counts_at_once() {
+async fn changed_binding_takes_effect_at_once() {
     let world = World::new().await;
     let alice = Identity::user("alice", &["devs"]);
     let list = || world.asks(&alice, Method::GET, "/api/v1/namespaces/default/configmaps", None);
@@ -94,7 +94,7 @@ async fn a_change_of_a_binding_counts_at_once() {
 }
 
 #[tokio::test]
-async fn nobody_gives_what_he_has_not() {
+async fn nobody_grants_rights_they_lack() {
     let world = World::new().await;
     let alice = Identity::user("alice", &[]);
     let rules = [
@@ -167,7 +167,7 @@ async fn extras_are_impersonated_by_their_key() {
 }
 
 #[tokio::test]
-async fn a_server_without_first_objects_has_none() {
+async fn server_without_bootstrap_has_no_objects() {
     let world = World::seeded(1, Options { bootstrap: false, ..Options::default() }).await;
     let roles = world.get(&format!("{RBAC}/clusterroles")).await.expect(200);
     assert_eq!(roles.at("/items"), &json!([]));

@@ -121,7 +121,7 @@ fn bomb(levels: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bombs_and_depths_are_refused() {
+async fn compression_bombs_and_deep_nesting_are_refused() {
     let served = serve(Bounds::default()).await;
     let deep = |open: &str, close: &str| {
         let nested = format!("{}{}", open.repeat(100_000), close.repeat(100_000));
@@ -156,7 +156,7 @@ async fn bombs_and_depths_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+async fn too_large_body_is_refused_unread() {
     const HUNDRED_MIB: usize = 100 * 1024 * 1024;
     let served = serve(Bounds::default()).await;
     let mut said = Raw::connect(&served).await;
@@ -181,7 +181,7 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_slowly_is_cut_off() {
+async fn slow_sender_is_disconnected() {
     let short = Duration::from_millis(300);
     let bounds = Bounds { head: short, body: short, handshake: short, ..Bounds::default() };
     let served = serve(bounds).await;
@@ -264,7 +264,7 @@ impl Raw {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_opens_streams_only_to_reset_them_is_cut_off() {
+async fn stream_resetting_client_is_disconnected() {
     let served = serve(Bounds::default()).await;
     // All at once: the server sees the resets before it begins with any.
     let mut burst = Raw::connect_http2(&served).await;
@@ -303,7 +303,7 @@ async fn who_opens_streams_only_to_reset_them_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_connections_keep_nobody_out_and_cut_no_watch() {
+async fn idle_connections_are_closed_for_new_ones_and_watches_are_kept() {
     // `IRONCLAD_IDLE_CONNECTIONS=10000` for the real thing, which needs as many file descriptors, twice.
     let many = std::env::var("IRONCLAD_IDLE_CONNECTIONS").ok().map_or(300, |n| n.parse().unwrap());
     let bounds = Bounds { connections: many / 3, ..Bounds::default() };
@@ -338,7 +338,7 @@ async fn idle_connections_keep_nobody_out_and_cut_no_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_requests_than_the_bound_are_told_to_come_again() {
+async fn requests_beyond_the_limit_get_429() {
     let bounds = Bounds { requests: 1, ..Bounds::default() };
     let served = serve(bounds).await;
     // Whose body is on the way takes the one place.
@@ -374,7 +374,7 @@ async fn more_requests_than_the_bound_are_told_to_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_does_not_read_ends_with_410() {
+async fn watcher_that_does_not_read_ends_with_410() {
     const EACH: usize = 1_000_000;
     let served = serve(Bounds::default()).await;
     let mut watch = Raw::connect(&served).await;
@@ -406,7 +406,7 @@ async fn a_watcher_that_does_not_read_ends_with_410() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_have_bounds() {
+async fn crds_have_limits() {
     let served = serve(Bounds::default()).await;
     let definition = |schema: Value| {
         json!({

@@ -23,7 +23,7 @@ fn request(name: &str, group: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_made_approved_and_signed() {
+async fn certificate_request_is_created_approved_and_signed() {
     let world = World::new().await;
     let made = world.post(REQUESTS, request("a", "devs")).await.expect(201);
     assert_eq!(made.at("/spec/username"), "tester");
@@ -54,7 +54,7 @@ async fn a_request_is_made_approved_and_signed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn approving_and_signing_take_a_right() {
+async fn approving_and_signing_need_rights() {
     let world = World::new().await;
     world.post(REQUESTS, request("a", "devs")).await.expect(201);
     let rbac = "/apis/rbac.authorization.k8s.io/v1";

@@ -8,7 +8,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
 #[tokio::test(start_paused = true)]
-async fn a_config_map_is_made_read_changed_and_removed() {
+async fn config_map_is_created_read_updated_and_deleted() {
     let world = World::new().await;
     let made = world.post(MAPS, config_map("a", json!({"k": "v"}))).await.expect(201);
     assert_eq!(made.at("/metadata/namespace"), "default");
@@ -55,7 +55,7 @@ async fn a_write_that_changes_nothing_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_is_defaulted_and_counts_generations() {
+async fn deployment_is_defaulted_and_counts_generations() {
     let world = World::new().await;
     let made = world.post(DEPLOYMENTS, deployment("d")).await.expect(201);
     for (pointer, want) in [
@@ -120,7 +120,7 @@ async fn json_patches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_hold_an_object_until_the_last_is_gone() {
+async fn object_is_kept_until_its_last_finalizer_is_removed() {
     let world = World::new().await;
     let mut map = config_map("a", json!({}));
     map["metadata"]["finalizers"] = json!(["x.io/f"]);
@@ -143,7 +143,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_must_exist_and_live() {
+async fn objects_need_an_active_namespace() {
     let world = World::new().await;
     let missing = world.post("/api/v1/namespaces/no/configmaps", config_map("a", json!({}))).await.expect(404);
     assert_eq!(missing.message(), "namespaces \"no\" not found");
@@ -164,7 +164,7 @@ async fn namespaces_must_exist_and_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_come_in_pages_of_one_snapshot() {
+async fn list_pages_are_of_one_snapshot() {
     let world = World::new().await;
     for name in ["c", "a", "b", "a-b"] {
         world.post(MAPS, config_map(name, json!({}))).await.expect(201);
@@ -236,7 +236,7 @@ async fn unknown_fields_warn_or_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_usual_refusals() {
+async fn invalid_requests_have_the_errors_of_a_kube_apiserver() {
     let world = World::new().await;
     for (name, method, path, body, code, message) in [
         (
@@ -336,7 +336,7 @@ async fn the_usual_refusals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_bound_and_end_gracefully() {
+async fn pods_are_bound_and_deleted_gracefully() {
     let world = World::new().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
@@ -379,7 +379,7 @@ async fn scale_changes_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_get_addresses_and_ports_of_their_own() {
+async fn services_get_distinct_addresses_and_ports() {
     let world = World::new().await;
     let services = "/api/v1/namespaces/default/services";
     let service = |name: &str, spec: serde_json::Value| {

@@ -32,7 +32,7 @@ pub(crate) fn foo(name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_resource_is_served_as_soon_as_its_definition_is_made() {
+async fn custom_resource_is_served_once_its_crd_is_created() {
     let world = World::new().await;
     world.get(FOOS).await.expect(404);
     let made = world.post(CRDS, crd()).await.expect(201);
@@ -71,7 +71,7 @@ async fn a_custom_resource_is_served_as_soon_as_its_definition_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_a_definition_deletes_its_objects_first() {
+async fn deleting_a_crd_deletes_its_objects_first() {
     let world = World::new().await;
     world.post(CRDS, crd()).await.expect(201);
     let mut held = foo("held", json!({}));
@@ -134,7 +134,7 @@ async fn instances_are_pruned_defaulted_and_validated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_that_are_wrong_are_refused() {
+async fn invalid_crds_are_refused() {
     let world = World::new().await;
     for (name, pointer, value, message) in [
         (
@@ -185,7 +185,7 @@ async fn definitions_that_are_wrong_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_definition_of_a_name_is_not_served() {
+async fn second_crd_with_a_taken_name_is_not_served() {
     let world = World::new().await;
     world.post(CRDS, crd()).await.expect(201);
     let mut other = crd();
@@ -201,7 +201,7 @@ async fn a_second_definition_of_a_name_is_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_served_version_reads_any_object() {
+async fn every_served_version_reads_every_object() {
     let world = World::new().await;
     let mut two = crd();
     let mut second = two["spec"]["versions"][0].clone();
@@ -223,7 +223,7 @@ async fn any_served_version_reads_any_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_definition_ends_its_watches() {
+async fn changed_crd_ends_its_watches() {
     let world = World::new().await;
     world.post(CRDS, crd()).await.expect(201);
     let mut events = world.watch(&format!("{FOOS}?watch=1"), "application/json").await;
@@ -239,7 +239,7 @@ async fn a_changed_definition_ends_its_watches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_of_a_definition_hold_for_its_objects() {
+async fn validation_rules_of_a_crd_apply_to_its_objects() {
     let world = World::new().await;
     let crd = |rule: &str| {
         let spec = json!({"type": "object", "properties": {"replicas": {"type": "integer"}},

@@ -17,7 +17,7 @@ fn owners(answer: &Answer) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn apply_makes_merges_conflicts_and_takes_over() {
+async fn apply_creates_merges_conflicts_and_forces() {
     let world = World::new().await;
     let path = format!("{MAPS}/a");
     let made = apply(&world, &path, "fieldManager=m1", config_map("a", json!({"x": "1", "y": "1"}))).await.expect(201);
@@ -46,7 +46,7 @@ async fn apply_makes_merges_conflicts_and_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_note_their_manager() {
+async fn writes_record_their_field_manager() {
     let world = World::new().await;
     let made = world.post(&format!("{DEPLOYMENTS}?fieldManager=creator"), deployment("d")).await.expect(201);
     assert_eq!(owners(&made), ["creator Update"]);

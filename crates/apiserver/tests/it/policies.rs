@@ -24,7 +24,7 @@ fn binding(name: &str, policy: &str, actions: &[&str], more: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_must_be_expressions() {
+async fn policy_with_invalid_expressions_is_refused() {
     let world = World::new().await;
     for (validation, want) in [
         (
@@ -50,7 +50,7 @@ async fn a_policy_must_be_expressions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_bound_policy_refuses() {
+async fn bound_policy_refuses_failing_writes() {
     let world = World::new().await;
     let validations = json!([
         {"expression": "object.data.a != 'bad'"},
@@ -93,7 +93,7 @@ async fn what_a_bound_policy_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_with_parameters_and_conditions() {
+async fn policies_use_parameters_and_match_conditions() {
     let world = World::new().await;
     let validations =
         json!([{"expression": "object.data.a == params.data.a", "messageExpression": "'want ' + params.data.a"}]);
@@ -121,7 +121,7 @@ async fn policies_with_parameters_and_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_go_by_their_names_and_bad_expressions_end() {
+async fn expressions_escape_member_names_and_are_bounded() {
     let world = World::new().await;
     let named = json!([{"expression": "request.namespace == 'default' && object.metadata.namespace == request.namespace && object.data['a.b'] == 'x'"}]);
     world.post(POLICIES, policy("named", &named, &json!({}))).await.expect(201);

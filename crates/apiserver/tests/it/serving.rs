@@ -49,7 +49,7 @@ async fn discovery_legacy_and_aggregated_agree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tables_and_partial_metadata() {
+async fn tables_and_partial_metadata_are_served() {
     let world = World::new().await;
     world.post("/apis/apps/v1/namespaces/default/deployments", deployment("d")).await.expect(201);
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -71,7 +71,7 @@ async fn tables_and_partial_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn openapi_documents_carry_what_kubectl_reads() {
+async fn openapi_documents_have_the_fields_that_kubectl_reads() {
     let world = World::new().await;
     world.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crate::custom::crd()).await.expect(201);
     let index = world.get("/openapi/v3").await.expect(200);
@@ -162,7 +162,7 @@ async fn a_slow_watcher_is_ended_with_410() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_goes_cuts_no_write_in_half() {
+async fn cancelled_request_completes_its_write() {
     let world = World::new().await;
     let body = http_body_util::Full::<bytes::Bytes>::from(config_map("a", json!({})).to_string());
     let request = http::Request::post(MAPS).header("content-type", "application/json").body(body).unwrap();
@@ -176,7 +176,7 @@ async fn a_caller_that_goes_cuts_no_write_in_half() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn health_and_version_are_public_and_nothing_else() {
+async fn only_health_and_version_are_public() {
     let world = World::new().await;
     for (path, want) in [
         ("/version", 200),
@@ -195,7 +195,7 @@ async fn health_and_version_are_public_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_stops_writes_with_the_cause_and_is_told_to_whoever_asks_for_health() {
+async fn full_disk_refuses_writes_and_fails_health_with_its_cause() {
     let disk = Disk::new();
     let on = || Box::new(RedbBackend::on(disk.storage(), "/data").unwrap());
     let world = World::over(on(), 1, Options::default()).await;
@@ -232,7 +232,7 @@ async fn a_full_disk_stops_writes_with_the_cause_and_is_told_to_whoever_asks_for
 }
 
 #[tokio::test(start_paused = true)]
-async fn rbac_grants_what_bindings_say() {
+async fn rbac_grants_the_rules_of_bindings() {
     let world = World::new().await;
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
     let role = json!({"metadata": {"name": "r"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]});
@@ -254,7 +254,7 @@ async fn rbac_grants_what_bindings_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_needs_its_service_account_where_that_is_asked() {
+async fn pod_needs_service_account_if_option_is_set() {
     let options = Options { service_account_admission: true, ..Options::default() };
     let world = World::seeded(1, options).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
@@ -272,7 +272,7 @@ async fn a_pod_needs_its_service_account_where_that_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_and_autoscalers_are_one_object_in_two_versions() {
+async fn events_and_autoscalers_are_stored_once_for_two_versions() {
     let world = World::new().await;
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}, "message": "hello", "type": "Normal", "reason": "R"});
     world.post("/api/v1/namespaces/default/events", event).await.expect(201);
@@ -292,7 +292,7 @@ async fn events_and_autoscalers_are_one_object_in_two_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_may_acts_as_another() {
+async fn impersonation_needs_the_right() {
     let world = World::new().await;
     let me = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let act = [("impersonate-user", "alice"), ("impersonate-group", "devs")];
@@ -326,7 +326,7 @@ impl ironclad_apiserver::Route for Echo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn routes_answer_in_front_of_the_server_for_those_who_may() {
+async fn routes_answer_authorized_requests_before_the_server() {
     let world = World::new().await;
     world.server.mount(std::sync::Arc::new(Echo));
     let path = "/apis/t.io/v1/foos/a/proxy/api/v1/pods";

@@ -71,7 +71,7 @@ impl Served {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_and_tokens_say_who_asks() {
+async fn certificates_and_tokens_authenticate() {
     let served = serve().await;
     let admin = served.client(None, None).await;
     let names = Api::<Namespace>::all(admin).list(&ListParams::default()).await.unwrap();
@@ -101,7 +101,7 @@ fn api_message<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_kept_and_private() {
+async fn certificates_are_persistent_and_private() {
     use std::os::unix::fs::PermissionsExt;
     let served = serve().await;
     let dir = served.dir.path().join("pki");

@@ -39,7 +39,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_token_request_may_ask() {
+async fn token_request_validates_duration_and_binding() {
     let world = World::new().await;
     world.account("s").await;
     let answer = world.asked("s", json!({})).await.expect(201);
@@ -79,7 +79,7 @@ async fn what_a_token_request_may_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_review_says_of_a_token() {
+async fn token_review_reports_user_and_errors() {
     let world = World::new().await;
     world.account("s").await;
     let uid = world.get(&format!("{ACCOUNTS}/s")).await.at("/metadata/uid").clone();
@@ -106,7 +106,7 @@ async fn what_a_review_says_of_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_dies_with_what_it_is_bound_to() {
+async fn token_is_invalid_once_its_bound_object_is_deleted() {
     let world = World::new().await;
     world.account("s").await;
     world.account("other").await;
@@ -152,7 +152,7 @@ async fn a_token_dies_with_what_it_is_bound_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_opens_the_door() {
+async fn token_authenticates_its_service_account() {
     let served = serve().await;
     let admin = served.client(None, None).await;
     let accounts: Api<ServiceAccount> = Api::default_namespaced(admin);

@@ -1,4 +1,4 @@
-//! The twelve things most likely to be missed (specification/apiserver.md 0), each by its number.
+//! The twelve rules that implementations most often miss (specification/apiserver.md 0), in their order there.
 
 use http::Method;
 use ironclad_apiserver::Options;
@@ -14,7 +14,7 @@ fn revision(object: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn number_1_protobuf_bodies_are_decoded() {
+async fn protobuf_body_is_decoded() {
     let world = World::new().await;
     // The envelope, a TypeMeta, and a ConfigMap whose metadata has a name.
     let mut body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x07\x0a\x05\x0a\x03abc".to_vec();
@@ -26,7 +26,7 @@ async fn number_1_protobuf_bodies_are_decoded() {
 }
 
 #[tokio::test]
-async fn number_2_a_watch_without_revision_begins_with_what_is_there() {
+async fn watch_without_revision_begins_with_existing_objects() {
     let world = World::new().await;
     world.post(&format!("{CORE}/configmaps"), config_map("a", json!({}))).await.expect(201);
     for query in ["", "&resourceVersion=0"] {
@@ -40,7 +40,7 @@ async fn number_2_a_watch_without_revision_begins_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn number_3_what_changes_nothing_writes_nothing() {
+async fn update_without_change_writes_nothing() {
     let world = World::new().await;
     let path = format!("{CORE}/configmaps/a");
     let made = world.post(&format!("{CORE}/configmaps"), config_map("a", json!({"k": "v"}))).await.expect(201);
@@ -51,7 +51,7 @@ async fn number_3_what_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test]
-async fn number_4_a_deletion_has_a_revision_of_its_own() {
+async fn deletion_has_its_own_revision() {
     let world = World::new().await;
     let made = world.post(&format!("{CORE}/configmaps"), config_map("a", json!({}))).await.expect(201);
     let from = revision(&made.body);
@@ -64,7 +64,7 @@ async fn number_4_a_deletion_has_a_revision_of_its_own() {
 }
 
 #[tokio::test]
-async fn number_5_only_some_kinds_have_a_generation() {
+async fn generation_is_set_for_some_kinds_only() {
     let world = World::new().await;
     let made = world.post(&format!("{APPS}/deployments"), deployment("d")).await.expect(201);
     assert_eq!(made.at("/metadata/generation"), 1);
@@ -79,7 +79,7 @@ async fn number_5_only_some_kinds_have_a_generation() {
 }
 
 #[tokio::test]
-async fn number_6_some_kinds_refuse_an_update_without_a_revision() {
+async fn update_without_revision_is_refused_for_some_kinds() {
     let world = World::new().await;
     for (path, plural, body) in [
         (
@@ -103,7 +103,7 @@ async fn number_6_some_kinds_refuse_an_update_without_a_revision() {
 }
 
 #[tokio::test]
-async fn number_7_put_makes_objects_of_a_few_kinds() {
+async fn put_creates_objects_of_some_kinds() {
     let world = World::new().await;
     for (path, code) in [
         ("/apis/coordination.k8s.io/v1/namespaces/default/leases/x", 201),
@@ -117,7 +117,7 @@ async fn number_7_put_makes_objects_of_a_few_kinds() {
 }
 
 #[tokio::test]
-async fn number_8_null_brings_the_default_back_and_the_last_finalizer_lets_go() {
+async fn null_restores_default_and_removing_last_finalizer_deletes() {
     let world = World::new().await;
     let mut body = deployment("d");
     body["spec"]["replicas"] = json!(3);
@@ -133,7 +133,7 @@ async fn number_8_null_brings_the_default_back_and_the_last_finalizer_lets_go() 
 }
 
 #[tokio::test]
-async fn number_9_patches_that_fail() {
+async fn failing_patches_have_the_codes_of_a_kube_apiserver() {
     let world = World::new().await;
     world.post(&format!("{APPS}/deployments"), deployment("d")).await.expect(201);
     let path = format!("{APPS}/deployments/d");
@@ -146,7 +146,7 @@ async fn number_9_patches_that_fail() {
 }
 
 #[tokio::test]
-async fn number_10_applies_that_fit_no_schema_are_errors_of_the_server() {
+async fn apply_that_fits_no_schema_is_a_500() {
     let world = World::new().await;
     let mut body = config_map("a", json!({}));
     body["bogus"] = json!(1);
@@ -158,7 +158,7 @@ async fn number_10_applies_that_fit_no_schema_are_errors_of_the_server() {
 }
 
 #[tokio::test]
-async fn number_11_aggregated_roles_wait_for_their_controller() {
+async fn aggregated_roles_are_empty_without_their_controller() {
     let world = World::new().await;
     for name in ["admin", "edit", "view"] {
         let role = world.get(&format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}")).await.expect(200);
@@ -168,7 +168,7 @@ async fn number_11_aggregated_roles_wait_for_their_controller() {
 }
 
 #[tokio::test]
-async fn number_12_a_pod_needs_its_account() {
+async fn pod_without_service_account_is_refused() {
     let options = Options { service_account_admission: true, ..Options::default() };
     let world = World::seeded(1, options).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});

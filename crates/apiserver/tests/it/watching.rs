@@ -14,7 +14,7 @@ use crate::support::{World, config_map};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(start_paused = true)]
-async fn changes_after_a_revision_come_in_order() {
+async fn changes_after_a_revision_are_sent_in_order() {
     let world = World::new().await;
     let made = world.post(MAPS, config_map("a", json!({}))).await.expect(201);
     let from = made.at("/metadata/resourceVersion").as_str().unwrap().to_owned();
@@ -35,7 +35,7 @@ async fn changes_after_a_revision_come_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_turns_changes_into_arrivals_and_departures() {
+async fn selector_turns_changes_into_added_and_deleted() {
     let world = World::new().await;
     let mut events =
         world.watch(&format!("{MAPS}?watch=1&labelSelector=s%3D1&timeoutSeconds=5"), "application/json").await;
@@ -58,7 +58,7 @@ async fn a_selector_turns_changes_into_arrivals_and_departures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_ends_its_initial_events_with_a_marker() {
+async fn streaming_list_ends_initial_events_with_a_bookmark() {
     let world = World::new().await;
     world.post(MAPS, config_map("a", json!({}))).await.expect(201);
     let query =
@@ -101,7 +101,7 @@ async fn a_compacted_revision_is_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_server_cuts_its_watches_off() {
+async fn killed_server_ends_its_watches() {
     let world = World::new().await;
     let mut events = world.watch(&format!("{MAPS}?watch=1"), "application/json").await;
     world.seam.tasks.kill();

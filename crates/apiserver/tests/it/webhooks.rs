@@ -88,7 +88,7 @@ fn configuration(kind: &str, name: &str, hooks: &[Value]) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_write_by_the_answer() {
+async fn webhook_answer_admits_refuses_or_fails_a_write() {
     for (path, more, code, want) in [
         ("/allow", json!({}), 201, ""),
         ("/deny", json!({}), 418, "admission webhook \"a.b.c\" denied the request: nope!"),
@@ -180,7 +180,7 @@ async fn what_becomes_of_a_write_by_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_webhook_is_told() {
+async fn admission_review_describes_the_write() {
     let (world, script) = world().await;
     world
         .post(VALIDATING, configuration("ValidatingWebhookConfiguration", "v", &[hook("/allow", &json!({}))]))
@@ -224,7 +224,7 @@ async fn what_a_webhook_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_mutating_webhooks_change() {
+async fn mutating_webhooks_change_objects() {
     let (world, script) = world().await;
     // By name of the configuration: `copy` comes before `label`, sees nothing at first and is asked again.
     let copy = hook("/copy", &json!({"reinvocationPolicy": "IfNeeded"}));
@@ -258,7 +258,7 @@ async fn what_mutating_webhooks_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dry_runs_ask_only_those_without_side_effects() {
+async fn dry_run_calls_only_webhooks_without_side_effects() {
     let (world, script) = world().await;
     let with = |effects: &str| hook("/allow", &json!({"sideEffects": effects}));
     let configuration = |hook| configuration("ValidatingWebhookConfiguration", "v", &[hook]);
@@ -270,7 +270,7 @@ async fn dry_runs_ask_only_those_without_side_effects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_may_name_another_version_of_the_same_objects() {
+async fn rule_matches_equivalent_versions() {
     const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     let autoscaler = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
@@ -299,7 +299,7 @@ async fn a_rule_may_name_another_version_of_the_same_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subresources_speak_kinds_of_their_own() {
+async fn subresources_are_reviewed_as_their_own_kind() {
     let (world, script) = world().await;
     world.post("/api/v1/namespaces/default/serviceaccounts", json!({"metadata": {"name": "robot"}})).await.expect(201);
     let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}, "metadata": {"name": "p"}});
@@ -342,7 +342,7 @@ async fn subresources_speak_kinds_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_can_be_removed_that_refuses_everything() {
+async fn webhook_that_refuses_everything_can_be_removed() {
     let (world, script) = world().await;
     let all = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
     world

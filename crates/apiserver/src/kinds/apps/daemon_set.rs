@@ -84,7 +84,7 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         if is_empty(selector) {
             out.push(Cause::invalid("spec.selector", selector, "empty selector is invalid for daemonset"));
         }
-        pod::kept_running(at(object, "/spec/template"), "DaemonSet", &[], out);
+        pod::validate_always_restart_template(at(object, "/spec/template"), "DaemonSet", &[], out);
     }
     not_negative(object, "/spec/minReadySeconds", out);
     daemon_strategy(at(object, "/spec/updateStrategy"), out);
@@ -102,9 +102,9 @@ fn daemon_strategy(strategy: &Value, out: &mut Vec<Cause>) {
             let field = |name: &str| format!("spec.updateStrategy.rollingUpdate.{name}");
             let (unavailable, surge) = (&update["maxUnavailable"], &update["maxSurge"]);
             // A kube-apiserver validates both numbers before both sizes.
-            for judge in [amount_or_percent, at_most_all] {
-                judge(unavailable, &field("maxUnavailable"), out);
-                judge(surge, &field("maxSurge"), out);
+            for check in [amount_or_percent, at_most_all] {
+                check(unavailable, &field("maxUnavailable"), out);
+                check(surge, &field("maxSurge"), out);
             }
             match (is_none(unavailable), is_none(surge)) {
                 (false, false) => {

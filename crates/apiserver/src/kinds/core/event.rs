@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    fn told(check: impl FnOnce(&mut Vec<Cause>)) -> Vec<String> {
+    fn messages(check: impl FnOnce(&mut Vec<Cause>)) -> Vec<String> {
         let mut out = Vec::new();
         check(&mut out);
         out.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
@@ -220,33 +220,33 @@ mod tests {
     #[test]
     fn events() {
         let about = |namespace: &str, own: &str| json!({"metadata": {"namespace": own}, "involvedObject": {"namespace": namespace}});
-        assert!(told(|out| validate_core(&about("a", "a"), out)).is_empty());
-        assert!(told(|out| validate_core(&about("", "default"), out)).is_empty());
+        assert!(messages(|out| validate_core(&about("a", "a"), out)).is_empty());
+        assert!(messages(|out| validate_core(&about("", "default"), out)).is_empty());
         assert_eq!(
-            told(|out| validate_core(&about("b", "a"), out)),
+            messages(|out| validate_core(&about("b", "a"), out)),
             ["involvedObject.namespace: Invalid value: \"b\": does not match event.namespace"]
         );
         let full = json!({
             "metadata": {"namespace": "a"}, "regarding": {"namespace": "a"}, "eventTime": "t", "reportingController": "x.io/c",
             "reportingInstance": "i", "action": "A", "reason": "R", "type": "Normal", "note": "n",
         });
-        assert!(told(|out| validate(&full, None, out)).is_empty());
+        assert!(messages(|out| validate(&full, None, out)).is_empty());
         let mut other = full.clone();
         other["note"] = json!("m");
         other["series"] = json!({"count": 2});
         assert_eq!(
-            told(|out| validate(&other, Some(&full), out)),
+            messages(|out| validate(&other, Some(&full), out)),
             ["message: Invalid value: \"m\": field is immutable"]
         );
         let bare = json!({"metadata": {"namespace": "a"}, "regarding": {"namespace": "a"}});
         assert_eq!(
-            told(|out| validate(&bare, None, out)),
+            messages(|out| validate(&bare, None, out)),
             ["eventTime: Required value", "type: Invalid value: \"\": has invalid value: "]
         );
         let mut timed = bare.clone();
         timed["eventTime"] = json!("t");
         assert_eq!(
-            told(|out| validate(&timed, None, out)),
+            messages(|out| validate(&timed, None, out)),
             [
                 "reportingController: Required value",
                 "reportingInstance: Required value",

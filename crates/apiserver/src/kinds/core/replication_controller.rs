@@ -59,6 +59,6 @@ fn validate(object: &Value, old: Option<&Value>, out: &mut Vec<Cause>) {
         if selector.into_iter().flatten().any(|(key, value)| labels.get(key) != Some(value)) {
             out.push(stray_labels(object));
         }
-        pod::kept_running(template, "ReplicationController", &[], out);
+        pod::validate_always_restart_template(template, "ReplicationController", &[], out);
     }
 }

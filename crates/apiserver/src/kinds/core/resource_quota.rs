@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn scopes_of_quotas() {
         let quota = |scopes: Value, hard: Value| json!({"spec": {"scopes": scopes, "hard": hard}});
-        let told = |object: &Value, old: Option<&Value>| {
+        let messages = |object: &Value, old: Option<&Value>| {
             let mut out = Vec::new();
             super::validate(object, old, &mut out);
             out.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect::<Vec<_>>()
@@ -177,11 +177,11 @@ mod tests {
                 vec!["spec.scopes: Invalid value: [\"Terminating\",\"NotTerminating\"]: conflicting scopes"],
             ),
         ] {
-            assert_eq!(told(&quota(scopes, hard), None), want, "{name}");
+            assert_eq!(messages(&quota(scopes, hard), None), want, "{name}");
         }
         let old = quota(json!(["Terminating", "BestEffort"]), json!({}));
-        assert!(told(&quota(json!(["BestEffort", "Terminating"]), json!({})), Some(&old)).is_empty(), "a set");
+        assert!(messages(&quota(json!(["BestEffort", "Terminating"]), json!({})), Some(&old)).is_empty(), "a set");
         let want = "spec.scopes: Invalid value: [\"BestEffort\"]: field is immutable";
-        assert_eq!(told(&quota(json!(["BestEffort"]), json!({})), Some(&old)), [want]);
+        assert_eq!(messages(&quota(json!(["BestEffort"]), json!({})), Some(&old)), [want]);
     }
 }

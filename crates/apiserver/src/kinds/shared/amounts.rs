@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn resources() {
-        let told = |check: fn(&str, &str, &mut Vec<Cause>), name: &str| {
+        let messages = |check: fn(&str, &str, &mut Vec<Cause>), name: &str| {
             let mut out = Vec::new();
             check(name, "f", &mut out);
             out.into_iter().map(|c| c.message).collect::<Vec<_>>()
@@ -175,7 +175,7 @@ mod tests {
         ] {
             let counts =
                 [resource_name as fn(&str, &str, &mut Vec<Cause>), container_resource_name, quota_resource_name]
-                    .map(|check| told(check, name).len());
+                    .map(|check| messages(check, name).len());
             assert_eq!(counts, [any, container, quota], "{name}");
         }
     }

@@ -340,7 +340,7 @@ pub(crate) fn domain_prefixed_path(given: &str, field: &str, out: &mut Vec<Cause
 mod tests {
     use super::*;
 
-    fn told(check: impl FnOnce(&mut Vec<Cause>)) -> Vec<String> {
+    fn messages(check: impl FnOnce(&mut Vec<Cause>)) -> Vec<String> {
         let mut out = Vec::new();
         check(&mut out);
         out.into_iter().map(|c| c.message).collect()
@@ -361,7 +361,7 @@ mod tests {
                 .map(|w| format!("Invalid value: {given:?}: {w}"))
                 .into_iter()
                 .collect();
-            assert_eq!(told(|out| ip(given, "a", out)), want, "{given}");
+            assert_eq!(messages(|out| ip(given, "a", out)), want, "{given}");
         }
     }
 
@@ -388,7 +388,7 @@ mod tests {
                 .map(|w| format!("Invalid value: {given:?}: {w}"))
                 .into_iter()
                 .collect();
-            assert_eq!(told(|out| cidr(given, "a", out)), want, "{given}");
+            assert_eq!(messages(|out| cidr(given, "a", out)), want, "{given}");
         }
         for (outer, inner, want) in [
             ("10.0.0.0/8", "10.1.0.0/16", true),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_are_told() {
+    fn duplicates_are_reported() {
         let mut out = Vec::new();
         let container = json!({
             "env": [{"name": "A"}, {"name": "B"}, {"name": "A"}],

@@ -73,7 +73,7 @@ pub(crate) fn selected_template(object: &Value, of: &str, owner: &str, out: &mut
                 out.push(stray_labels(object));
             }
             let claims = list(object, "/spec/volumeClaimTemplates");
-            pod::kept_running(at(object, "/spec/template"), owner, claims, out);
+            pod::validate_always_restart_template(at(object, "/spec/template"), owner, claims, out);
         }
     }
 }

@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_that_waits_may_be_told() {
+    fn suspended_job_may_change_scheduling_directives() {
         let job = |suspend: bool, spec: Value| json!({"spec": {"suspend": suspend, "completions": 1, "template": {"spec": spec}}});
         let old = json!({"containers": []});
         for (name, suspended, new, want) in [

@@ -186,7 +186,7 @@ mod tests {
         STANDARD.encode(request.pem().unwrap())
     }
 
-    fn told(object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn messages(object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut out = Vec::new();
         request(object, old, &mut out);
         out.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
@@ -224,7 +224,7 @@ mod tests {
             ),
             (json!({"expirationSeconds": 600}), vec![]),
         ] {
-            assert_eq!(told(&spec(more.clone()), None), want, "{more}");
+            assert_eq!(messages(&spec(more.clone()), None), want, "{more}");
         }
         assert_eq!(organizations(&json!({"spec": {"request": csr("system:masters")}})), ["system:masters"]);
     }
@@ -269,7 +269,7 @@ mod tests {
                 vec!["status.certificate: Forbidden: updates may not modify existing certificate content"],
             ),
         ] {
-            assert_eq!(told(&new, Some(&old)), want, "{name}");
+            assert_eq!(messages(&new, Some(&old)), want, "{name}");
         }
     }
 }

@@ -106,7 +106,7 @@ fn amounts(list: &Value) -> Amounts {
 }
 
 /// The requests and limits of a pod.
-struct Asked {
+struct PodResources {
     requests: Amounts,
     limits: Amounts,
 }
@@ -118,7 +118,7 @@ fn of_pod(range: &Value, pod: &Value) -> Vec<String> {
             Some("Container") => {
                 for (list, _) in CONTAINERS {
                     for container in containers(pod, list) {
-                        let asked = Asked {
+                        let asked = PodResources {
                             requests: amounts(&container["resources"]["requests"]),
                             limits: amounts(&container["resources"]["limits"]),
                         };
@@ -127,7 +127,7 @@ fn of_pod(range: &Value, pod: &Value) -> Vec<String> {
                 }
             }
             Some("Pod") => {
-                let asked = Asked { requests: whole(pod, "requests"), limits: whole(pod, "limits") };
+                let asked = PodResources { requests: whole(pod, "requests"), limits: whole(pod, "limits") };
                 within(limit, "Pod", &asked, &mut out);
             }
             _ => {}
@@ -177,7 +177,7 @@ fn whole(pod: &Value, side: &str) -> Amounts {
 }
 
 /// Reports amounts outside of the limits.
-fn within(limit: &Value, kind: &str, asked: &Asked, out: &mut Vec<String>) {
+fn within(limit: &Value, kind: &str, asked: &PodResources, out: &mut Vec<String>) {
     for (name, min) in amounts(&limit["min"]) {
         let about = format!("minimum {name} usage per {kind} is {min}");
         match (asked.requests.get(&name), asked.limits.get(&name)) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_say_nothing() {
+    fn containers_get_default_limits() {
         let limit =
             json!({"type": "Container", "default": {"cpu": "2", "memory": "1Gi"}, "defaultRequest": {"cpu": "1"}});
         let mut pod = pod(json!([{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "3"}}}]));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_what_runs_at_one_time() {
+    fn pod_requests_are_of_concurrent_containers() {
         let of = |cpu: &str| json!({"name": "x", "resources": {"requests": {"cpu": cpu}}});
         let beside =
             |cpu: &str| json!({"name": "x", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});

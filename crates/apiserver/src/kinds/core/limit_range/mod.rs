@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_go_together() {
+    fn limits_are_consistent() {
         for (name, limit, want) in [
             ("as it should be", json!({"type": "Container", "min": {"cpu": "1"}, "max": {"cpu": "1"}}), vec![]),
             (
@@ -186,11 +186,11 @@ mod tests {
         ] {
             let mut out = Vec::new();
             validate(&json!({"spec": {"limits": [limit]}}), &mut out);
-            let told: Vec<String> = out
+            let messages: Vec<String> = out
                 .iter()
                 .map(|c| format!("{}: {}", c.field.trim_start_matches("spec.limits[0]."), c.message))
                 .collect();
-            assert_eq!(told, want, "{name}");
+            assert_eq!(messages, want, "{name}");
         }
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn each_takes_its_own() {
+    fn each_subresource_changes_its_own_fields() {
         let old = with(json!({"requests": {"cpu": "1"}}), json!([]));
         let mut asked = with(json!({"requests": {"cpu": "2"}}), json!([{"name": "e", "image": "i"}]));
         asked["spec"]["containers"][0]["image"] = json!("j");
@@ -171,7 +171,7 @@ mod tests {
         let e = json!([{"name": "e", "image": "i"}]);
         let half = json!({"requests": {"cpu": "1", "memory": "1Gi"}});
         let old = with(half.clone(), e.clone());
-        let told = |subresource: &str, new: &Value| {
+        let messages = |subresource: &str, new: &Value| {
             let causes = validate(subresource, new, &old);
             causes.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect::<Vec<_>>()
         };
@@ -220,7 +220,7 @@ mod tests {
                 vec!["spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"],
             ),
         ] {
-            assert_eq!(told(subresource, &new), want, "{name}");
+            assert_eq!(messages(subresource, &new), want, "{name}");
         }
     }
 }

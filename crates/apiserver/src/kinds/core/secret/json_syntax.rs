@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_object() {
+    fn text_that_is_no_object_is_refused() {
         for good in ["{}", " { \"a\" : [1, -2.5e+3, true, null, \"\\u00e9\\n\"] } ", "null"] {
             assert_eq!(object(good.as_bytes()), Ok(()), "{good}");
         }
@@ -213,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_told_so_on_the_stack_of_a_worker() -> Result<(), Box<dyn std::error::Error>> {
+    fn deep_nesting_is_refused_on_the_stack_of_a_worker() -> Result<(), Box<dyn std::error::Error>> {
         let deep = |open: &str| object(open.repeat(20_000).as_bytes());
         let all = std::thread::Builder::new().stack_size(2 << 20).spawn(move || ["[", "{\"a\":"].map(deep))?;
         let all = all.join().map_err(|_| "it panicked")?;
-        assert!(all.iter().all(|told| *told == Err("exceeded max depth".to_owned())), "{all:?}");
+        assert!(all.iter().all(|messages| *messages == Err("exceeded max depth".to_owned())), "{all:?}");
         Ok(())
     }
 }

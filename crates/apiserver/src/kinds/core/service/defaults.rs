@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_falls_away_with_the_type() {
+    fn changing_the_type_drops_fields() {
         let balanced = json!({"spec": {
             "type": "LoadBalancer", "clusterIP": "10.96.0.9", "allocateLoadBalancerNodePorts": true,
             "externalTrafficPolicy": "Cluster", "ports": [{"port": 80, "nodePort": 30001}],
@@ -197,7 +197,7 @@ mod tests {
         let spec = with(json!({"type": "ClusterIP"}));
         assert_eq!(spec, json!({"type": "ClusterIP", "clusterIP": "10.96.0.9", "ports": [{"port": 80}]}));
         let changed = with(json!({"type": "ClusterIP", "externalTrafficPolicy": "Local"}));
-        assert_eq!(changed["externalTrafficPolicy"], "Local", "what was changed as well is a mistake to be told");
+        assert_eq!(changed["externalTrafficPolicy"], "Local", "what was changed as well is a mistake to be messages");
         let named = with(json!({"type": "ExternalName"}));
         assert!(named.get("clusterIP").is_none());
         assert_eq!(with(json!({"type": "NodePort"}))["ports"][0]["nodePort"], 30001);

@@ -91,7 +91,7 @@ fn template_with(template: &Value, path: &str, claims: &[Value], out: &mut Vec<C
 }
 
 /// A template of pods that its owner keeps running for good, perhaps with claims of their own.
-pub(crate) fn kept_running(template: &Value, owner: &str, claims: &[Value], out: &mut Vec<Cause>) {
+pub(crate) fn validate_always_restart_template(template: &Value, owner: &str, claims: &[Value], out: &mut Vec<Cause>) {
     let path = "spec.template";
     template_with(template, path, claims, out);
     let policy = text(template, "/spec/restartPolicy");

@@ -16,27 +16,27 @@ use super::{
 
 pub(super) fn mounts(container: &Value, path: &str, volumes: &BTreeMap<&str, &Value>, out: &mut Vec<Cause>) {
     let (mounts, devices) = (list(container, "/volumeMounts"), list(container, "/volumeDevices"));
-    let mut places = BTreeSet::new();
+    let mut mount_paths = BTreeSet::new();
     for (i, mount) in mounts.iter().enumerate() {
         let field = |name: &str| format!("{path}.volumeMounts[{i}].{name}");
-        let (name, place) = (text(mount, "/name"), text(mount, "/mountPath"));
+        let (name, mount_path) = (text(mount, "/name"), text(mount, "/mountPath"));
         if name.is_empty() {
             out.push(Cause::required(field("name"), ""));
         }
         if !volumes.contains_key(name) {
             out.push(Cause::not_found(field("name"), &json!(name)));
         }
-        if place.is_empty() {
+        if mount_path.is_empty() {
             out.push(Cause::required(field("mountPath"), ""));
         }
-        if !places.insert(place) {
-            wrong(&field("mountPath"), place, ["must be unique"], out);
+        if !mount_paths.insert(mount_path) {
+            wrong(&field("mountPath"), mount_path, ["must be unique"], out);
         }
         if devices.iter().any(|d| text(d, "/name") == name) {
             wrong(&field("name"), name, ["must not already exist in volumeDevices"], out);
         }
-        if devices.iter().any(|d| text(d, "/devicePath") == place) {
-            wrong(&field("mountPath"), place, ["must not already exist as a path in volumeDevices"], out);
+        if devices.iter().any(|d| text(d, "/devicePath") == mount_path) {
+            wrong(&field("mountPath"), mount_path, ["must not already exist as a path in volumeDevices"], out);
         }
         // In the following errors a kube-apiserver names the list, not the element.
         part(mount, &format!("{path}.volumeMounts"), &field("subPathExpr"), out);
@@ -88,10 +88,10 @@ fn propagation(container: &Value, mount: &Value, path: &str, out: &mut Vec<Cause
 
 /// Volumes that a container has as block devices.
 fn devices(devices: &[Value], mounts: &[Value], path: &str, volumes: &BTreeMap<&str, &Value>, out: &mut Vec<Cause>) {
-    let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+    let (mut names, mut mount_paths) = (BTreeSet::new(), BTreeSet::new());
     for (i, device) in devices.iter().enumerate() {
         let field = |name: &str| format!("{path}[{i}].{name}");
-        let (name, place) = (text(device, "/name"), text(device, "/devicePath"));
+        let (name, mount_path) = (text(device, "/name"), text(device, "/devicePath"));
         if name.is_empty() {
             out.push(Cause::required(field("name"), ""));
         }
@@ -108,20 +108,20 @@ fn devices(devices: &[Value], mounts: &[Value], path: &str, volumes: &BTreeMap<&
                 wrong(&field("name"), name, [why], out);
             }
         }
-        if place.is_empty() {
+        if mount_path.is_empty() {
             out.push(Cause::required(field("devicePath"), ""));
         }
-        if !places.insert(place) {
-            wrong(&field("devicePath"), place, ["must be unique"], out);
+        if !mount_paths.insert(mount_path) {
+            wrong(&field("devicePath"), mount_path, ["must be unique"], out);
         }
-        if place.split('/').any(|part| part == "..") {
-            wrong(&field("devicePath"), place, ["can not contain backsteps ('..')"], out);
+        if mount_path.split('/').any(|part| part == "..") {
+            wrong(&field("devicePath"), mount_path, ["can not contain backsteps ('..')"], out);
         }
         if mounts.iter().any(|m| text(m, "/name") == name) {
             wrong(&field("name"), name, ["must not already exist in volumeMounts"], out);
         }
-        if mounts.iter().any(|m| text(m, "/mountPath") == place) {
-            wrong(&field("devicePath"), place, ["must not already exist as a path in volumeMounts"], out);
+        if mounts.iter().any(|m| text(m, "/mountPath") == mount_path) {
+            wrong(&field("devicePath"), mount_path, ["must not already exist as a path in volumeMounts"], out);
         }
     }
 }

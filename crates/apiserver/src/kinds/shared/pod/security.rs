@@ -288,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_together() {
-        let told = |spec: Value| {
+    fn exclusive_settings_are_refused() {
+        let messages = |spec: Value| {
             let mut out = Vec::new();
             of_pod(&spec, "spec", &mut out);
             host_users(&spec, "spec", &mut out);
@@ -302,7 +302,7 @@ mod tests {
             (json!({"hostUsers": false, "hostPID": true}), vec!["spec.HostPID"]),
             (json!({"hostUsers": true, "hostPID": true}), vec![]),
         ] {
-            assert_eq!(told(spec.clone()), want, "{spec}");
+            assert_eq!(messages(spec.clone()), want, "{spec}");
         }
     }
 }

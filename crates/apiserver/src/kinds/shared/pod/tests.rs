@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// `field: message` of what is wrong with a new pod of this spec, which has a container unless it says otherwise.
-fn told(patch: Value) -> Vec<String> {
+fn messages(patch: Value) -> Vec<String> {
     let mut spec = json!({"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 30});
     ironclad_patch::merge_patch(&mut spec, &patch);
     let mut out = Vec::new();
@@ -18,8 +18,8 @@ fn told(patch: Value) -> Vec<String> {
 fn of_container(patch: Value) -> Vec<String> {
     let mut container = json!({"name": "c", "image": "i"});
     ironclad_patch::merge_patch(&mut container, &patch);
-    let told = told(json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]}));
-    told.into_iter().map(|text| text.trim_start_matches("containers[0].").to_owned()).collect()
+    let messages = messages(json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]}));
+    messages.into_iter().map(|text| text.trim_start_matches("containers[0].").to_owned()).collect()
 }
 
 #[test]
@@ -254,12 +254,12 @@ fn pods() {
             vec!["hostPID: Forbidden: cannot be set for a windows pod"],
         ),
     ] {
-        assert_eq!(told(patch.clone()), want, "{patch}");
+        assert_eq!(messages(patch.clone()), want, "{patch}");
     }
 }
 
 #[test]
-fn what_did_not_change_is_not_looked_at_again() {
+fn unchanged_spec_is_not_validated_again() {
     let bad = json!({"spec": {"containers": []}});
     let mut out = Vec::new();
     pod(&bad, Some(&bad), &mut out);

@@ -115,7 +115,7 @@ fn essence(spec: &Value, old: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn told(new: Value, old: &Value) -> Vec<String> {
+    fn messages(new: Value, old: &Value) -> Vec<String> {
         let mut out = Vec::new();
         changed(&new, old, &mut out);
         out.into_iter().map(|c| c.field).collect()
@@ -146,10 +146,10 @@ mod tests {
             ("or by its affinity", json!({"affinity": {"nodeAffinity": {}}}), vec![]),
             ("its end is fixed", json!({"terminationGracePeriodSeconds": 5}), vec!["spec"]),
         ] {
-            assert_eq!(told(with(patch), &old), want, "{name}");
+            assert_eq!(messages(with(patch), &old), want, "{name}");
         }
         let negative = json!({"terminationGracePeriodSeconds": -1});
-        assert!(told(json!({"terminationGracePeriodSeconds": 1}), &negative).is_empty());
-        assert_eq!(told(json!({"terminationGracePeriodSeconds": 2}), &negative), ["spec"]);
+        assert!(messages(json!({"terminationGracePeriodSeconds": 1}), &negative).is_empty());
+        assert_eq!(messages(json!({"terminationGracePeriodSeconds": 2}), &negative), ["spec"]);
     }
 }

@@ -116,12 +116,12 @@ fn source(key: &str, source: &Value, path: &str, out: &mut Vec<Cause>) {
         }
         "hostPath" => {
             needed(source, &["path"], path, out);
-            let place = text(source, "/path");
-            if place.is_empty() {
+            let source_path = text(source, "/path");
+            if source_path.is_empty() {
                 return;
             }
-            if place.split('/').any(|part| part == "..") {
-                wrong(&field("path"), place, ["must not contain '..'"], out);
+            if source_path.split('/').any(|part| part == "..") {
+                wrong(&field("path"), source_path, ["must not contain '..'"], out);
             }
             supported(text(source, "/type"), &field("type"), &HOST_PATH_TYPES, out);
         }
@@ -152,9 +152,9 @@ fn source(key: &str, source: &Value, path: &str, out: &mut Vec<Cause>) {
         }
         "nfs" => {
             needed(source, &["server", "path"], path, out);
-            let place = text(source, "/path");
-            if !place.starts_with('/') {
-                wrong(&field("path"), place, ["must be an absolute path"], out);
+            let source_path = text(source, "/path");
+            if !source_path.starts_with('/') {
+                wrong(&field("path"), source_path, ["must be an absolute path"], out);
             }
         }
         "iscsi" => iscsi(source, path, out),

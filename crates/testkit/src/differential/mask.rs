@@ -6,30 +6,31 @@ use anyhow::Context as _;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
+use crate::numbers::{Numbers, replace_uids, without_times};
+
 /// What one server has shown in one scenario so far: the same uid or revision is masked by the same text.
 #[derive(Debug, Clone)]
 pub struct Masks {
     namespace: String,
     own: Vec<(Regex, String)>,
-    uids: Vec<String>,
+    uids: Numbers,
+    addresses: Numbers,
+    ports: Numbers,
     /// By masked uid, the revisions that were seen, in order of appearance.
     revisions: BTreeMap<String, Vec<String>>,
 }
 
 struct Common {
-    uid: Regex,
-    time: Regex,
+    address: Regex,
     rest: Vec<(Regex, &'static str)>,
 }
 
 static COMMON: LazyLock<Common> = LazyLock::new(|| {
     let regex = |text: &str| Regex::new(text).expect("the pattern is constant and a test runs it");
     Common {
-        uid: regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
-        time: regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"),
+        address: regex(r"\b10\.96\.\d+\.\d+\b"),
         rest: vec![
             (regex(r"127\.0\.0\.1:\d+"), "<host>"),
-            (regex(r"\b10\.96\.\d+\.\d+\b"), "<ip>"),
             (regex(r"current: \d+"), "current: <revision>"),
             (regex(r"in record \(\d+\)"), "in record (<revision>)"),
             (regex(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----\n?"), "<certificate>"),
@@ -50,25 +51,22 @@ impl Masks {
             .iter()
             .map(|(pattern, with)| Ok((Regex::new(pattern).with_context(|| pattern.clone())?, with.clone())))
             .collect::<anyhow::Result<_>>()?;
-        Ok(Self { namespace: namespace.to_owned(), own, uids: Vec::new(), revisions: BTreeMap::new() })
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            own,
+            uids: Numbers::default(),
+            addresses: Numbers::default(),
+            ports: Numbers::default(),
+            revisions: BTreeMap::new(),
+        })
     }
 
     /// A text without what differs by nature.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.namespace, "$ns");
-        let uids = &mut self.uids;
-        text = COMMON
-            .uid
-            .replace_all(&text, |found: &Captures<'_>| {
-                let found = &found[0];
-                let at = uids.iter().position(|u| u == found).unwrap_or_else(|| {
-                    uids.push(found.to_owned());
-                    uids.len() - 1
-                });
-                format!("<uid {at}>")
-            })
-            .into_owned();
-        text = COMMON.time.replace_all(&text, "<time>").into_owned();
+        text = replace_uids(&text, |uid| format!("<uid {}>", self.uids.of(uid)));
+        let address = |ip: &Captures<'_>| format!("<ip {}>", self.addresses.of(&ip[0]));
+        text = without_times(&COMMON.address.replace_all(&text, address));
         for (pattern, with) in &COMMON.rest {
             text = pattern.replace_all(&text, *with).into_owned();
         }
@@ -90,7 +88,9 @@ impl Masks {
                             Value::String(self.revision(revision, uid.as_deref()))
                         }
                         ("continue", Value::String(token)) if !token.is_empty() => "<continue>".into(),
-                        ("nodePort" | "healthCheckNodePort", Value::Number(_)) => "<port>".into(),
+                        ("nodePort" | "healthCheckNodePort", Value::Number(port)) => {
+                            format!("<port {}>", self.ports.of(&port.to_string())).into()
+                        }
                         // Entries are in the order of their seconds, which both servers count for themselves.
                         ("managedFields", Value::Array(entries)) => {
                             let mut entries: Vec<Value> = entries.iter().map(|e| self.value(e)).collect();
@@ -149,19 +149,25 @@ mod tests {
         for (value, want) in [
             (json!("in create-x1"), json!("in $ns")),
             (json!({"create-x1": "gen-abc"}), json!({"$ns": "gen-X"})),
-            (object(1, "10"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 0>"}})),
-            (object(2, "11"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 0>"}})),
-            (object(1, "12"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 1>"}})),
-            (object(1, "10"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 0>"}})),
-            (object(1, "9"), json!({"metadata": {"uid": "<uid 0>", "resourceVersion": "<revision 2 going back>"}})),
+            (object(1, "10"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 0>"}})),
+            (object(2, "11"), json!({"metadata": {"uid": "<uid 2>", "resourceVersion": "<revision 0>"}})),
+            (object(1, "12"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 1>"}})),
+            (object(1, "10"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 0>"}})),
+            (object(1, "9"), json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<revision 2 going back>"}})),
             (
                 json!({"resourceVersion": "5", "continue": "abc"}),
                 json!({"resourceVersion": "<revision>", "continue": "<continue>"}),
             ),
             (json!({"resourceVersion": "0", "continue": ""}), json!({"resourceVersion": "0", "continue": ""})),
-            (json!("2026-01-01T00:00:00Z at 127.0.0.1:42 and 10.96.3.4"), json!("<time> at <host> and <ip>")),
+            (json!("2026-01-01T00:00:00Z at 127.0.0.1:42 and 10.96.3.4"), json!("<time> at <host> and <ip 1>")),
+            (json!(["10.96.0.9", "10.96.3.4"]), json!(["<ip 2>", "<ip 1>"])),
+            (json!("2026-01-01T00:00:00.123456Z"), json!("<time.6>")),
             (json!({"cells": ["a", "12s", "3m12s", 4]}), json!({"cells": ["a", "<age>", "<age>", 4]})),
-            (json!({"nodePort": 30123}), json!({"nodePort": "<port>"})),
+            (
+                json!([{"nodePort": 30123}, {"nodePort": 30200}]),
+                json!([{"nodePort": "<port 1>"}, {"nodePort": "<port 2>"}]),
+            ),
+            (json!({"healthCheckNodePort": 30123}), json!({"healthCheckNodePort": "<port 1>"})),
         ] {
             assert_eq!(masks.value(&value), want, "{value}");
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io::Read as _, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::HeaderMap;
@@ -52,6 +52,7 @@ pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> a
         running: BTreeMap::new(),
         masks: Masks::new(namespace, &scenario.masks)?,
         namespace,
+        code: String::new(),
     };
     for (name, value) in [
         ("ns", namespace.to_owned()),
@@ -80,6 +81,8 @@ struct Runner<'a> {
     running: BTreeMap<String, Running>,
     masks: Masks,
     namespace: &'a str,
+    /// Code of the last answer or kubectl, whether or not it is compared.
+    code: String,
 }
 
 impl Runner<'_> {
@@ -92,7 +95,7 @@ impl Runner<'_> {
         let seen = until(&step.line, DEADLINE, async || {
             self.masks = before.clone();
             let (note, raw) = self.once(step).await?;
-            let found = if path == "code" { note["code"].to_string() } else { text_at(&raw, path).unwrap_or_default() };
+            let found = if path == "code" { self.code.clone() } else { text_at(&raw, path).unwrap_or_default() };
             last = Some(note.clone());
             if found != want {
                 bail!("{path} is {found:?}, not {want:?}");
@@ -114,10 +117,8 @@ impl Runner<'_> {
                 let body = self.body(&step.body)?;
                 let answer = self.side.ask(who, method, &path, &headers, body).await?;
                 let raw = body_of(&answer)?;
-                for (name, at) in &step.captures {
-                    let value = text_at(&raw, at).unwrap_or_default();
-                    self.variables.insert(name.clone(), value);
-                }
+                self.code = answer.code.to_string();
+                self.capture(step, &raw)?;
                 Ok((self.note(step, answer.code, &answer.headers, &raw), raw))
             }
             Action::Watch { name, path } => {
@@ -152,9 +153,7 @@ impl Runner<'_> {
                     }
                 }
                 let raw = Value::Array(events);
-                for (name, at) in &step.captures {
-                    self.variables.insert(name.clone(), text_at(&raw, at).unwrap_or_default());
-                }
+                self.capture(step, &raw)?;
                 let masked = self.masks.value(&raw);
                 Ok((if step.compared == Compared::Nothing { Value::Null } else { json!({"events": masked}) }, raw))
             }
@@ -189,6 +188,17 @@ impl Runner<'_> {
             }
             Action::Lines { name, count } => Ok((self.lines(name, *count).await?, Value::Null)),
         }
+    }
+
+    /// Sets the step's variables. An answer without a value for one is an error: later steps would ask for paths that neither
+    /// server has, and agree.
+    fn capture(&mut self, step: &Step, raw: &Value) -> anyhow::Result<()> {
+        for (name, at) in &step.captures {
+            let value = text_at(raw, at).filter(|value| !value.is_empty());
+            self.variables
+                .insert(name.clone(), value.with_context(|| format!("${name}: the answer has no {at}: {raw}"))?);
+        }
+        Ok(())
     }
 
     /// The lines that a kubectl prints; of one that ends, its exit code, too.
@@ -266,6 +276,7 @@ impl Runner<'_> {
             kubectl = kubectl.with_env(name, &self.filled(value));
         }
         let output = kubectl.output(&arguments, &stdin).await?;
+        self.code = output.code.map_or_else(String::new, |code| code.to_string());
         let mut lines = |text: &str| -> Value { text.lines().map(|line| self.masks.text(line)).collect() };
         let note = match step.compared {
             Compared::Nothing => Value::Null,
@@ -276,7 +287,9 @@ impl Runner<'_> {
         };
         let raw = Value::String(output.stdout);
         for (name, _) in &step.captures {
-            self.variables.insert(name.clone(), raw.as_str().unwrap_or_default().trim().to_owned());
+            let value = raw.as_str().unwrap_or_default().trim().to_owned();
+            ensure!(!value.is_empty(), "${name}: kubectl printed nothing");
+            self.variables.insert(name.clone(), value);
         }
         Ok((note, raw))
     }

@@ -26,7 +26,10 @@
 //! reads                                              what they read there since
 //! ```
 
+mod mask;
+mod print;
 mod run;
+mod syntax;
 mod syntax;
 
 use std::{
@@ -36,12 +39,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-pub use run::Transcript;
+pub use print::Transcript;
 
 use crate::sim::matrix::{Disturbance, Played};
 
 /// Set to anything, the transcripts of this run become the expected ones.
-const ACCEPT: &str = "ACCEPT_SCENARIOS";
+const ACCEPT: &str = "UPDATE_GOLDENS";
 
 /// Runs a script in a world of its own and compares the transcript with the file beside it, which ends in `.out`.
 ///

@@ -1,9 +1,6 @@
 //! Carries a script out.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
 use ironclad_api::{cluster::Cluster, taints::NO_EXECUTE};
@@ -22,36 +19,27 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::syntax::{self, Named, Script, Step};
-use crate::sim::{
-    Setup, World, WorldOptions,
-    matrix::{self, Disturbance, Played},
-    script::{HAND_KEY, POLICY_KEY},
+use super::{
+    mask::Masks,
+    print::Transcript,
+    syntax::{self, Named, Script, Step},
+};
+use crate::{
+    numbers::Numbers,
+    sim::{
+        Setup, World, WorldOptions,
+        matrix::{self, Disturbance, Played},
+        script::{HAND_KEY, POLICY_KEY},
+    },
 };
 
 /// All scripts run from one seed: a transcript has one history.
 const SEED: u64 = 0x0dd5;
 
-/// What a script showed.
-#[derive(Debug, Default)]
-pub struct Transcript(String);
-
-impl fmt::Display for Transcript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Transcript {
-    fn line(&mut self, text: &str) {
-        self.0.push_str(text);
-        self.0.push('\n');
-    }
-}
-
 /// Runs a script in a runtime and a world of its own.
 pub(super) fn run(text: &str) -> anyhow::Result<Transcript> {
-    in_a_world(syntax::parse(text)?, Disturbance::None).map(|(transcript, _)| transcript)
+    let masks = Masks::Numbered(Numbers::default());
+    in_a_world(syntax::parse(text)?, Disturbance::None, masks).map(|(transcript, _)| transcript)
 }
 
 /// Runs a script with a disturbance; what counts is what it shows of objects, and what stands in the end.
@@ -60,12 +48,12 @@ pub(super) fn play(text: &str, disturbance: Disturbance) -> anyhow::Result<Playe
     // How often something was told or written is the way, not the end.
     script.steps.retain(|(_, step)| !matches!(step, Some(Step::Events | Step::Writes | Step::Reads)));
     script.steps.push(("settle".to_owned(), Some(Step::Settle)));
-    let (transcript, mut played) = in_a_world(script, disturbance)?;
+    let (transcript, mut played) = in_a_world(script, disturbance, Masks::Same)?;
     played.state = format!("{transcript}{}", played.state);
     Ok(played)
 }
 
-fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Transcript, Played)> {
+fn in_a_world(script: Script, disturbance: Disturbance, masks: Masks) -> anyhow::Result<(Transcript, Played)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
         let mut setup = Setup::from(WorldOptions { seed: SEED, members: script.members });
@@ -83,7 +71,8 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
             .await?;
         world.until_quiet().await?;
         let seen = world.history.lines().len();
-        let mut runner = Runner { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen };
+        let mut runner =
+            Runner { world, kinds: BTreeMap::new(), told: BTreeSet::new(), written: seen, read: seen, masks };
         runner.events().await?;
         let faults = runner.world.faults.clone();
         let before = (faults.writes(), faults.events());
@@ -91,10 +80,10 @@ fn in_a_world(script: Script, disturbance: Disturbance) -> anyhow::Result<(Trans
         let mut transcript = Transcript::default();
         for (line, step) in script.steps {
             let Some(step) = step else {
-                transcript.line(&line);
+                transcript.script("# ", line.trim_start_matches('#').trim_start());
                 continue;
             };
-            transcript.line(&format!("> {line}"));
+            transcript.script("> ", &line);
             if let Err(error) = runner.carry_out(step, &mut transcript).await {
                 let lines = runner.world.history.lines();
                 let tail = lines[lines.len().saturating_sub(40)..].join("\n");
@@ -114,6 +103,7 @@ struct Runner {
     told: BTreeSet<String>,
     written: usize,
     read: usize,
+    masks: Masks,
 }
 
 impl Runner {
@@ -136,7 +126,7 @@ impl Runner {
                 let Err(error) = Box::pin(self.carry_out(*step, transcript)).await else { bail!("it was not refused") };
                 let Some(kube::Error::Api(status)) = error.downcast_ref::<kube::Error>() else { return Err(error) };
                 for line in status.message.lines() {
-                    transcript.line(&format!("  {} {}", status.code, masked(line)));
+                    transcript.shown(&format!("{} {}", status.code, self.masks.text(line)));
                 }
             }
             Step::Delete(object) => {
@@ -156,7 +146,7 @@ impl Runner {
                 self.world.kill_controllers();
                 if !flags.is_empty() {
                     for warning in self.started_with(&flags)? {
-                        transcript.line(&format!("  {warning}"));
+                        transcript.shown(&warning);
                     }
                 }
                 self.world.start_controllers().await;
@@ -164,16 +154,16 @@ impl Runner {
             Step::Get { object, pointers } => {
                 let api = self.api(&object).await?;
                 match api.get_opt(&object.name).await? {
-                    None => transcript.line("  absent"),
+                    None => transcript.shown("absent"),
                     Some(found) => {
                         let json = serde_json::to_value(&found)?;
                         for pointer in &pointers {
                             let mut value = pointed(&json, pointer).cloned().unwrap_or(Value::Null);
-                            mask(&mut value);
-                            transcript.line(&format!("  {pointer} {value}"));
+                            self.masks.value(&mut value);
+                            transcript.value(pointer, &value);
                         }
                         if pointers.is_empty() {
-                            transcript.line("  present");
+                            transcript.shown("present");
                         }
                     }
                 }
@@ -184,27 +174,27 @@ impl Runner {
                 let all: Api<DynamicObject> = Api::all_with(client, &resource);
                 for object in all.list(&ListParams::default()).await?.items {
                     let namespace = object.namespace().unwrap_or_default();
-                    transcript.line(&format!("  {namespace}/{}", object.name_any()));
+                    transcript.shown(&format!("{namespace}/{}", object.name_any()));
                 }
             }
             Step::Events => {
                 for line in self.events().await? {
-                    transcript.line(&format!("  {line}"));
+                    transcript.shown(&line);
                 }
             }
             Step::Writes => {
                 let (counts, total) = self.requests(self.written, |method| !matches!(method, "GET" | "HEAD"));
                 self.written = self.world.history.lines().len();
                 for (what, count) in counts {
-                    transcript.line(&format!("  {count} {what}"));
+                    transcript.shown(&format!("{count} {what}"));
                 }
-                transcript.line(&format!("  {total} in all"));
+                transcript.shown(&format!("{total} in all"));
             }
             Step::Reads => {
                 let (counts, _) = self.requests(self.read, |method| matches!(method, "GET" | "HEAD"));
                 self.read = self.world.history.lines().len();
                 for (what, count) in counts {
-                    transcript.line(&format!("  {count} {what}"));
+                    transcript.shown(&format!("{count} {what}"));
                 }
             }
         }
@@ -325,12 +315,12 @@ impl Runner {
                     text(&event.reason),
                     text(&about.kind),
                     text(&about.name),
-                    masked(&text(&event.message)),
+                    text(&event.message),
                 ));
             }
         }
         lines.sort();
-        Ok(lines)
+        Ok(lines.iter().map(|line| self.masks.text(line)).collect())
     }
 
     /// Requests of the controllers to the control plane since that line of the history, by method and resource. Watches, what a
@@ -379,45 +369,4 @@ fn resource_of(uri: &str) -> String {
         [resource, _, subresource] => format!("{resource}/{subresource}"),
         _ => path.to_owned(),
     }
-}
-
-/// Levels what differs from run to run.
-fn mask(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = masked(text),
-        Value::Array(items) => items.iter_mut().for_each(mask),
-        Value::Object(fields) => {
-            // The first of its two fingerprints is of the template with its ids, which are drawn; the second is of what users wrote.
-            if let Some(Value::String(text)) = fields.get_mut("policy.ironclad.io/applied-template")
-                && let Some((_, users)) = text.split_once('.')
-            {
-                *text = format!("<whole>.{users}");
-            }
-            for name in ["uid", "resourceVersion"] {
-                if let Some(field) = fields.get_mut(name) {
-                    *field = Value::from(format!("<{name}>"));
-                }
-            }
-            fields.values_mut().for_each(mask);
-        }
-        _ => {}
-    }
-}
-
-/// Uuids and times as what they are.
-fn masked(text: &str) -> String {
-    let words: Vec<String> = text
-        .split(' ')
-        .map(|word| {
-            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-            let is_uuid = bare.len() == 36 && bare.bytes().filter(|b| *b == b'-').count() == 4;
-            let is_time = bare.len() >= 20 && bare.parse::<jiff::Timestamp>().is_ok();
-            match (is_uuid, is_time) {
-                (true, _) => word.replace(bare, "<uuid>"),
-                (_, true) => word.replace(bare, "<time>"),
-                _ => word.to_owned(),
-            }
-        })
-        .collect();
-    words.join(" ")
 }

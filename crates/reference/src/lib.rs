@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     /// Set to anything, the copies are taken anew from the references.
-    const ACCEPT: &str = "ACCEPT_TABLES";
+    const ACCEPT: &str = "UPDATE_GOLDENS";
 
     /// A title and a paragraph, then the tables.
     fn introduction(copy: &str) -> (&str, &str) {

@@ -1,5 +1,5 @@
-//! `cargo xtask licences`: what may be in the product. Every licence of a dependency is on the list, every dependency comes
-//! from the registry, and those that the build must never need are not in the graph.
+//! `cargo xtask licences`: what may be in the product. Every licence of a dependency is on the list, every dependency
+//! comes from the registry, and those that the build must never need are not in the graph.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ fn complaints_about(package: &Package) -> Vec<String> {
     complaints
 }
 
-/// Whether an SPDX expression, also with the old `/` for `OR`, can be met with licences of the list.
+/// Reports whether an SPDX expression, also with the old `/` for `OR`, can be met with licences of the list.
 fn allows(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();

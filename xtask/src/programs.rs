@@ -16,7 +16,7 @@ const KUBECTL_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_KUBECTL";
 /// Parts of the names of the scenarios that it plays.
 const ONLY_VARIABLE: &str = "IRONCLAD_DIFFERENTIAL_ONLY";
 
-/// What is measured, and how.
+/// Arguments of the benchmark.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask bench propagate --deployments 100 --members 3
@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     arguments: Vec<OsString>,
 }
 
-/// What is simulated, and how.
+/// Arguments of the simulation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask sim --seeds 50              fifty fresh seeds; their root is printed

@@ -64,7 +64,7 @@ enum Stage {
     Docs,
 }
 
-/// Whether something may be left out.
+/// Extent of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Nothing may.
@@ -109,7 +109,7 @@ struct Run<'a> {
     root: &'a Path,
     args: &'a Args,
     place: Place,
-    /// What the tests are told.
+    /// Environment of the tests.
     environment: Vec<(&'static str, OsString)>,
     totals: Totals,
 }

@@ -1,7 +1,7 @@
-//! The tables of the references, as tests of several crates compare with them: a copy of those that are compared, and how a
-//! table is read. Where the references lie beside the checkout, the copy is compared with them.
+//! The tables of the references, as tests of several crates compare with them: a copy of those that are compared, and
+//! how a table is read. Where the references lie beside the checkout, the copy is compared with them.
 //!
-//! What is not compared here: sentences. They are rows of the tables of tests beside the decisions.
+//! Prose is not compared here. Its rules are rows of the tables of tests beside the decisions.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum Reference {
     Api,
     /// Verbs, metrics, flags.
     Operations,
-    /// What is refused, filled in and warned of.
+    /// Refusals, defaults and warnings.
     Admission,
 }
 
@@ -79,7 +79,7 @@ impl Table {
         self.header.iter().position(|name| name.starts_with(column)).map_or("", |at| row[at].as_str())
     }
 
-    /// Whether a column's name starts with this text.
+    /// Reports whether a column's name starts with this text.
     #[must_use]
     pub fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name.starts_with(column))

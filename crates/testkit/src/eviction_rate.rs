@@ -21,8 +21,8 @@ impl fmt::Display for TooFast {
     }
 }
 
-/// The first window that saw more than `rate` times its length and one more (failover.md 13, invariant 1). Moments may come
-/// in any order, and are known to `grain`: a time of an object has whole seconds.
+/// The first window that saw more than `rate` times its length and one more (specification/failover.md 13, invariant
+/// 1). Moments may come in any order, and are known to `grain`: a time of an object has whole seconds.
 #[must_use]
 pub fn too_fast(moments: &[Duration], rate: f64, grain: Duration) -> Option<TooFast> {
     let mut moments = moments.to_vec();

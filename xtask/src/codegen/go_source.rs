@@ -1,4 +1,4 @@
-//! What Go's JSON printer does with empty fields: OpenAPI doesn't say it, the struct tags in the sources do.
+//! Treatment of empty fields by Go's JSON encoder, read from struct tags in the sources: OpenAPI does not state it.
 //!
 //! The sources are those of the modules that `tools/kubernetes/go.mod` pins, the same that the server is built from.
 
@@ -22,7 +22,7 @@ const MODULES: [(&str, &str, &str); 4] = [
 /// A field as its struct declares it.
 #[derive(Debug, Clone)]
 pub(super) struct GoField {
-    /// Whether its type is a pointer: then its zero value is printed like any other.
+    /// Set if its type is a pointer: then its zero value is printed like any other.
     pub(super) pointer: bool,
     /// `omitempty`
     pub(super) omit_empty: bool,

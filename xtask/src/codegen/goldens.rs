@@ -1,9 +1,9 @@
-//! What a real kube-apiserver makes of the patches that the golden tests of crate `patch` list.
+//! Answers of a real kube-apiserver to the patches that the golden tests of crate `patch` list.
 //!
 //! A file `NAME-goldens.json` is a list of cases. A case has `name`; perhaps `setup`, objects that all cases share and
-//! that stay (`{path, object, then}`: `then` is a path that answers once it works); perhaps `create` (`{path, object}`);
-//! and `patches` (`{method, path, type, body}`: `PATCH` unless given, `body` a value or a string sent as it is).
-//! Recording puts beside them `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
+//! that stay (`{path, object, then}`: `then` is a path that answers once it works); perhaps `create` (`{path,
+//! object}`); and `patches` (`{method, path, type, body}`: `PATCH` unless given, `body` a value or a string sent as it
+//! is). Recording puts beside them `before` and, for each patch, `answer` (`{code, object}` or `{code, status}`).
 
 use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 

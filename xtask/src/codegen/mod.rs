@@ -24,10 +24,10 @@ use serde_json::Value;
 
 use self::{go_source::Sources, server::Server};
 
-/// What to make, and from which server.
+/// Output to generate, and the server to take it from.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to make.
+    /// Output to generate.
     #[arg(value_enum)]
     what: What,
     /// Write nothing; fail if a file in the tree differs from what the server says.
@@ -111,7 +111,7 @@ fn print(value: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-/// What the program makes of `input`. It reads while we read, or both would wait for ever on a full pipe.
+/// Output of the program for `input`. Writing and reading run at once, or both would block on a full pipe.
 fn through(program: &str, args: &[&str], input: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let mut child = Command::new(program)
         .args(args)

@@ -1,4 +1,5 @@
-//! The compact table of the built-in kinds (apiserver.md 28): what decoding, patches and apply need of OpenAPI.
+//! The compact table of the built-in kinds (specification/apiserver.md 28): what decoding, patches and apply need of
+//! OpenAPI.
 //!
 //! Names are short, since they stand there some thousand times:
 //!
@@ -13,7 +14,7 @@
 //! | | | `s`, `p` | patch strategy, patch merge key |
 //! | | | `o` | when empty: `z` left out, `a` printed always, `n` printed always, as `null`; else printed if given |
 //!
-//! What people read about them is a file of its own, which only the server opens, when somebody asks.
+//! Descriptions are in a file of their own, which the server opens only when a client asks for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,7 +79,7 @@ pub(super) fn derive(server: &Server, mut sources: Sources) -> anyhow::Result<BT
     ]))
 }
 
-/// What a schema and its fields are said to be: the fields by name, the schema itself under the empty name.
+/// Descriptions of a schema and its fields: the fields by name, the schema itself under the empty name.
 fn descriptions(schema: &Value) -> Value {
     let mut out = Map::new();
     put(&mut out, "", schema.get("description"));

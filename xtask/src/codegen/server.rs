@@ -38,7 +38,7 @@ impl Drop for Owned {
     }
 }
 
-/// What the server answered.
+/// Answer of the server.
 pub(super) struct Answer {
     /// HTTP status code.
     pub(super) code: u16,

@@ -1,8 +1,8 @@
-//! Who may know whom: the arrows of ARCHITECTURE.md, checked over `cargo metadata`.
+//! Dependencies between crates: the arrows of ARCHITECTURE.md, checked over `cargo metadata`.
 //!
-//! A crate may depend on what its row names and on everything below that. Tests of the edge may look sideways, at a server to
-//! talk to, say, but not up: whoever stands on a crate would be built twice for its tests. The core is built without anything
-//! that waits, talks, or draws.
+//! A crate may depend on what its row names and on everything below that. Tests of the edge may look sideways, at a
+//! server to talk to, say, but not up: whoever stands on a crate would be built twice for its tests. The core is built
+//! without anything that waits, talks, or draws.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,8 +103,8 @@ const RESERVED: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What the core is built with all the same, and through whom: the parser of CEL, behind a feature of `ironclad-patch` that
-/// only the API server asks for, locks the tables of its grammar while it reads them.
+/// Exceptions for the core, and the crate that brings each: the parser of CEL, behind a feature of `ironclad-patch`
+/// that only the API server asks for, locks the tables of its grammar while it reads them.
 const TOLERATED: [(&str, &str); 1] = [("parking_lot", "antlr4rust")];
 
 /// The crates of ours that `name` may depend on.

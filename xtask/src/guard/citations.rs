@@ -1,7 +1,8 @@
 //! Citations of the specification: each names a chapter below `docs/specification` and an anchor that is in it.
 //!
-//! A citation has the form `specification/failover.md 6.9`, several anchors separated by commas. An anchor is the number of a
-//! heading or an id such as `IR-12`, which begins a heading, a row of a table or an item of a list, or is an HTML anchor.
+//! A citation has the form `specification/failover.md 6.9`, several anchors separated by commas. An anchor is the
+//! number of a heading or an id such as `IR-12`, which begins a heading, a row of a table or an item of a list, or is
+//! an HTML anchor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,7 +96,7 @@ fn dangling(chapters: &Chapters, path: &Path, text: &str) -> Vec<(usize, String)
     found
 }
 
-/// What of the citation found in `line`, with all anchors that follow it, does not resolve.
+/// Lists what does not resolve of the citation found in `line`, with all anchors that follow it.
 fn dangling_anchors(
     chapters: &Chapters,
     citation: &regex::Captures<'_>,

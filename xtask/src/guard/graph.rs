@@ -17,7 +17,7 @@ pub(super) struct Graph {
 pub(super) struct Package {
     id: String,
     pub(super) name: String,
-    /// What its manifest declares.
+    /// Dependencies in its manifest.
     pub(super) dependencies: Vec<Declared>,
     pub(super) manifest_path: PathBuf,
 }

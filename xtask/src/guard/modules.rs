@@ -1,7 +1,7 @@
 //! Modules of a crate as its sources declare them, and the files that import one another.
 //!
-//! The reader is small on purpose: it knows `mod`, `use` with trees, aliases and globs, and paths that begin with `crate`,
-//! `self`, `super` or a module. It does not know what macros expand to, nor calls of methods.
+//! The reader is small on purpose: it knows `mod`, `use` with trees, aliases and globs, and paths that begin with
+//! `crate`, `self`, `super` or a module. It does not know what macros expand to, nor calls of methods.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -124,8 +124,8 @@ impl Modules {
         }
     }
 
-    /// For every file, the files of which it uses something, followed through re-exports. A module that calls into its own
-    /// child by a relative path, `child::function()`, does not import it.
+    /// For every file, the files of which it uses something, followed through re-exports. A module that calls into its
+    /// own child by a relative path, `child::function()`, does not import it.
     fn edges(&self) -> BTreeMap<&Path, BTreeSet<&Path>> {
         let mut edges: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for (path, module) in &self.0 {
@@ -260,7 +260,7 @@ fn add_import(module: &mut Module, name: String, path: Vec<String>, is_export: b
     module.imports.insert(name, path);
 }
 
-/// Whether the attribute before a module keeps it out of what is built for users.
+/// Reports whether the attribute before a module restricts it to tests.
 fn is_for_tests(before: &[String]) -> bool {
     let end = before.iter().rposition(|token| token == "]").map_or(0, |end| end + 1);
     let between = before[end..].iter().all(|token| ["pub", "(", "crate", "super", ")"].contains(&&**token));

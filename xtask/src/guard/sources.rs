@@ -1,4 +1,4 @@
-//! What no file of the tree may contain.
+//! Patterns that no file of the tree may contain.
 //!
 //! The patterns are put together at run time where this file would otherwise find itself.
 
@@ -56,7 +56,7 @@ fn uses(text: &str, word: &str) -> Vec<usize> {
     text.lines().enumerate().filter(|(_, line)| names_word(line, word)).map(|(index, _)| index + 1).collect()
 }
 
-/// Whether code names `word` as a whole identifier; comments don't count.
+/// Reports whether code names `word` as a whole identifier; comments don't count.
 pub(super) fn names_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.lines().any(|line| {
@@ -108,7 +108,7 @@ fn registry_hosts(path: &Path, text: &str) -> Vec<usize> {
     lines
 }
 
-/// Whether a manifest has the workspace's lints.
+/// Reports whether a manifest has the workspace's lints.
 fn has_the_lints(manifest: &str) -> bool {
     let mut lines = manifest.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")

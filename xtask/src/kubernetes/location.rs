@@ -1,5 +1,5 @@
-//! Where what is built from Go lies: one folder per set of inputs, in the user's cache. That is real Kubernetes, the clients of
-//! `tools/clients`, and kubectl of older minors.
+//! Where what is built from Go lies: one folder per set of inputs, in the user's cache. That is real Kubernetes, the
+//! clients of `tools/clients`, and kubectl of older minors.
 //!
 //! Shared by path with `ironclad-testkit`, so that `cargo test -p ironclad-testkit` finds what `cargo xtask kubernetes`
 //! built without either of them depending on the other. It looks; it builds nothing.
@@ -31,8 +31,8 @@ const PINS: [&str; 9] = [
     "kwok/tools.go",
 ];
 
-/// The linker's flags for the Kubernetes programs, with `{version}`, `{major}` and `{minor}` to be filled in. Without the
-/// version a server calls itself `v0.0.0-master` and clients that parse versions stumble.
+/// The linker's flags for the Kubernetes programs, with `{version}`, `{major}` and `{minor}` to be filled in. Without
+/// the version a server calls itself `v0.0.0-master` and clients that parse versions stumble.
 pub(crate) const LINKER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion={version} \
      -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor}";
 
@@ -74,7 +74,7 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Whether the folder holds every program. Folders are moved into place whole, so that half of one never shows.
+/// Reports whether the folder has every program. Folders are moved into place whole, so that half of one never shows.
 pub(crate) fn is_complete(folder: &Path) -> bool {
     PROGRAMS.iter().all(|program| folder.join(program).is_file())
 }

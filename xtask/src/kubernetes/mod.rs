@@ -1,5 +1,5 @@
-//! Builds the programs of real Kubernetes, and the clients of `tools/clients`, from the Go module proxy, once per set of
-//! inputs, into the user's cache.
+//! Builds the programs of real Kubernetes, and the clients of `tools/clients`, from the Go module proxy, once per set
+//! of inputs, into the user's cache.
 
 use std::{
     fmt, fs, io,
@@ -11,7 +11,7 @@ use anyhow::{Context, bail, ensure};
 
 pub(crate) mod location;
 
-/// What came of asking for the programs.
+/// Result of the search for the programs.
 pub(crate) enum Programs {
     /// They lie in this folder.
     At(PathBuf),

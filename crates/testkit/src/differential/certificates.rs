@@ -1,4 +1,4 @@
-//! What scenarios are about and can't be written down: requests for certificates, and what tokens say.
+//! Values that a scenario cannot spell out: requests for certificates, and the claims of tokens.
 
 use std::{fs, path::Path, sync::OnceLock};
 
@@ -54,7 +54,7 @@ pub(super) fn write_files(directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a token says, with times told from the time at which it was made.
+/// Claims of a token, its times relative to the time at which it was issued.
 pub(super) fn claims(token: &str) -> anyhow::Result<Value> {
     let mut parts = token.split('.');
     let mut part = || -> anyhow::Result<Value> {

@@ -12,9 +12,9 @@ pub struct Difference {
     pub place: String,
     /// The step's first line.
     pub line: String,
-    /// What the real server answered; nothing if it is absent.
+    /// Answer of the real server; `None` if it has none there.
     pub real: Option<Value>,
-    /// What the embedded one answered.
+    /// Answer of the embedded server.
     pub ours: Option<Value>,
 }
 
@@ -42,7 +42,8 @@ fn excerpt(text: &str, at: usize) -> String {
     )
 }
 
-/// Adds where the notes of one step differ. Answers of different codes have nothing else in common: that is one difference.
+/// Adds where the notes of one step differ. Answers of different codes have nothing else in common: that is one
+/// difference.
 pub fn compare_notes(place: &str, line: &str, real: &Value, ours: &Value, out: &mut Vec<Difference>) {
     if real.get("never").is_some() {
         // The script waits for what a kube-apiserver never shows: then both sides agree on nothing.
@@ -104,20 +105,21 @@ pub struct Known {
     pub places: Vec<String>,
     /// Why it stays.
     pub reason: String,
-    /// Whether it may be absent from a run.
+    /// Set if the difference does not occur in every run.
     #[serde(default)]
     pub sometimes: bool,
 }
 
 impl Known {
-    /// Whether this explains the difference.
+    /// Reports whether this explains the difference.
     #[must_use]
     pub fn covers(&self, difference: &Difference) -> bool {
         self.places.iter().any(|pattern| matches(pattern, &difference.place))
     }
 }
 
-/// Whether `text` is what the pattern describes: `*` stands for one name, number or part of one, `**` for any number of them.
+/// Reports whether the pattern describes `text`: `*` stands for one name, number or part of one, `**` for any number of
+/// them.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(start) else { return false };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::numbers::{Numbers, replace_uids, without_times};
 
-/// What one server has shown in one scenario so far: the same uid or revision is masked by the same text.
+/// Texts that one server has shown in one scenario so far: the same uid or revision is masked by the same text.
 #[derive(Debug, Clone)]
 pub struct Masks {
     namespace: String,

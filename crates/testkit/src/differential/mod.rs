@@ -1,12 +1,12 @@
 //! One script of requests, two servers: a real kube-apiserver and the embedded one, and where their answers differ.
 //!
-//! Scenarios are files in `tests/differential/<area>/*.http` ([`script`]). Each runs on both servers, in a namespace of its
-//! own and beside others. What differs by nature is masked ([`mask`]); every other difference is an error unless
+//! Scenarios are files in `tests/differential/<area>/*.http` ([`script`]). Each runs on both servers, in a namespace of
+//! its own and beside others. What differs by nature is masked ([`mask`]); every other difference is an error unless
 //! `tests/differential/known.yaml` lists it with its reason, and what is listed there must still differ.
 //!
-//! While working on the server: `IRONCLAD_DIFFERENTIAL_REAL` and `IRONCLAD_DIFFERENTIAL_OURS` name kubeconfigs of servers
-//! that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play. `IRONCLAD_DIFFERENTIAL_KUBECTL` is a
-//! kubectl of another version than the pinned one (`cargo xtask kubectl-matrix`).
+//! While working on the server: `IRONCLAD_DIFFERENTIAL_REAL` and `IRONCLAD_DIFFERENTIAL_OURS` name kubeconfigs of
+//! servers that run already, `IRONCLAD_DIFFERENTIAL_ONLY` parts of the names of the scenarios to play.
+//! `IRONCLAD_DIFFERENTIAL_KUBECTL` is a kubectl of another version than the pinned one (`cargo xtask kubectl-matrix`).
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ pub mod webhooks;
 /// Scenarios that run beside each other: they mostly wait.
 const AT_ONCE: usize = 6;
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// How many scenarios, and how many steps in them.

@@ -17,7 +17,7 @@ use super::{
     side::{Answer, As, Side, Stream},
 };
 
-/// What is waited for comes within this time.
+/// Deadline of a step with `until`.
 const DEADLINE: Duration = Duration::from_secs(40);
 
 /// The headers that clients read; of some only whether they are there.
@@ -43,7 +43,7 @@ const HEADERS: [(&str, bool); 16] = [
 /// Plays all steps; one note per step.
 ///
 /// # Errors
-/// What keeps a server from being asked; never what it answers.
+/// Failures to reach a server; an answer is never an error.
 pub(super) async fn play(side: &Side, scenario: &Scenario, namespace: &str) -> anyhow::Result<Vec<Value>> {
     let mut runner = Runner {
         side,
@@ -190,8 +190,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Sets the step's variables. An answer without a value for one is an error: later steps would ask for paths that neither
-    /// server has, and agree.
+    /// Sets the step's variables. An answer without a value for one is an error: later steps would ask for paths that
+    /// neither server has, and agree.
     fn capture(&mut self, step: &Step, raw: &Value) -> anyhow::Result<()> {
         for (name, at) in &step.captures {
             let value = text_at(raw, at).filter(|value| !value.is_empty());

@@ -15,26 +15,28 @@
 //! EVENTS w end
 //! ```
 //!
-//! - The first line of a step: a method, for PATCH the kind of patch (`json`, `merge`, `strategic`, `apply`), and the path.
-//! - Indented lines: the body as YAML, sent as JSON. Lines that begin with `=`: the body as it is, unless it is not JSON at all.
+//! - The first line of a step: a method, for PATCH the kind of patch (`json`, `merge`, `strategic`, `apply`), and the
+//!   path.
+//! - Indented lines: the body as YAML, sent as JSON. Lines that begin with `=`: the body as it is, unless it is not
+//!   JSON at all.
 //! - `Name: value`: a header. `As: anonymous` sends the request without the administrator's certificate.
-//! - `$name = path`: keeps a value of the answer, each server its own. `$ns` is the scenario's namespace, `$core` and `$apps`
-//!   the paths below it.
+//! - `$name = path`: keeps a value of the answer, each server its own. `$ns` is the scenario's namespace, `$core` and
+//!   `$apps` the paths below it.
 //! - `until PATH VALUE` and `until code N`: asks again until it is so.
 //! - `only code`, `silent`: what is compared; all of it unless said.
 //! - `unordered`: the causes of a refusal come in any order.
 //! - `WATCH name path` opens a watch, `EVENTS name N` takes N events from it, `EVENTS name end` all until its end.
-//! - `REPEAT 100 4 METHOD path`: a hundred times the request, four at a time; `$i` counts them from 0. Several requests with
-//!   `|` between them take turns. The codes are counted; with `only code`, those that are the server's fault.
-//! - `COUNT name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and whether
-//!   their order is right.
+//! - `REPEAT 100 4 METHOD path`: a hundred times the request, four at a time; `$i` counts them from 0. Several requests
+//!   with `|` between them take turns. The codes are counted; with `only code`, those that are the server's fault.
+//! - `COUNT name N`: takes N events from a watch, bookmarks aside, and tells how many of which type there were, and
+//!   whether their order is right.
 //! - `CLAIMS $token`: what a token says. `ASKED path`: what the webhook at `$hook/path` was asked last.
 //! - `$hook` and `$ca`: where webhooks are ([`super::webhooks`]), and whom to trust for them; `$csr`, `$mastercsr` and
 //!   `$certificate`: requests for certificates of a user and of an administrator, and a certificate, all in base64.
 //! - `$files`: a directory with `tls.crt`, `tls.key` and the `other.key`, for kubectl.
 //! - `kubectl …`: runs the command in the scenario's namespace; the body is its stdin, headers are its environment.
-//! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it prints,
-//!   `LINES name end` all until it ends.
+//! - `START name kubectl …` starts one that goes on and waits until it watches; `LINES name N` takes N lines that it
+//!   prints, `LINES name end` all until it ends.
 //! - `mask REGEX TEXT`, as a step of its own: what differs by nature in all that follows.
 //! - `{{x*1000}}` anywhere is a thousand times x.
 
@@ -56,23 +58,23 @@ pub struct Scenario {
 pub struct Step {
     /// Its first line.
     pub line: String,
-    /// What is done.
+    /// Action of the step.
     pub action: Action,
     /// Headers, in the order of the script.
     pub headers: Vec<(String, String)>,
-    /// What is sent along.
+    /// Body of the request.
     pub body: Payload,
     /// Variables and the paths of their values in the answer.
     pub captures: Vec<(String, String)>,
-    /// What is waited for.
+    /// Path and value that the step waits for.
     pub until: Option<(String, String)>,
     /// How much of the answer is compared.
     pub compared: Compared,
-    /// Whether causes come in any order.
+    /// Set if the causes may come in any order.
     pub unordered: bool,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A request, and its content type unless a header says another.
@@ -119,7 +121,7 @@ pub enum Action {
         /// The token.
         token: String,
     },
-    /// What a webhook was asked last.
+    /// The last request to a webhook.
     Asked {
         /// The webhook's path.
         path: String,
@@ -145,7 +147,7 @@ pub enum Action {
     },
 }
 
-/// What is sent with a step.
+/// Body of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     /// Nothing.

@@ -48,7 +48,7 @@ impl std::fmt::Debug for Side {
     }
 }
 
-/// Who asks.
+/// Identity of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum As {
     /// The administrator, by certificate.

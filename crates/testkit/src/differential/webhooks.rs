@@ -1,7 +1,8 @@
 //! Admission webhooks that answer by the last word of their path, and keep what they were asked.
 //!
-//! `allow`, `warn`; `deny`, `deny-plain`, `deny-reason`; `uid`, `absent`, `boom`, `slow`, `garbage`, `old` answer wrongly;
-//! `label`, `seen`, `bad-patch`, `patch-type`, `rename`, `invalid`, `unknown` change the object; `scale` a Scale, `hour` a TokenRequest.
+//! `allow`, `warn`; `deny`, `deny-plain`, `deny-reason`; `uid`, `absent`, `boom`, `slow`, `garbage`, `old` answer
+//! wrongly; `label`, `seen`, `bad-patch`, `patch-type`, `rename`, `invalid`, `unknown` change the object; `scale` a
+//! Scale, `hour` a TokenRequest.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -79,7 +80,7 @@ impl Webhooks {
         &self.authority
     }
 
-    /// What was asked last at a path: the query, headers, and the review.
+    /// The last request to a path: its query, headers and review.
     #[must_use]
     pub fn asked(&self, path: &str) -> Option<Value> {
         self.asked.lock().remove(path)

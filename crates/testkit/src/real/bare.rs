@@ -28,7 +28,8 @@ impl Bare {
     /// Starts both and waits until the API server says that it is ready. Certificates are made before the clock starts.
     ///
     /// # Errors
-    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of its log.
+    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of
+    /// its log.
     pub async fn start(clock: &Clock) -> anyhow::Result<Self> {
         let binaries = Binaries::find()?;
         let directory = tempfile::Builder::new().prefix("ironclad-bare-").tempdir().context("a temporary directory")?;

@@ -29,7 +29,7 @@ pub struct Binaries {
 /// Why there are no programs to run.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// Nobody has built them yet.
+    /// The programs are not built yet.
     #[error("the programs of real Kubernetes are not in {}: run `cargo xtask kubernetes`", folder.display())]
     NotBuilt {
         /// Where they would be.
@@ -74,7 +74,8 @@ impl Binaries {
     /// Like [`Binaries::find`]; where Go is missing, the calling test is noted as skipped and gets `None`.
     ///
     /// # Errors
-    /// When the programs could be built but are not, and in continuous integration (`CI` is set): nothing is skipped there.
+    /// When the programs could be built but are not, and in continuous integration (`CI` is set): nothing is skipped
+    /// there.
     pub fn find_or_skip() -> anyhow::Result<Option<Self>> {
         match Self::find() {
             Ok(found) => Ok(Some(found)),
@@ -123,7 +124,7 @@ impl Place {
 }
 
 impl Missing {
-    /// Whether a test may be skipped for this reason.
+    /// Reports whether a test may be skipped for this reason.
     fn excuses(&self, place: Place) -> bool {
         match (self, place) {
             (_, Place::ContinuousIntegration) | (Self::NotBuilt { .. } | Self::NoPlace(_), _) => false,

@@ -29,15 +29,15 @@ use super::{
 /// Generous: two cores may be shared with a build and two more of these.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// What the control plane's kube-controller-manager runs. A stock one would also start the templates: make ReplicaSets and
-/// pods of Deployments that are meant for members.
+/// Controllers of the control plane's kube-controller-manager. A stock one would also start the templates: make
+/// ReplicaSets and pods of Deployments that are meant for members.
 const PLANE_CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller,\
     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
     ttl-after-finished-controller,certificatesigningrequest-signing-controller,\
     certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller";
 
-/// What a cluster is there for.
+/// Role of a cluster.
 #[derive(Debug, Clone)]
 pub(super) enum Role {
     /// Holds templates and policies, runs nothing.
@@ -214,7 +214,8 @@ impl Cluster {
         Ok(Client::try_from(config)?)
     }
 
-    /// Kills the API server, as a machine that is gone: whoever talks to it gets no answer. The rest of the cluster stays.
+    /// Kills the API server, as a machine that is gone: whoever talks to it gets no answer. The rest of the cluster
+    /// stays.
     pub fn stop_api_server(&self) {
         let process = self.api_server.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(process);
@@ -299,7 +300,7 @@ fn api_server_arguments(name: &str, port: u16, etcd: &str, directory: &Path) -> 
     arguments
 }
 
-/// What kube-controller-manager and kube-scheduler have in common: alone, quick, and without a port of their own.
+/// Flags common to kube-controller-manager and kube-scheduler: alone, quick, and without a port of their own.
 fn companion_flags() -> Vec<OsString> {
     ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"].map(Into::into).to_vec()
 }

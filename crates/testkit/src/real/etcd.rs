@@ -17,12 +17,12 @@ use super::{
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Whether what is written is on the disk before it is answered.
+/// Durability: whether a write reaches the disk before its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncs {
     /// As etcd is run by everybody.
     Always,
-    /// What a test loses in a power cut, nobody misses.
+    /// No fsync: data of a test need not survive a power cut.
     Never,
 }
 

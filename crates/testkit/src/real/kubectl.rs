@@ -38,14 +38,14 @@ pub struct Running {
     _tasks: Tasks,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to stdout.
+    /// Text on stdout.
     pub stdout: String,
-    /// What it wrote to stderr.
+    /// Text on stderr.
     pub stderr: String,
 }
 

@@ -1,8 +1,8 @@
-//! Real Kubernetes for tests, without containers: a control plane and members on loopback, each a real kube-apiserver with
-//! the programs that make it alive, and one etcd below them all.
+//! Real Kubernetes for tests, without containers: a control plane and members on loopback, each a real kube-apiserver
+//! with the programs that make it alive, and one etcd below them all.
 //!
-//! Everything that is started here ends with the [`RealEnv`], and with the test process even if that is killed; nothing is
-//! left behind in the file system. It installs nothing of Ironclad's: that is what the tests are about.
+//! Everything that is started here ends with the [`RealEnv`], and with the test process even if that is killed; nothing
+//! is left behind in the file system. It installs nothing of Ironclad's: that is what the tests are about.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -48,10 +48,10 @@ mod wait;
 /// Two at a time come up quickest on two cores.
 const STARTED_AT_ONCE: usize = 2;
 
-/// What to start.
+/// Environment to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Whether there is a control plane: a cluster whose kube-controller-manager starts no workloads.
+    /// Set for a control plane: a cluster whose kube-controller-manager starts no workloads.
     pub plane: bool,
     /// How many members; ten are what two cores stand.
     pub members: usize,
@@ -82,7 +82,8 @@ impl RealEnv {
     /// Starts it and waits until every part does its work.
     ///
     /// # Errors
-    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of its log.
+    /// When the programs are not built, and when one of them ends or isn't ready in time; the message has the end of
+    /// its log.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         Self::start_with(Binaries::find()?, config).await
     }

@@ -65,7 +65,7 @@ fn node(name: &str, shape: &NodeShape) -> Node {
     }
 }
 
-/// Whether pods can be placed on every node: it says that it is ready, and the taint that every node is born with is gone.
+/// Reports whether pods can be placed on every node: it is ready, and the taint of new nodes is removed.
 pub(super) async fn are_ready(client: &Client) -> anyhow::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for node in nodes.list(&ListParams::default()).await?.items {

@@ -17,7 +17,7 @@ use serde_json::json;
 const SERVER_NAMES: [&str; 5] =
     ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
-/// Who may do everything, by the group that Kubernetes itself grants it to.
+/// Group to which Kubernetes grants everything.
 const ADMINS: &str = "system:masters";
 
 /// A certificate authority of one server's own: no client of one cluster is ever let into another.
@@ -36,13 +36,13 @@ pub(super) struct ClientName {
 
 /// Whoever may do everything.
 pub(super) const ADMIN: ClientName = ClientName { user: "admin", group: Some(ADMINS) };
-/// An API server itself gives roles to each controller's service account. One client who may do everything spares a test
-/// the round trip over tokens of those accounts.
+/// An API server itself gives roles to each controller's service account. One client who may do everything spares a
+/// test the round trip over tokens of those accounts.
 pub(super) const CONTROLLER_MANAGER: ClientName =
     ClientName { user: "system:kube-controller-manager", group: Some(ADMINS) };
 /// Every API server itself gives it the roles that it needs.
 pub(super) const SCHEDULER: ClientName = ClientName { user: "system:kube-scheduler", group: None };
-/// What plays the kubelets.
+/// Name of the program that plays the kubelets.
 pub(super) const KWOK: ClientName = ClientName { user: "kwok", group: Some(ADMINS) };
 
 impl Authority {
@@ -59,8 +59,8 @@ impl Authority {
         write(directory, "ca.key", &key.serialize_pem())?;
         let authority = Self { issuer: Issuer::new(params, key), certificate, directory: directory.to_owned() };
         authority.make_server()?;
-        // An elliptic key serves as well as the RSA key that most clusters use. The public half must be a file of its own:
-        // the server doesn't read it out of a PKCS#8 private key.
+        // An elliptic key serves as well as the RSA key that most clusters use. The public half must be a file of its
+        // own: the server doesn't read it out of a PKCS#8 private key.
         let accounts = KeyPair::generate().context("the key of service accounts")?;
         write(directory, "service-accounts.key", &accounts.serialize_pem())?;
         write(directory, "service-accounts.pub", &accounts.public_key_pem())?;

@@ -1,7 +1,8 @@
 //! A program that never outlives the test, however the test ends.
 //!
-//! Each one is started by a small shell that holds the reading end of a pipe from us. When that pipe closes, because the
-//! [`Process`] was dropped or because the whole test process was killed, the shell kills the program by its process id.
+//! Each one is started by a small shell that holds the reading end of a pipe from us. When that pipe closes, because
+//! the [`Process`] was dropped or because the whole test process was killed, the shell kills the program by its process
+//! id.
 
 use std::{
     ffi::OsString,
@@ -14,8 +15,8 @@ use std::{
 
 use anyhow::Context as _;
 
-/// `$1` is the log, the rest the command. The watcher is stopped as soon as the program ends by itself, so that it never
-/// kills by a process id that belongs to somebody else by then.
+/// `$1` is the log, the rest the command. The watcher is stopped as soon as the program ends by itself, so that it
+/// never kills by a process id that belongs to somebody else by then.
 const SUPERVISOR: &str = r#"
 log=$1
 shift
@@ -46,7 +47,7 @@ done
 /// How many lines of a log go into an error.
 const LOG_LINES_SHOWN: usize = 25;
 
-/// What to start.
+/// Environment to start.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
     /// For messages, and the stem of the log's file name.
@@ -141,8 +142,8 @@ impl Drop for Sweeper {
     }
 }
 
-/// A shell in a process group of its own, so that an interrupt at the terminal reaches only the test, and it outlives that
-/// for long enough to clean up.
+/// A shell in a process group of its own, so that an interrupt at the terminal reaches only the test, and it outlives
+/// that for long enough to clean up.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).stdin(Stdio::piped()).stderr(Stdio::null()).process_group(0);

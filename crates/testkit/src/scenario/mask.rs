@@ -1,4 +1,4 @@
-//! What differs from run to run, taken out of a transcript.
+//! Masks for values of a transcript that differ from run to run.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Scripts that drive a simulated world, and the transcript of what was seen: a `.scenario` file with its `.out`.
 //!
-//! A script is lines of one verb each; a block of YAML follows its verb indented. What it shows is chosen by JSON pointers, so
-//! that a transcript is short enough to be reviewed and has nothing in it that differs from run to run.
+//! A script is lines of one verb each; a block of YAML follows its verb indented. What it shows is chosen by JSON
+//! pointers, so that a transcript is short enough to be reviewed and has nothing in it that differs from run to run.
 //!
 //! ```text
 //! members 2                                          simulated members, member1 first (before anything else)

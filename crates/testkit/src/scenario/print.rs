@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Columns of a line; only a word without a place to break it may be longer.
 const COLUMNS: usize = 120;
 
-/// What a script showed.
+/// Transcript of a script.
 #[derive(Debug, Default)]
 pub struct Transcript(String);
 

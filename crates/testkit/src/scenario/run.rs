@@ -201,7 +201,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Has the next controller process run with these flags and no others; gives what it warns of. Admission goes on with its own.
+    /// Has the next controller process run with these flags and no others; gives what it warns of. Admission goes on
+    /// with its own.
     fn started_with(&mut self, flags: &[(String, String)]) -> anyhow::Result<Vec<String>> {
         let (mut settings, mut warnings) = (Settings::default(), Vec::new());
         let (mut apis, mut namespaces) = ("", "kube-.*");
@@ -323,8 +324,8 @@ impl Runner {
         Ok(lines.iter().map(|line| self.masks.text(line)).collect())
     }
 
-    /// Requests of the controllers to the control plane since that line of the history, by method and resource. Watches, what a
-    /// cluster's health says, and events are told apart by their names.
+    /// Requests of the controllers to the control plane since that line of the history, by method and resource.
+    /// Watches, what a cluster's health says, and events are told apart by their names.
     fn requests(&self, since: usize, wanted: fn(&str) -> bool) -> (BTreeMap<String, usize>, usize) {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for line in &self.world.history.lines()[since..] {
@@ -340,7 +341,8 @@ impl Runner {
     }
 }
 
-/// A JSON pointer in which an item of a list may be named by its type, name or cluster: `/status/conditions/Applied/reason`.
+/// A JSON pointer in which an item of a list may be named by its type, name or cluster:
+/// `/status/conditions/Applied/reason`.
 fn pointed<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut at = object;
     for token in pointer.split('/').skip(1) {
@@ -356,7 +358,8 @@ fn pointed<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     Some(at)
 }
 
-/// `resourcebindings/status` of `/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web-deployment/status?…`.
+/// `resourcebindings/status` of
+/// `/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings/web-deployment/status?…`.
 fn resource_of(uri: &str) -> String {
     let path = uri.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! What is done to the requests and watches of one process: by number, for a while, or at once.
+//! Faults of the requests and watches of one process: by number, for a while, or at once.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use ironclad_seam::Clock;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-/// What is done to one write.
+/// Fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The server never sees it; the client is told that the object changed meanwhile (409).
@@ -44,7 +44,7 @@ impl FromStr for Fault {
     }
 }
 
-/// What is done to one event of a watch.
+/// Fault of one event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFault {
     /// It is not delivered; the watch ends with 410, so that a list stands in its place.
@@ -116,7 +116,8 @@ impl FaultPlan {
         self.0.planned.lock().frozen_until = Some(until);
     }
 
-    /// No request leaves the process before then: it may have been a leader when it decided, and not be one when it writes.
+    /// No request leaves the process before then: it may have been a leader when it decided, and not be one when it
+    /// writes.
     pub fn stall(&self, until: Instant) {
         self.0.planned.lock().stalled_until = Some(until);
     }

@@ -1,4 +1,4 @@
-//! What happened in a simulated world, line by line, with virtual time: the trace of a failing seed, and the proof that one
+//! Log of a simulated world, line by line, with virtual time: the trace of a failing seed, and the proof that one
 //! seed has one history.
 
 use std::{fmt::Write as _, sync::Arc};

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::Value;
 
-/// Whether all bindings and Works of the fleet are of the one kind that [`super::truth`] follows.
+/// Reports whether all bindings and Works of the fleet are of the one kind that [`super::model`] follows.
 #[must_use]
 pub fn are_followed(fleet: &Fleet) -> bool {
     let specs = fleet.bindings.values().map(|b| &b.spec).chain(fleet.cluster_bindings.values().map(|b| &b.spec));

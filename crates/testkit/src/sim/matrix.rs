@@ -1,4 +1,4 @@
-//! Crash, staleness and drop matrices (testing.md 3.4): a scenario is played once as it is, and then again for each of its writes,
+//! Crash, staleness and drop matrices: a scenario is played once as it is, and then again for each of its writes,
 //! or events of watches, with that one disturbed. Whichever it is, the world ends as it does undisturbed, and at rest.
 
 use anyhow::{Context as _, ensure};
@@ -35,21 +35,21 @@ impl Disturbance {
     }
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// What stands in the end, without what differs from run to run.
+    /// Final state, without values that differ from run to run.
     pub state: String,
     /// The writes of its controllers.
     pub writes: u64,
     /// The events that their watches delivered.
     pub events: u64,
-    /// Whether the disturbance struck.
+    /// Set if the disturbance took effect.
     pub struck: bool,
 }
 
 impl Played {
-    /// What came of a scenario that began when so many writes and events had passed.
+    /// Outcome of a scenario that began after so many writes and events.
     #[must_use]
     pub fn since(faults: &FaultPlan, (writes, events): (u64, u64), state: String) -> Self {
         let struck = !faults.struck().is_empty() || faults.events_struck() > 0;
@@ -57,7 +57,7 @@ impl Played {
     }
 }
 
-/// What is disturbed, each place in turn.
+/// Kind of disturbance, applied at each place in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// Every write.

@@ -1,4 +1,5 @@
-//! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a seed.
+//! The simulation: all controllers, the embedded server and simulated members in one thread and virtual time, from a
+//! seed.
 
 pub mod checker;
 mod faults;

@@ -1,7 +1,7 @@
-//! What really stands in the control plane and in its members, kept from watches that no fault touches.
+//! State of the control plane and its members, kept by watches that no fault touches.
 //!
-//! Every change is taken into a [`Fleet`] and shown to the [`Checker`] at the virtual moment at which it was made, so that
-//! invariants over a stretch of time are checked write by write, and a look at the world costs no request.
+//! Every change is taken into a [`Fleet`] and shown to the [`Checker`] at the virtual moment at which it was made, so
+//! that invariants over a stretch of time are checked write by write, and a look at the world costs no request.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -62,9 +62,9 @@ pub enum Changed {
         cluster: ClusterName,
         /// Which object.
         object: ObjectKey,
-        /// Whether it was there.
+        /// Set if it existed before.
         before: bool,
-        /// Whether it is there.
+        /// Set if it exists now.
         after: bool,
         /// The uid of the template that it was a copy of.
         template: String,
@@ -78,7 +78,7 @@ pub struct Write {
     pub at: Duration,
     /// The true time of day then, seconds.
     pub wall: i64,
-    /// What changed.
+    /// The change.
     pub what: Changed,
 }
 
@@ -225,7 +225,7 @@ impl Model {
         at(&self.0.state.lock().fleet)
     }
 
-    /// What the checker found broken since the last call.
+    /// Invariants that the checker found broken since the last call.
     #[must_use]
     pub fn broken(&self) -> Vec<String> {
         std::mem::take(&mut self.0.state.lock().broken)

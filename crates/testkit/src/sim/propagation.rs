@@ -25,11 +25,11 @@ const HISTORY_SHOWN: usize = 60;
 pub struct Disturbance {
     /// Which write of the controllers to the control plane, counted from 1.
     pub write: u64,
-    /// What is done to it.
+    /// Fault of that write.
     pub fault: Fault,
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The state of the world at each point of rest, without what differs from run to run.
@@ -42,7 +42,7 @@ pub struct Outcome {
     pub digest: String,
     /// The history, line by line.
     pub history: Vec<String>,
-    /// Whether the disturbance struck.
+    /// Set if the disturbance took effect.
     pub struck: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A small fleet with workloads at rest, on which a scenario of failover plays: what a test does, and what it waits for.
+//! A small fleet with workloads at rest, on which a scenario of failover plays: what a test does, and what it waits
+//! for.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What must happen at least once over many seeds: a simulation that never gets there proves nothing.
+//! Coverage: events that must happen at least once over many seeds: a simulation that never gets there proves nothing.
 
 use std::collections::BTreeMap;
 

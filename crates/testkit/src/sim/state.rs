@@ -1,4 +1,4 @@
-//! What a user can see of a world, as text to compare.
+//! User-visible state of a world, as text to compare.
 
 use ironclad_api::work::{ResourceBinding, Work};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::World;
 
 impl World {
-    /// Everything that a user can see of what was propagated, without what differs from run to run: times, versions, uids.
+    /// Everything that a user can see of what was propagated, without what differs from run to run: times, versions,
+    /// uids.
     ///
     /// # Errors
     /// If a server does not answer.

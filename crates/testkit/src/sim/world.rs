@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Whatever is not quiet after this virtual time never will be.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What a world is made of.
+/// Options of a world.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldOptions {
     /// From what everything follows.
@@ -60,7 +60,7 @@ pub struct WorldOptions {
     pub members: usize,
 }
 
-/// What a world is made of, down to the flags of its controllers.
+/// Full options of a world, with the flags of its controllers.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// From what everything follows.
@@ -75,7 +75,7 @@ pub struct Setup {
     pub elected: bool,
     /// The flags of the controllers.
     pub settings: Settings,
-    /// What the checker goes by.
+    /// Rules of the checker.
     pub rules: Rules,
 }
 
@@ -93,7 +93,7 @@ impl From<WorldOptions> for Setup {
     }
 }
 
-/// Whether a member makes whoever connects it panic.
+/// Makes the process that connects a member panic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectPanic {
     /// It does.
@@ -106,13 +106,13 @@ pub enum ConnectPanic {
 pub struct World {
     /// Everything that happened.
     pub history: History,
-    /// What is done to the first controller process's requests to the control plane.
+    /// Faults of the first controller process's requests to the control plane.
     pub faults: FaultPlan,
     /// The simulated members, the spare ones among them.
     pub members: Arc<BTreeMap<String, Arc<Member>>>,
     /// The flags of controllers that start from now on.
     pub settings: Settings,
-    /// What really stands.
+    /// State of all servers, seen without faults.
     pub model: Model,
     seam: Seam,
     plane: Arc<Server>,
@@ -251,13 +251,13 @@ impl World {
         &self.seam.clock
     }
 
-    /// What is done to a process's requests to the control plane: 0 is the first, 1 the standby.
+    /// Faults of a process's requests to the control plane: 0 is the first, 1 the standby.
     #[must_use]
     pub fn faults_of(&self, process: usize) -> &FaultPlan {
         &self.slots[process].faults
     }
 
-    /// What is done to a process's requests to members.
+    /// Faults of a process's requests to members.
     #[must_use]
     pub fn member_faults_of(&self, process: usize) -> &FaultPlan {
         &self.slots[process].member_faults
@@ -288,7 +288,7 @@ impl World {
         };
     }
 
-    /// What the first controller process shares, while it runs.
+    /// Context of the first controller process, while it runs.
     #[must_use]
     pub fn context(&self) -> Option<Arc<Controllers>> {
         self.slots[0].context()
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// What is broken in the present state, or was in a write since the last look.
+    /// Invariants that the present state breaks, or that a write broke since the last call.
     ///
     /// # Errors
     /// If anything is.

@@ -1,4 +1,5 @@
-//! Admission as webhooks of a real kube-apiserver: what is filled in, refused and warned of, with certificates of our own.
+//! Admission as webhooks of a real kube-apiserver: what is filled in, refused and warned of, with certificates of our
+//! own.
 
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ async fn webhooks_of_a_real_kube_apiserver() -> anyhow::Result<()> {
     daemon.stop().await
 }
 
-/// What a binding takes is booked before it is stored, refused beyond the limit, and given back when it goes.
+/// Quota of a binding is booked before it is stored, refused beyond the limit, and released with its deletion.
 async fn quota(kubectl: &Kubectl) -> anyhow::Result<()> {
     let quota = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "FederatedResourceQuota", "metadata": {"name": "q"},

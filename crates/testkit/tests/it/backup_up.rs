@@ -1,4 +1,5 @@
-//! `ironclad backup` and `up --restore`: what was acknowledged before a backup is there after it was restored, as it was.
+//! `ironclad backup` and `up --restore`: what was acknowledged before a backup is there after it was restored, as it
+//! was.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +43,7 @@ async fn seen(client: &Client) -> anyhow::Result<BTreeMap<String, [String; 3]>> 
     Ok(list.items.into_iter().map(of).filter(|(name, _)| name.starts_with('w')).collect())
 }
 
-/// Who the simulated members are: the Clusters of the control plane and their nodes.
+/// Identities of the simulated members: the Clusters of the control plane and their nodes.
 async fn fleet(kubeconfig: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.karmada.io", "v1alpha1", "Cluster"));
     let clusters: Api<DynamicObject> = Api::all_with(client(kubeconfig, "ironclad").await?, &resource);

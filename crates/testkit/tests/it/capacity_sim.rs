@@ -1,4 +1,5 @@
-//! Room in virtual time: what members report decides where replicas go, and who found none is placed when there is some.
+//! Room in virtual time: what members report decides where replicas go, and who found none is placed when there is
+//! some.
 
 use std::time::Duration;
 
@@ -86,8 +87,8 @@ async fn who_found_no_room_is_placed_when_a_member_grows() -> anyhow::Result<()>
     Ok(())
 }
 
-/// Thirty workloads of one replica that asks for a core wait for a member with 24, all of them decided on while no write gets
-/// through; then some writes are refused, or their answers are lost.
+/// Thirty workloads of one replica that asks for a core wait for a member with 24, all of them decided on while no
+/// write gets through; then some writes are refused, or their answers are lost.
 async fn a_burst(faults: &[(u64, Fault)]) -> anyhow::Result<()> {
     const WORKLOADS: usize = 30;
     const ROOM: usize = 24;

@@ -1,5 +1,5 @@
-//! A certificate that was asked for, approved and signed lets its holder in, over TLS, as who it says: in the control plane and in a
-//! simulated member, each of which has an authority of its own.
+//! A certificate that was asked for, approved and signed lets its holder in, over TLS, as who it says: in the control
+//! plane and in a simulated member, each of which has an authority of its own.
 
 use std::{fs, path::Path};
 
@@ -16,7 +16,7 @@ use kube::config::Kubeconfig;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 
-/// What is asked for. The least is ten minutes.
+/// Requested lifetime. The minimum is ten minutes.
 const LIFE: SignedDuration = SignedDuration::from_mins(30);
 
 /// One server as its administrator, and where files of its users go.

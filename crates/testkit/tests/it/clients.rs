@@ -1,5 +1,5 @@
-//! Programs that users write in Go: client-go, controller-runtime and helm see the same on the embedded server as on a real
-//! one. What they do is in `tools/clients`; each prints what it saw.
+//! Programs that users write in Go: client-go, controller-runtime and helm see the same on the embedded server as on a
+//! real one. What they do is in `tools/clients`; each prints what it saw.
 
 use std::{collections::BTreeMap, path::Path, process::Stdio, time::Duration};
 
@@ -18,7 +18,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// How client-go is told to begin with a list, as it did before 1.35.
 const BY_LIST: (&str, &str) = ("KUBE_FEATURE_WatchListClient", "false");
 
-/// What is run: a command, a variable of its environment, and lines that it can't have printed without having done its work.
+/// Program to run: a command, a variable of its environment, and lines that it can't have printed without having done
+/// its work.
 type Row = (&'static str, Option<(&'static str, &'static str)>, &'static [&'static str]);
 
 const ROWS: [Row; 7] = [

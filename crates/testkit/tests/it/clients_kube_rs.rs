@@ -1,4 +1,5 @@
-//! kube-rs as its users use it, against `ironclad up` over TLS: watcher and reflector in both strategies, and its Controller.
+//! kube-rs as its users use it, against `ironclad up` over TLS: watcher and reflector in both strategies, and its
+//! Controller.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -96,12 +97,13 @@ async fn reflectors_follow(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the reconciler needs: the client, and nothing else.
+/// State of the reconciler: the client, and nothing else.
 struct Copier {
     client: Client,
 }
 
-/// A reconciler that keeps a Secret for each ConfigMap that asks for it, with a finalizer, owners and server-side apply.
+/// A reconciler that keeps a Secret for each ConfigMap that asks for it, with a finalizer, owners and server-side
+/// apply.
 async fn a_controller_reconciles(client: &Client) -> anyhow::Result<()> {
     let sources: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");

@@ -1,5 +1,5 @@
-//! Informers over restarts of `ironclad up`: client-go's and kube-rs', beginning with a watch or with a list, go on where they were.
-//! What was acknowledged comes once, in order, and nobody lists again (scenario D115 of apiserver.md 30).
+//! Informers over restarts of `ironclad up`: client-go's and kube-rs', beginning with a watch or with a list, go on
+//! where they were. Acknowledged changes come once and in order, and no informer lists again (scenario D115).
 
 use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -95,7 +95,7 @@ impl Program {
     }
 }
 
-/// What a watcher of kube-rs told, as client-go's handlers would put it; `listed` counts how often it began anew.
+/// Events of a watcher of kube-rs in the form of client-go's handlers; `listed` counts its new lists.
 #[derive(Default)]
 struct Told {
     listed: usize,

@@ -106,7 +106,8 @@ fn no_execute() -> serde_json::Value {
     json!([{ "key": "broken", "effect": "NoExecute" }])
 }
 
-/// B20, B28 and the end of it: the copies move one by one at the rate, and the old ones go when the new ones are healthy.
+/// B20, B28 and the end of it: the copies move one by one at the rate, and the old ones go when the new ones are
+/// healthy.
 #[tokio::test(start_paused = true)]
 async fn a_tainted_member_is_left_at_the_rate_and_cleaned_up() -> anyhow::Result<()> {
     let (mut world, user) = ready(setup(true, 0.5), 4).await?;

@@ -1,6 +1,7 @@
-//! Edges of failover over the whole chain (failover.md 2.6, 6.8, 13): policies that contradict each other or taint
-//! everything, taints that people edit meanwhile, clusters that leave and come back under their name, and clocks that
-//! disagree. None of them loses a copy, and all of them come to rest; the checker of the simulation watches every write.
+//! Edges of failover over the whole chain (specification/failover.md 2.6, 6.8, 13): policies that contradict each other
+//! or taint everything, taints that people edit meanwhile, clusters that leave and come back under their name, and
+//! clocks that disagree. None of them loses a copy, and all of them come to rest; the checker of the simulation watches
+//! every write.
 
 use std::time::Duration;
 
@@ -76,7 +77,7 @@ fn when(status: &str) -> Value {
     json!([{"conditionType": "Net", "operator": "In", "statusValues": [status]}])
 }
 
-/// Whether `member1` has the policies' taint.
+/// Reports whether `member1` has the policies' taint.
 fn is_tainted(runner: &Runner) -> bool {
     taint_of(runner).is_some()
 }

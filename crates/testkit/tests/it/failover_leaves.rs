@@ -1,5 +1,5 @@
 //! A cluster that is deleted stays as long as workloads find no other place; it says which ones, and goes once they can
-//! (failover.md 9.5).
+//! (specification/failover.md 9.5).
 
 use std::time::Duration;
 

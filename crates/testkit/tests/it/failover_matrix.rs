@@ -1,4 +1,4 @@
-//! Crash, staleness and drop matrices over scenarios of failover (testing.md 3.4): whichever single write is disturbed, and
+//! Crash, staleness and drop matrices over scenarios of failover: whichever single write is disturbed, and
 //! whichever single event of a watch is late or lost, the fleet ends as it does undisturbed, and comes to rest.
 
 use std::{future::Future, pin::Pin, time::Duration};
@@ -14,7 +14,7 @@ use ironclad_testkit::sim::{
 
 type Acting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
-/// What is done on a fleet at rest, until it has settled again.
+/// Change of a fleet at rest, until it is at rest again.
 struct Scenario {
     name: &'static str,
     setup: fn() -> Setup,

@@ -1,5 +1,5 @@
-//! What `ironclad plan` foresees is what happens (failover.md 13, invariant 32): the same small fleets, planned and simulated
-//! whole.
+//! Forecasts of `ironclad plan` agree with the simulation (specification/failover.md 13, invariant 32): the same small
+//! fleets, planned and simulated whole.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -86,8 +86,8 @@ fn draw(draws: &Stream, n: u64, members: usize) -> Drawn {
     Drawn { app: App { name: format!("w{n}"), replicas, spread, affinity, tolerates: None, failover }, groups }
 }
 
-/// What happens to a member, and when it ends: each pair comes by turns. The times lie far from those at which something is evicted: the real probes
-/// come at moments of their own.
+/// Fault of a member, and when it ends: each pair comes by turns. The times lie far from those at which something is
+/// evicted: the real probes come at moments of their own.
 fn script(draws: &Stream, seed: u64, cluster: &ClusterName) -> (Script, bool, &'static str, Option<Duration>) {
     let effect = ["NoExecute", "PreferNoExecute"][draws.below(2) as usize];
     let loss = seed.is_multiple_of(2);

@@ -1,4 +1,5 @@
-//! A member's kube-apiserver is killed: its workloads move at the rate that was set, and its old copies go when it returns.
+//! A member's kube-apiserver is killed: its workloads move at the rate that was set, and its old copies go when it
+//! returns.
 
 use std::{collections::BTreeSet, path::PathBuf};
 

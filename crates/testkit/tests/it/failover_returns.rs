@@ -1,4 +1,4 @@
-//! What was decided before a member, or the control plane itself, came back (failover.md 14.1, IR-15).
+//! Decisions made before a member, or the control plane itself, came back (specification/failover.md 14.1, IR-15).
 
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ async fn a_restart_does_not_reset_the_clock_of_application_failover() -> anyhow:
     runner.until("it runs elsewhere", |runner| Ok(runner.placed("web")? == ["member2:1"])).await
 }
 
-/// Who asks for application failover for a workload that is ill already gives it the whole toleration, also where the control
-/// plane restarts meanwhile.
+/// Application failover that is requested for an unhealthy workload gives it the whole toleration, also where the
+/// control plane restarts meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_count_what_was_before_application_failover_was_asked_for() -> anyhow::Result<()> {
     let mut runner = Runner::new(setup(3, 10.0)).await?;

@@ -1,5 +1,5 @@
-//! Rows of the behaviour table (failover.md 11) that need the whole chain: taints, queue, scheduler, Works and copies in
-//! simulated members, in virtual time. The checker of the simulation watches every write besides.
+//! Rows of the behaviour table (specification/failover.md 11) that need the whole chain: taints, queue, scheduler,
+//! Works and copies in simulated members, in virtual time. The checker of the simulation watches every write besides.
 
 use std::{
     cell::RefCell,
@@ -56,7 +56,8 @@ async fn b14_who_did_not_opt_in_stays_in_spite_of_prefer_no_execute() -> anyhow:
     runner.taint(&["member1"], PREFER).await?;
     runner.at(600.0).await?;
     ensure!(runner.placed("web")? == ["member1:1"] && runner.tasks("web")?.is_empty());
-    // New workloads go to where nobody prefers to leave; with failover never to the tainted one, without it if it is all there is.
+    // New workloads go to where nobody prefers to leave; with failover never to the tainted one, without it if it is
+    // all there is.
     runner.add(&App { name: "only".into(), affinity: vec!["member1".into()], ..App::new("only") }, |_| {}).await?;
     let never = App { affinity: vec!["member1".into()], failover: opted_in("Gracefully", 5), ..App::new("never") };
     runner.add(&never, |_| {}).await?;

@@ -1,5 +1,6 @@
-//! Failover of a large fleet (issue 5, part 4): 100 clusters with 20,000 bindings, of which 60 clusters are lost at once and
-//! come back. The decisions are the real ones, driven in virtual time by the planner; times are printed, not checked.
+//! Failover of a large fleet (issue 5, part 4): 100 clusters with 20,000 bindings, of which 60 clusters are lost at
+//! once and come back. The decisions are the real ones, driven in virtual time by the planner; times are printed, not
+//! checked.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -111,7 +112,7 @@ fn keeps(found: &Foreseen, rate: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all of them have in common: nobody is moved after the recovery, and nobody is forgotten.
+/// Checks common to all: no workload moves after the recovery, and none is left unplaced.
 fn sound(found: &Foreseen, bindings: usize, back: Duration) -> anyhow::Result<()> {
     ensure!(!found.cut_off && !found.moves.is_empty());
     let last = found.moves.iter().map(|one| one.evicted).max().unwrap_or_default();

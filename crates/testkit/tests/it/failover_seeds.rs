@@ -1,5 +1,5 @@
-//! Fleets drawn from seeds: fifty that are always the same and fifty fresh ones, whose root is printed. A failing one is
-//! shrunk and says how to run it again.
+//! Fleets drawn from seeds: fifty that are always the same and fifty fresh ones, whose root is printed. A failing one
+//! is shrunk and says how to run it again.
 
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ fn one_programme_has_one_history() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The checker of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not say so, it
-/// speaks up, and not before it is sure.
+/// The checker of late evictions looks at whole worlds, too: where a person holds what should go, and the rules do not
+/// say so, it speaks up, and not before it is sure.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_that_never_comes_is_found() -> anyhow::Result<()> {
     let mut rules = setup(3, 0.5);

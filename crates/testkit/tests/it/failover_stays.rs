@@ -1,5 +1,5 @@
-//! Rows of the behaviour table (failover.md 11) in which nothing moves: what a fault alone, a cordon, or a gate that is off may
-//! not do.
+//! Rows of the behaviour table (specification/failover.md 11) in which nothing moves: what a fault alone, a cordon, or
+//! a gate that is off may not do.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The loss of a member and its return, as the users of a fleet live through it: the same steps on real kube-apiservers and
-//! through `ironclad up`.
+//! The loss of a member and its return, as the users of a fleet live through it: the same steps on real kube-apiservers
+//! and through `ironclad up`.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -89,7 +89,8 @@ impl Fleet {
         (1..=self.workloads).map(move |n| App { affinity: affinity.clone(), ..App::new(&format!("w{n:02}")) })
     }
 
-    /// All members are Ready, and every workload runs in `member1`, from which a policy is about to take it if that fails.
+    /// All members are Ready, and every workload runs in `member1`, from which a policy is about to take it if that
+    /// fails.
     pub(crate) async fn settle(&self, policy: &TaintPolicy) -> anyhow::Result<()> {
         let clusters: Api<Cluster> = Api::all(self.plane.clone());
         until("all members are Ready", DEADLINE, async || {

@@ -30,7 +30,7 @@ const KILLS: u32 = 20;
 const WRITERS: usize = 4;
 const NAMES_EACH: u64 = 12;
 
-/// What a key may look like: the last acknowledged value (`None`: deleted), or one whose answer never came.
+/// Possible states of a key: the last acknowledged value (`None`: deleted), or one whose answer never came.
 #[derive(Debug, Clone, Default)]
 struct Expected {
     acknowledged: Option<String>,

@@ -1,4 +1,4 @@
-//! What is proved with the whole product: in virtual time, as a process, and on real Kubernetes.
+//! Tests of the whole of Ironclad: in virtual time, as a process, and on real Kubernetes.
 
 mod admission_real;
 mod backup_up;

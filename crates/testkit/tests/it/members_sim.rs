@@ -1,4 +1,4 @@
-//! What members are asked, and who waits for whom, in virtual time: a request to a member is a line of the history.
+//! Requests to members, and waits between them, in virtual time: a request to a member is a line of the history.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -52,7 +52,7 @@ fn asked(world: &World, member: &str, since: usize) -> Vec<String> {
     requests.collect()
 }
 
-/// What happened so far.
+/// Lines of the history so far.
 fn now(world: &World) -> usize {
     world.history.lines().len()
 }

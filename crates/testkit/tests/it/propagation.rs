@@ -1,5 +1,5 @@
-//! Propagation, from `kubectl apply` to the members and back, as its users walk it: the same steps on real kube-apiservers and
-//! through `ironclad up`.
+//! Propagation, from `kubectl apply` to the members and back, as its users walk it: the same steps on real
+//! kube-apiservers and through `ironclad up`.
 
 use std::time::Duration;
 

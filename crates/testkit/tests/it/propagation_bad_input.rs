@@ -1,5 +1,5 @@
-//! Bad input on propagation, in virtual time: what is refused is refused with its reason, what can't go on says so where people look,
-//! and whoever else is on propagation goes on.
+//! Bad input on propagation, in virtual time: what is refused is refused with its reason, what can't go on says so
+//! where people look, and whoever else is on propagation goes on.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -109,7 +109,7 @@ async fn a_name_of_254_letters_is_refused_and_one_too_long_for_its_binding_says_
     world.until_quiet().await
 }
 
-/// What is logged, as long as the guard lives.
+/// Log lines, as long as the guard lives.
 fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Lines(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Lines {

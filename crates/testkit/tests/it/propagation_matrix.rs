@@ -1,4 +1,4 @@
-//! Crash, staleness and drop matrices over the scripts of propagation (testing.md 3.4): whichever single write is disturbed, and
+//! Crash, staleness and drop matrices over the scripts of propagation: whichever single write is disturbed, and
 //! whichever single event of a watch is late or lost, a script shows the same, and its world comes to the same rest.
 
 use std::{path::Path, time::Duration};
@@ -11,11 +11,11 @@ use ironclad_testkit::{
     },
 };
 
-/// Scripts in which every look comes after a rest, and of whose changes without a rest between them none counts as the first:
-/// which of two policies gets a template is for the one that is seen first.
+/// Scripts in which every look comes after a rest, and of whose changes without a rest between them none counts as the
+/// first: which of two policies gets a template is for the one that is seen first.
 ///
-/// Run whole, the crashes in `propagation_04` differ where one comes while a template has lost its policy: who starts anew sends the
-/// template as it is then (6.2), where who goes on leaves the copy as it was placed.
+/// Run whole, the crashes in `propagation_04` differ where one comes while a template has lost its policy: who starts
+/// anew sends the template as it is then (6.2), where who goes on leaves the copy as it was placed.
 const SCRIPTS: [&str; 10] = [
     "propagation_04_matching",
     "propagation_05_claims",

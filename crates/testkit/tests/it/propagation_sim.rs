@@ -128,7 +128,7 @@ async fn a_member_that_vanishes_mid_apply_delays_nobody_and_catches_up() -> anyh
     world.until_quiet().await
 }
 
-/// What waits for its namespace follows it into the member the moment it is there, not when a back-off ends.
+/// Objects that wait for their namespace reach the member as soon as it exists, not when a back-off ends.
 #[tokio::test(start_paused = true)]
 async fn a_work_follows_its_namespace_at_once() -> anyhow::Result<()> {
     // Longer than many back-offs, shorter than the look at the member's health may take.

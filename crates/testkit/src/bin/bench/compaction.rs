@@ -18,7 +18,7 @@ use crate::process::{Daemon, binary, free_port};
 /// How often the sizes are shown on the way.
 const SHOWN: u64 = 10;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Updates in all

@@ -1,5 +1,5 @@
-//! `bench evictions`: from the taint of a member until everything that ran there is present elsewhere, and until nothing of
-//! the migration is left.
+//! `bench evictions`: from the taint of a member until everything that ran there is present elsewhere, and until
+//! nothing of the migration is left.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,14 +34,14 @@ const DEADLINE: Duration = Duration::from_secs(1_800);
 /// Objects created at once.
 const CREATING: usize = 8;
 const LOOK: Duration = Duration::from_millis(20);
-/// What coalescing writers hold back comes within this time.
+/// Longest time for which coalescing writers delay a write.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The member that everything is on at first.
 const SOURCE: &str = "member1";
 /// Evictions that the timeline shows.
 const SHOWN: usize = 11;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments on the member that is tainted
@@ -191,7 +191,7 @@ fn rows(table: &Table, began: Instant) {
     }
 }
 
-/// What bindings record of their evictions, beside the formula of the rate.
+/// Evictions as bindings record them, beside the formula of the rate.
 async fn timeline(args: &Args, world: &World) -> anyhow::Result<()> {
     let bindings: Api<ResourceBinding> = Api::namespaced(world.plane.clone(), "default");
     let mut moments = Vec::new();

@@ -28,7 +28,8 @@ enum Bench {
     Apiserver(apiserver::Args),
     /// Many updates of few objects through `up`: what its file and its process grow to
     Compaction(compaction::Args),
-    /// Bindings off a tainted member, until they are present in their replacements, through `up` or on real kube-apiservers
+    /// Bindings off a tainted member, until they are present in their replacements, through `up` or on real
+    /// kube-apiservers
     Evictions(evictions::Args),
     /// The eviction queue and its limiter: cost per event as the queue grows, memory per element
     Queue(queue::Args),
@@ -36,7 +37,7 @@ enum Bench {
     Schedule(schedule::Args),
     /// From exec of `up` to its ready line, and its memory at rest
     Start(start::Args),
-    /// What a settled fleet of simulated members costs: memory, CPU and writes
+    /// Cost of an idle fleet of simulated members: memory, CPU and writes
     Members(members::Args),
     /// How soon a user's change is handled after a restart with many Deployments, and what the rest costs
     Restart(restart::Args),

@@ -14,11 +14,11 @@ use crate::{
 
 /// How long the start and the settling may take together.
 const DEADLINE: Duration = Duration::from_secs(900);
-/// What is still on its way ends within this time.
+/// Deadline of requests in flight.
 const SETTLE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Simulated members

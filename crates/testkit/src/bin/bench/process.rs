@@ -17,7 +17,7 @@ pub(crate) struct Daemon {
     child: Child,
 }
 
-/// What a process used so far.
+/// Resources that a process used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
     /// User and system CPU seconds.
@@ -26,7 +26,7 @@ pub(crate) struct Used {
     pub peak_mib: f64,
     /// The resident size now, MiB.
     pub resident_mib: f64,
-    /// What of it is no page of a file, MiB.
+    /// Anonymous memory, MiB.
     pub own_mib: f64,
 }
 
@@ -59,7 +59,7 @@ impl Daemon {
         Ok(Self { child })
     }
 
-    /// What it used so far.
+    /// Resources used so far.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
         used(self.id())
     }
@@ -70,7 +70,7 @@ impl Daemon {
     }
 }
 
-/// What a process used so far.
+/// Resources that a process used so far.
 pub(crate) fn used(id: u32) -> anyhow::Result<Used> {
     let proc = PathBuf::from(format!("/proc/{id}"));
     let stat = std::fs::read_to_string(proc.join("stat"))?;
@@ -125,7 +125,7 @@ impl std::ops::Sub for Requests {
     }
 }
 
-/// What Ironclad sent to the control plane so far, and to the members, from its metrics.
+/// Requests of Ironclad to the control plane and to members so far, from its metrics.
 pub(crate) async fn requests(address: &str) -> anyhow::Result<(Requests, Requests)> {
     let text = metrics(address).await?;
     let of = |server: &str| {

@@ -37,7 +37,7 @@ const REST: Duration = Duration::from_secs(35);
 /// Deployments created at once.
 const CREATING: usize = 8;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments to create
@@ -199,7 +199,7 @@ pub(crate) struct World {
     /// Of the control plane.
     kubeconfig: PathBuf,
     pub(crate) members: Vec<Client>,
-    /// What it was started with.
+    /// Arguments of its start.
     arguments: Vec<String>,
     _real: Option<real::RealEnv>,
     dir: tempfile::TempDir,

@@ -1,4 +1,5 @@
-//! `bench queue`: the eviction queue and its limiter by themselves: cost per event as the queue grows, memory per element.
+//! `bench queue`: the eviction queue and its limiter by themselves: cost per event as the queue grows, memory per
+//! element.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     clusters: usize,
 }
 
-/// What one size came to, in time per event.
+/// Result for one size, in time per event.
 struct Figures {
     elements: usize,
     enter: Duration,

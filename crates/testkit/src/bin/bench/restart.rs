@@ -25,7 +25,7 @@ const CREATING: usize = 8;
 const QUIET: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Deployments, each with a policy of its own
@@ -110,7 +110,8 @@ async fn prepare(world: &World, clock: &Clock, deployments: usize) -> anyhow::Re
     }
 }
 
-/// Waits until nothing is written any more, neither to the control plane nor to members; returns what was sent since the start.
+/// Waits until nothing is written any more, neither to the control plane nor to members; returns what was sent since
+/// the start.
 async fn quiet(world: &World, clock: &Clock) -> anyhow::Result<(Requests, Requests)> {
     let writes = |sent: (Requests, Requests)| (sent.0.writes, sent.1.writes);
     let mut before = requests(&world.metrics).await?;

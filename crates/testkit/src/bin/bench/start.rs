@@ -6,7 +6,7 @@ use ironclad_seam::Clock;
 
 use crate::process::{Daemon, binary, free_port};
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Simulated members

@@ -30,13 +30,13 @@ pub(super) struct Bindings(BTreeMap<BindingKey, State>);
 pub(super) struct State {
     /// When every target was last healthy.
     healthy: Option<Duration>,
-    /// What its user wished, and from when on.
+    /// Wishes of the user, and the time of each.
     wishes: Vec<(Duration, Wishes)>,
     /// The clusters in its result, and since when they are there.
     pub(super) on: BTreeMap<String, Duration>,
 }
 
-/// What a verdict is made of, besides taints.
+/// Inputs of a verdict besides taints.
 #[derive(Debug, Clone, PartialEq)]
 struct Wishes {
     placement: Placement,
@@ -65,7 +65,7 @@ impl State {
         self.wishes.last().is_some_and(|(since, _)| *since >= at)
     }
 
-    /// What was wished at some moment of a stretch of time.
+    /// Wishes at any moment of a stretch of time.
     fn wished(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Wishes> {
         let until = |n: usize| self.wishes.get(n + 1).map_or(Duration::MAX, |(next, _)| *next);
         self.wishes
@@ -87,7 +87,7 @@ fn is_healthy(binding: &ResourceBinding) -> bool {
             .all(|t| line(&t.name).is_some_and(|i| i.health == Some(ResourceHealth::Healthy)))
 }
 
-/// What its copies are in the members themselves, whatever was told of them so far.
+/// Copies in the members themselves, whether or not they were reported.
 fn copies_are_ready(binding: &ResourceBinding, fleet: &Fleet) -> bool {
     let resource = &binding.spec.resource;
     let is_it = |key: &ObjectKey| {
@@ -258,7 +258,7 @@ impl Checker {
             let causes: Vec<&Taint> = state.causes(at, rules.stale).collect();
             let last = at + Duration::from_secs(1);
             // A verdict is made when the cluster becomes faulty, when the binding comes to it, when a further taint
-            // comes, or when a leader begins, and stands (failover.md 3.6).
+            // comes, or when a leader begins, and stands (specification/failover.md 3.6).
             let placed = seen.and_then(|s| s.on.get(&*cluster.0)).copied().unwrap_or(began);
             let begin = began.max(placed);
             let leaders = self.starts.iter().map(|start| (*start, *start + rules.warm_up));
@@ -292,8 +292,8 @@ impl Checker {
             }
             let uid = old.metadata.uid.clone().unwrap_or_default();
             let last = self.per_episode.insert((uid, cluster.clone(), state.episode), at);
-            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a further taint,
-            // or because a taint went that the one who evicted it still saw.
+            // Whoever is wished back to a faulty cluster may have to leave it again, and so has who came back before a
+            // further taint, or because a taint went that the one who evicted it still saw.
             let begin = state.episode_began;
             let seen_at = |at: Duration| if Some(at) == begin { at } else { at + rules.stale };
             let same = |last| {
@@ -310,7 +310,8 @@ impl Checker {
 }
 
 impl Checker {
-    /// Why the scheduler could never place a binding anew, whatever it does not know yet (failover.md 6.9).
+    /// Why the scheduler could never place a binding anew, whatever it does not know yet (specification/failover.md
+    /// 6.9).
     fn lacks_target(&self, binding: &ResourceBinding, from: &ClusterName, at: Duration) -> Option<String> {
         let placement = binding.spec.placement.clone().unwrap_or_default();
         let named = placement.cluster_affinity.as_ref().map(|a| a.cluster_names.clone()).unwrap_or_default();
@@ -345,7 +346,7 @@ impl Checker {
     }
 }
 
-/// When the binding is due, in seconds (failover.md 3.2 to 3.4); `None` is never.
+/// When the binding is due, in seconds (specification/failover.md 3.2 to 3.4); `None` is never.
 fn due(wishes: &Wishes, taints: &[&Taint], rules: &Rules) -> Option<i64> {
     let placement = &wishes.placement;
     let added = |taint: &Taint| taint.time_added.as_ref().map_or(0, |t| t.0.as_second());

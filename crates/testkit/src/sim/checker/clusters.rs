@@ -62,7 +62,8 @@ impl State {
         self.taints.iter().filter(|taint| evicts(taint)).chain(lately)
     }
 
-    /// Nobody can think that something may be placed on it. What is there already stays whatever its taints (failover.md 8.3).
+    /// No view lets a workload be placed on it. Copies that are there remain whatever its taints
+    /// (specification/failover.md 8.3).
     pub(super) fn surely_repels(&self, holds: bool, at: Duration, stale: Duration) -> bool {
         let since = if holds { self.gone_since } else { self.repels_since };
         since.is_some_and(|since| since + stale < at)
@@ -84,7 +85,7 @@ impl State {
     }
 }
 
-/// What of a cluster decides who may be on it.
+/// Fields of a cluster that decide which workloads may run on it.
 fn says(cluster: &Cluster) -> (&[Taint], Option<&str>, bool, bool) {
     let drains = cluster.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DRAINING));
     (&cluster.spec.taints, cluster.ready(), cluster.metadata.deletion_timestamp.is_some(), drains)

@@ -50,8 +50,8 @@ pub(super) fn gone(
     abandoned: &mut BTreeSet<ObjectKey>,
     broken: &mut Vec<String>,
 ) {
-    // Whoever deletes a Cluster without a drain takes its copies away at once (failover.md 9.5), and with them what a copy
-    // elsewhere, which has been told to go already, could be kept for.
+    // Whoever deletes a Cluster without a drain takes its copies away at once (specification/failover.md 9.5), and with
+    // them what a copy elsewhere, which has been told to go already, could be kept for.
     if fleet.clusters.get(cluster).is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some()) {
         abandoned.insert(object.clone());
         return;
@@ -83,8 +83,8 @@ pub(super) fn gone(
     broken.push(format!("invariant 16: the last copy of {object} went, in {cluster}"));
 }
 
-/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none: as for a
-/// workload of no replicas (scheduling.md 8.7).
+/// A user's placement leaves this cluster out, and the next copy is being made (decision 13), or there is to be none:
+/// as for a workload of no replicas (specification/scheduling.md 8.7).
 fn was_asked_for(cluster: &ClusterName, binding: &ResourceBinding, fleet: &Fleet) -> bool {
     if binding.spec.replicas == 0 && binding.spec.clusters.is_empty() {
         return true;

@@ -15,7 +15,7 @@ use ironclad_fleet::{BindingKey, ClusterName, World as Fleet};
 
 use super::{Checker, bindings, by_policy};
 
-/// What an eviction may take beyond the distance of two.
+/// Time that an eviction may take beyond the interval between two.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// After a process was killed, stalled or cut off: until another one leads and works.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const AFTER_READY: Duration = Duration::from_secs(70);
 const BINDINGS_MAX: usize = 100;
 const SECOND: i64 = 1;
 
-/// What the checker of lateness remembers.
+/// State of the checker for late evictions.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// Until when something disturbs the processes.
@@ -127,7 +127,7 @@ impl Checker {
         Some(at.checked_sub(ago).unwrap_or_default().max(began + rules.stale))
     }
 
-    /// Whether clusters without any fault are enough for what the binding asks for: one that it is not on yet among them.
+    /// Reports whether clusters without any fault satisfy the binding, at least one of them new to it.
     fn has_places(&self, binding: &ResourceBinding, from: &ClusterName, fleet: &Fleet) -> bool {
         let spec = &binding.spec;
         let Some(placement) = &spec.placement else { return false };

@@ -1,7 +1,8 @@
-//! The invariants of failover.md 13 that concern a stretch of time, checked write by write.
+//! The invariants of specification/failover.md 13 that concern a stretch of time, checked write by write.
 //!
 //! This is slow, obvious code that shares nothing with the decisions it checks but the types of the API. Views of
-//! controllers lag behind the real state: whatever was true a short while ago ([`Rules::stale`]) excuses what is done now.
+//! controllers lag behind the real state: whatever was true a short while ago ([`Rules::stale`]) excuses what is done
+//! now.
 
 mod bindings;
 mod clusters;
@@ -23,7 +24,7 @@ pub use self::rate::Rates;
 use self::{bindings::Bindings, clusters::Clusters};
 use super::model::{Changed, Write};
 
-/// What holds in a world besides what its objects say.
+/// Rules of a world that its objects do not state.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// Gate `Failover`.
@@ -49,7 +50,7 @@ pub struct Rules {
     pub windows: Option<(i64, i64)>,
     /// `--pre-scheduling-check` is not `off`: no eviction without enough clusters to go to.
     pub checked: bool,
-    /// Whether evictions may come too late, too: not where people pause them, or flags hold them.
+    /// Checks late evictions, too; off where people pause evictions or flags delay them.
     pub late: bool,
 }
 
@@ -88,7 +89,7 @@ pub struct Eviction {
 /// Judges one world.
 #[derive(Debug)]
 pub struct Checker {
-    /// What it checks by.
+    /// Rules that it checks by.
     pub rules: Rules,
     clusters: Clusters,
     bindings: Bindings,
@@ -100,12 +101,12 @@ pub struct Checker {
     starts: Vec<Duration>,
     /// Copies that somebody takes away behind the control plane's back.
     taken: BTreeSet<(ClusterName, ObjectKey)>,
-    /// What lost a copy because somebody deleted a Cluster without a drain, until it has another one.
+    /// Workloads that lost a copy because a Cluster was deleted without a drain, until each has another copy.
     abandoned: BTreeSet<ObjectKey>,
     late: late::Late,
     /// When a person last touched the taint policy or its taints.
     policy_edited: Option<Duration>,
-    /// What happened that is worth to have happened ([`super::sometimes`]).
+    /// Events for the coverage of [`super::sometimes`].
     noted: BTreeSet<&'static str>,
 }
 
@@ -129,7 +130,7 @@ impl Checker {
         }
     }
 
-    /// What happened of the things that have to happen sometimes.
+    /// Takes the events that must happen sometimes.
     #[must_use]
     pub fn noted(&self) -> &BTreeSet<&'static str> {
         &self.noted
@@ -156,7 +157,7 @@ impl Checker {
         &self.evictions
     }
 
-    /// What is wrong with this write.
+    /// Invariant that this write breaks.
     pub fn see(&mut self, write: &Write, fleet: &Fleet) -> Vec<String> {
         let mut broken = Vec::new();
         match &write.what {

@@ -1,4 +1,4 @@
-//! How many evictions a stretch of time may see (failover.md 6.4, 6.6; invariants 1 to 3).
+//! How many evictions a stretch of time may see (specification/failover.md 6.4, 6.6; invariants 1 to 3).
 
 use std::time::Duration;
 

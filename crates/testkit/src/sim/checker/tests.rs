@@ -13,7 +13,7 @@ const S: fn(u64) -> Duration = Duration::from_secs;
 #[test]
 fn the_formula() {
     let rates = Rates::default();
-    // total, unhealthy, evictions per second: the table of failover.md 6.4.
+    // total, unhealthy, evictions per second: the table of specification/failover.md 6.4.
     let rows = [
         (0, 0, 0.5),
         (1, 1, 0.0),

@@ -1,4 +1,4 @@
-//! What can go wrong, or be asked for, in the middle of everything.
+//! Actions of a script: faults, and changes that users make.
 
 use std::{fmt, time::Duration};
 

@@ -17,7 +17,7 @@ pub enum Spread {
     Divided(usize),
 }
 
-/// What a policy's `failover.cluster` says.
+/// Values of a policy's `failover.cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failover {
     /// Nothing.

@@ -36,7 +36,7 @@ use crate::sim::{
 /// So many lines of history come with a failure.
 const HISTORY_SHOWN: usize = 80;
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The digest of the history: equal for equal scripts.
@@ -142,7 +142,8 @@ async fn drive(world: &mut World, script: &Script) -> anyhow::Result<()> {
     world.model.tell(|checker, at| checker.healed(at));
     let user = world.user();
     action::end_drains(world).await?;
-    // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined anew.
+    // Before, since what repels everybody can keep a workload on a Cluster that is to go; and after, for who joined
+    // anew.
     untaint_all(world, script.members).await?;
     removal::rejoin(world, &apps).await?;
     untaint_all(world, script.members).await?;
@@ -208,7 +209,8 @@ async fn untaint_all(world: &World, members: usize) -> anyhow::Result<()> {
     for member in 0..members {
         for effect in [NO_EXECUTE, PREFER_NO_EXECUTE, NO_SCHEDULE] {
             untaint(&user, &action::name(member), HAND_KEY, effect).await?;
-            // A policy that was deleted, or has another effect by now, leaves its taint to a person (failover.md 2.7).
+            // A policy that was deleted, or has another effect by now, leaves its taint to a person
+            // (specification/failover.md 2.7).
             world.model.tell(|checker, at| checker.policy_edited(at));
             untaint(&user, &action::name(member), POLICY_KEY, effect).await?;
         }
@@ -243,7 +245,7 @@ async fn settle(world: &mut World, script: &Script, apps: &[App]) -> anyhow::Res
     world.until_quiet().await
 }
 
-/// What any healthy fleet has for a workload, by its specification alone.
+/// State that any healthy fleet reaches for a workload, by its specification alone.
 fn is_settled(app: &App, binding: &ResourceBinding, members: usize) -> anyhow::Result<()> {
     let spec = &binding.spec;
     let status = binding.status.clone().unwrap_or_default();

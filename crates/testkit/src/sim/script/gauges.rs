@@ -1,4 +1,4 @@
-//! What the metrics of evictions say, held against each other and against a fleet at rest (invariants 15, 38).
+//! Metrics of evictions, compared with each other and with a fleet at rest (invariants 15, 38).
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use anyhow::{Context as _, ensure};
 
 use crate::sim::World;
 
-/// Pairs of names for one value (failover.md 6.11).
+/// Pairs of names for one value (specification/failover.md 6.11).
 const ALIASES: [(&str, &str); 2] =
     [("cluster_fault_rate", "cluster_failure_rate"), ("evict_kind_total", "eviction_kind_total")];
 
-/// What counts elements in the queue: nothing is left of them when all is well.
+/// Metrics that count elements in the queue: nothing is left of them when all is well.
 const OF_THE_QUEUE: [&str; 5] =
     ["evict_total", "eviction_total", "eviction_queue_depth", "evict_kind_total", "eviction_kind_total"];
 
-/// What is expected of the gauges.
+/// Expected values of the gauges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
     /// They agree with each other, and none is negative.

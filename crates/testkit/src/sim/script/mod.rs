@@ -18,12 +18,12 @@ pub use self::{
     shrink::{Shrunk, shrink},
 };
 
-/// What happens so long after what happened before.
+/// Action with the time since the one before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// So long after the one before.
     pub after: Duration,
-    /// What.
+    /// The action.
     pub action: Action,
 }
 
@@ -52,7 +52,7 @@ pub struct Script {
     pub apps: Vec<App>,
     /// The taint policy, if there is one.
     pub taint_policy: Option<TaintPolicy>,
-    /// What goes wrong.
+    /// Steps of the script.
     pub steps: Vec<Step>,
     /// The places of these steps in the whole list.
     pub kept: Vec<usize>,

@@ -1,5 +1,6 @@
-//! Clusters that were deleted go: at once, or when what holds them is eased (failover.md 9.5). A workload that asks for
-//! more clusters than are left holds one; the Cluster has to say so, and nothing of the workload may be lost meanwhile.
+//! Clusters that were deleted go: at once, or when what holds them is eased (specification/failover.md 9.5). A workload
+//! that asks for more clusters than are left holds one; the Cluster has to say so, and nothing of the workload may be
+//! lost meanwhile.
 
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ const GOES_WITHIN: usize = 600;
 /// One that is held has said so after this many seconds in which no other one went.
 const SAYS_SO_AFTER: usize = 120;
 
-/// Joins who is not joined, as soon as the Cluster that was is gone. Where workloads hold some, their users ask for less until
-/// those are gone, as the condition advises.
+/// Joins who is not joined, as soon as the Cluster that was is gone. Where workloads hold some, their users ask for
+/// less until those are gone, as the condition advises.
 pub(super) async fn rejoin(world: &mut World, apps: &[App]) -> anyhow::Result<()> {
     let (mut last, mut same, mut eased) = (Vec::new(), 0, Vec::new());
     for _ in 0..GOES_WITHIN {

@@ -1,4 +1,4 @@
-//! What goes there.
+//! Objects that reach the members.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ spec:
     flow.member_has(1, "deployment/web", &format!("{container}/image"), json!("registry.example/web:1")).await
 }
 
-/// What a workload needs follows it, and leaves with it.
+/// Dependencies of a workload follow it, and leave with it.
 pub(super) async fn dependencies(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.kubectl(&["create", "configmap", "settings", "--from-literal=colour=blue"]).await?;
     flow.kubectl(&["create", "secret", "generic", "token", "--from-literal=token=s"]).await?;
@@ -189,7 +189,7 @@ pub(super) async fn stateful_and_daemon_sets(flow: &Flow<'_>) -> anyhow::Result<
     flow.is_true("resourcebinding/agent-daemonset", "FullyApplied").await
 }
 
-/// What a member gives a Service of its own, such as its address, stays.
+/// Fields that a member sets on a Service, such as its address, remain.
 pub(super) async fn services(flow: &Flow<'_>) -> anyhow::Result<()> {
     let service = "apiVersion: v1
 kind: Service

@@ -59,7 +59,7 @@ pub(super) async fn preserved(flow: &Flow<'_>) -> anyhow::Result<()> {
     flow.in_member(1, &["delete", "deployment", "web"]).await.map(drop)
 }
 
-/// What stands in a member is taken over only if the policy says so.
+/// Objects that exist in a member are taken over only if the policy says so.
 pub(super) async fn adopted(flow: &Flow<'_>) -> anyhow::Result<()> {
     until("the namespace is in member1", super::DEADLINE, async || {
         flow.in_member(1, &["get", "serviceaccount", "default"]).await.map(drop)

@@ -1,4 +1,4 @@
-//! What users do every day, with kubectl: the same flows through `ironclad up` and on real kube-apiservers.
+//! Daily work of users with kubectl: the same flows through `ironclad up` and on real kube-apiservers.
 
 mod content;
 mod life;

@@ -1,4 +1,4 @@
-//! What is asked of a server while it is measured. Bodies are text made beforehand: no client's own work is in the figures
+//! Load on a server while it is measured. Bodies are text made beforehand: no client's own work is in the figures
 //! beyond TLS and HTTP.
 
 use std::{
@@ -21,11 +21,11 @@ use crate::propagate::at;
 
 /// Where clients write.
 const WRITTEN: &str = "bench-written";
-/// What is listed.
+/// Path of lists.
 const LISTED: &str = "bench-listed";
 /// The rest of the objects.
 const OTHERS: &str = "bench-others";
-/// What is watched.
+/// Path of watches.
 const WATCHED: &str = "bench-watched";
 /// The bytes in each object's data.
 const DATA_BYTES: usize = 1_024;
@@ -34,7 +34,7 @@ const MAKERS: usize = 32;
 /// A watch that hears nothing for so long is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What came of writing with so many clients at once.
+/// Result of writing with this number of clients at once.
 pub(crate) struct Writes {
     pub(super) clients: usize,
     pub(super) per_second: f64,

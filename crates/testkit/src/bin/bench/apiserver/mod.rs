@@ -1,4 +1,5 @@
-//! `bench apiserver`: the embedded API server beside kube-apiserver and etcd, both with fsync, one after the other in one run.
+//! `bench apiserver`: the embedded API server beside kube-apiserver and etcd, both with fsync, one after the other in
+//! one run.
 //!
 //! Ours is the whole product: `up` without members, controllers and admission included.
 
@@ -17,7 +18,7 @@ use self::{
 };
 use crate::propagate::at;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Seconds of writing at each number of clients
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     alone: bool,
 }
 
-/// What one server came to.
+/// Result of one server.
 pub(crate) struct Figures {
     /// From its start, seconds.
     ready: f64,

@@ -2,7 +2,7 @@
 
 use super::{Args, Figures};
 
-/// What a ratio, ours by theirs, should be.
+/// Bound of the ratio of our value to theirs.
 #[derive(Clone, Copy)]
 enum Target {
     AtMost(f64),

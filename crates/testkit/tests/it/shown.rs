@@ -1,4 +1,5 @@
 //! Every rule has a test that shows it: the table of `tests/differential/README.md` names tests that exist.
+//! It compares names only: whether a test shows the rule of its row is for the reviewer of the row.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_complaint_is_made() {
+    fn checker_finds_every_violation() {
         let package: Package = serde_json::from_value(serde_json::json!({
             "name": "openssl-sys", "version": "1.0.0", "license": null, "source": "git+https://git.example/x",
         }))

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_stage_is_in_the_table_too() {
+    fn table_shows_a_failed_stage() {
         let mut stages = Stages { done: vec![("build".into(), Duration::from_millis(61_250))] };
         let failed = stages.run::<()>("documentation", || anyhow::bail!("no"));
         assert!(failed.is_err());

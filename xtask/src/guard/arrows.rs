@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_through_others_is_found() {
+    fn indirect_dependencies_are_found() {
         let mut graph = graph("ironclad-patch", None, "innocent");
         graph["packages"].as_array_mut().unwrap().push(package("redb", Value::Null));
         let nodes = graph["resolve"]["nodes"].as_array_mut().unwrap();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_uses_stream_map() {
+    fn stream_map_is_not_used() {
         let name = ["Stream", "Map"].concat();
         nowhere(".rs", "tokio's map of streams starts at a random one", |_, text| uses(text, &name));
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_code() {
+    fn words_are_found_in_code_and_not_in_comments() {
         for (name, line, want) in [
             ("code", "use a::Word;", vec![1]),
             ("a comment", "// no Word", vec![]),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_moved_into_place_whole_and_once() {
+    fn built_programs_are_moved_into_place_whole_and_once() {
         let cache = tempfile::tempdir().unwrap();
         let folder = cache.path().join("tools-1");
         let half = once(&folder, &["a", "b"], |into| Ok(fs::write(into.join("a"), "")?)).unwrap_err().to_string();

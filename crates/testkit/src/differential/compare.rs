@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_told_at_their_place() {
+    fn differences_are_reported_at_the_deepest_path() {
         let mut found = Vec::new();
         let real = json!({"code": 200, "body": {"a": 1, "b": [1, {"c": 2}], "d": "x"}});
         let ours = json!({"code": 200, "body": {"a": 1, "b": [1, {"c": 3}], "e": [1]}});

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_by_nature() {
+    fn values_that_differ_by_nature_are_masked() {
         let mut masks = Masks::new("create-x1", &[("gen-[a-z]+".into(), "gen-X".into())]).unwrap();
         let uid = |n| format!("{n}0000000-0000-0000-0000-000000000000");
         let object = |n, revision| json!({"metadata": {"uid": uid(n), "resourceVersion": revision}});

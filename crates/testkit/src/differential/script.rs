@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_is_read() {
+    fn scenario_is_parsed() {
         let text = "# what it shows\nmask a[0-9]+ a\n\nPOST $core/configmaps\nAccept: text/html\n  metadata: {name: a}\n  data:\n    k: v\n$rv = metadata.resourceVersion\n\n\
                     PATCH json $core/configmaps/a\n= [\nonly code\n\nEVENTS w end\n\nkubectl get cm 'a b'\nuntil code 0\n\n\
                     START w kubectl get cm -w\n\nLINES w 2\n";
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn unknown_steps_are_refused() {
         for text in [
             "FETCH /a",
             "GET /a\nwhat is this",

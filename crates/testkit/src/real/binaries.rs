@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_excuses_a_test() {
+    fn only_missing_programs_excuse_a_test() {
         let not_built = || Missing::NotBuilt { folder: "cache".into() };
         for (name, missing, place, want) in [
             ("without Go a test is skipped", Missing::GoIsMissing, Place::Elsewhere, true),

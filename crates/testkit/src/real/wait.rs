@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_looks_again_until_it_is_so() {
+    async fn until_polls_until_the_state_is_reached() {
         let mut looks = 0;
         let seen = until("the third look", Duration::from_secs(1), async || {
             looks += 1;
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_message_has_the_last_reason() {
+    async fn timeout_names_the_last_reason() {
         let error =
             until::<()>("a miracle", Duration::from_secs(2), async || bail!("nothing happened")).await.unwrap_err();
         assert_eq!(format!("{error:#}"), "a miracle: not so after 2 s: nothing happened");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_without_answer_is_repeated() {
+    async fn poll_without_an_answer_is_repeated() {
         let mut looks = 0;
         let seen = until("the second look", Duration::from_secs(60), async || {
             looks += 1;

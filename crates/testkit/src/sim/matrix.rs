@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_ends_early_differs() {
+    fn state_that_ends_early_differs() {
         assert_eq!(differs("a\nb", "a\nb"), None);
         assert!(differs("a", "a\nb").is_some());
         let (left, right) = (format!("{}{}", "x".repeat(500), "l"), format!("{}{}", "x".repeat(500), "r"));

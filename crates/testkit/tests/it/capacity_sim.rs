@@ -62,7 +62,7 @@ async fn replicas_go_where_members_report_room() -> anyhow::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_found_no_room_is_placed_when_a_member_grows() -> anyhow::Result<()> {
+async fn unplaced_workload_is_placed_when_a_member_grows() -> anyhow::Result<()> {
     // A node of eight cores is of the grade that has four at least.
     let (mut world, bindings) = placed_by_room(12).await?;
     world

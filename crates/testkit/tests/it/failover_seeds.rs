@@ -83,7 +83,7 @@ fn seeds_that_found_something() -> anyhow::Result<()> {
 }
 
 #[test]
-fn one_programme_has_one_history() -> anyhow::Result<()> {
+fn one_script_has_one_history() -> anyhow::Result<()> {
     for seed in [3, 5] {
         let script = Script::from_seed(seed);
         assert_eq!(script::run(&script)?.digest, script::run(&script)?.digest, "seed {seed}");

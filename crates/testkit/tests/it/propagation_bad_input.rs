@@ -132,7 +132,7 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poisoned_reconcile_is_caught_counted_backed_off_and_told_once() -> anyhow::Result<()> {
+async fn panicking_reconcile_is_caught_counted_backed_off_and_logged_once() -> anyhow::Result<()> {
     let (lines, _guard) = logged();
     let mut world = World::start(WorldOptions { seed: 255, members: 2 }).await?;
     world.set_connect_panic("member2", ConnectPanic::On);

@@ -13,7 +13,7 @@ use crate::propagation;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn the_propagation_on_real_kube_apiservers() -> anyhow::Result<()> {
+async fn propagation_on_real_kube_apiservers() -> anyhow::Result<()> {
     let Some(env) = RealEnv::start_or_skip(Config { members: 2, ..Config::default() }).await? else { return Ok(()) };
     let plane = env.plane().kubeconfig().display().to_string();
 

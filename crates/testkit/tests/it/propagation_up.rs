@@ -22,7 +22,7 @@ pub(crate) fn kubectl(binaries: &Binaries, data: &Path, context: &str, home: &Pa
 }
 
 #[tokio::test]
-async fn the_propagation_through_up() -> anyhow::Result<()> {
+async fn propagation_through_up() -> anyhow::Result<()> {
     let Some(binaries) = Binaries::find_or_skip()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let (data, listen) = (dir.path().join("data"), format!("127.0.0.1:{}", free_port()?));

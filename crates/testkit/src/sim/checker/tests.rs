@@ -176,7 +176,7 @@ fn taints_and_conditions_over_time() {
 }
 
 #[test]
-fn a_task_ends_when_the_new_copies_are_healthy_and_never_with_an_empty_result() {
+fn task_ends_when_the_new_copies_are_healthy_and_never_with_an_empty_result() {
     let mut court = Court::new(rules());
     court.binding(1, &["m1"], json!([]), Value::Null);
     court.cluster(100, "m1", "True", taint("NoExecute", "01:40"));
@@ -243,7 +243,7 @@ fn overdue(rules: Rules) -> Court {
 }
 
 #[test]
-fn an_eviction_that_never_comes() {
+fn missing_eviction_is_found() {
     // At 0.5/s: two seconds, thirty of patience, and three in which it may not have been seen.
     type Change = fn(&mut Court);
     let rows: [(&str, u64, Change, bool); 9] = [

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_to_fail() {
+    fn failures_of_a_start_are_reported() {
         let way = |text: &str| super::way(&anyhow::anyhow!(text.to_owned()).context("seed 3: 2 members"));
         for (text, same, want) in [
             (
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn another_failure_is_not_followed() {
+    fn shrinking_ignores_other_failures() {
         let long = |seed: &u64| Script::from_seed(*seed).steps.len() > 8;
         let script = Script::from_seed((0..).find(long).unwrap());
         // Without action 5 something else is broken.
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_for_the_failure_is_left_out() {
+    fn shrinking_drops_what_the_failure_does_not_need() {
         let long = |seed: &u64| Script::from_seed(*seed).steps.len() > 8;
         let script = Script::from_seed((0..).find(long).unwrap());
         let whole: std::time::Duration = script.steps[..=5].iter().map(|s| s.after).sum();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programme_follows_from_its_seed() {
+    fn script_follows_from_its_seed() {
         for seed in 0..200 {
             let script = Script::from_seed(seed);
             assert_eq!(script, Script::from_seed(seed));

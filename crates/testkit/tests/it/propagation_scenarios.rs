@@ -1,4 +1,4 @@
-//! Each chapter of propagation.md as a script with its transcript.
+//! Each chapter of specification/propagation.md as a script with its transcript.
 
 use std::path::Path;
 

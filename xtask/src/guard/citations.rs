@@ -55,8 +55,7 @@ macro_rules! pattern {
 }
 
 pattern!(HEADING, r"^#+\s+(\S+)");
-pattern!(ITEM, r"^\s*(?:\|\s*|[-*]\s+)[*`]*([A-Z]+-?[0-9]+(?:\.[0-9]+)*)\b");
-pattern!(NUMBERED, r"^([0-9]+)\. ");
+pattern!(ITEM, r"^\s*(?:\|\s*|[-*]\s+)[*`]*([A-Z]+-?[0-9]+(?:\.[0-9]+)*|[0-9]+(?:\.[0-9]+)+)\b");
 pattern!(HTML, r#"<a\s+(?:id|name)="([^"]+)""#);
 pattern!(CITATION, r"specification/((?:proposals/)?[a-z0-9-]+\.md)(?:#([A-Za-z0-9._-]+))?");
 pattern!(SIBLING, r"(?:^|[^/\w.])((?:proposals/)?[a-z0-9]+\.md)( )(?:[0-9]|IR-|[BS][0-9])");
@@ -80,17 +79,11 @@ fn chapters(texts: &[(PathBuf, String)]) -> Chapters {
 
 fn anchors(chapter: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
-    let mut section = String::new();
     for line in chapter.lines() {
-        if let Some(heading) = HEADING.captures(line) {
-            section = heading[1].trim_matches(['*', '`', '.', ':', ',']).to_owned();
-            anchors.insert(section.to_lowercase());
-        }
-        // Item 3 of the list in section 16 is 16.3.
-        anchors.extend(NUMBERED.captures(line).map(|item| format!("{section}.{}", &item[1])));
+        let heading = HEADING.captures_iter(line).map(|found| found[1].trim_matches(['*', '`', '.', ':']).to_owned());
         let item = ITEM.captures_iter(line).map(|found| found[1].to_owned());
         let html = HTML.captures_iter(line).map(|found| found[1].to_owned());
-        anchors.extend(item.chain(html).map(|anchor| anchor.to_lowercase()));
+        anchors.extend(heading.chain(item).chain(html).map(|anchor| anchor.to_lowercase()));
     }
     anchors.extend(chapter.lines().filter(|line| line.starts_with('#')).map(slug));
     anchors
@@ -186,7 +179,7 @@ mod tests {
 
     #[test]
     fn anchors_stand_at_the_beginning() {
-        let chapter = "# Failover\n## 6. Queue\n### 6.9 Check\n| **IR-12** | text 4 |\n| B57 |\n3. third\n- S4.7: x\n<a id=\"ir-13\"></a>\nsee B58\n";
+        let chapter = "# Failover\n## 6. Queue\n### 6.9 Check\n| **IR-12** | text 4 |\n| B57 |\n| 6.10 | x |\n- S4.7: x\n<a id=\"ir-13\"></a>\nsee B58\n";
         let anchors = anchors(chapter);
         for (anchor, want) in [
             ("6", true),
@@ -194,7 +187,7 @@ mod tests {
             ("ir-12", true),
             ("b57", true),
             ("s4.7", true),
-            ("6.9.3", true),
+            ("6.10", true),
             ("ir-13", true),
             ("b58", false),
         ] {

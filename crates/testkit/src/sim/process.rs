@@ -42,7 +42,7 @@ pub(super) struct Slot {
 /// A running process.
 struct Process {
     tasks: Tasks,
-    /// What its reconcilers share, while it works.
+    /// State of its reconcilers, while it works.
     present: Arc<Mutex<Option<Arc<Controllers>>>>,
 }
 
@@ -152,7 +152,7 @@ impl Slot {
         }
     }
 
-    /// What it shares, while it works.
+    /// State of its reconcilers, while it works.
     pub(super) fn context(&self) -> Option<Arc<Controllers>> {
         self.process.as_ref()?.present.lock().clone()
     }

@@ -30,7 +30,6 @@ mod mask;
 mod print;
 mod run;
 mod syntax;
-mod syntax;
 
 use std::{
     fs,

@@ -124,7 +124,9 @@ fn validation_refuses(kind: &Kind, object: &Value, theirs: &Value) -> Result<(),
     let causes = theirs["status"]["details"]["causes"].as_array().map_or(&[][..], Vec::as_slice);
     let found: Vec<Value> = match &kind.custom {
         Some((structural, ..)) => {
-            let mistakes = structural.validate(object);
+            let mut object = object.clone();
+            structural.default(&mut object);
+            let mistakes = structural.validate(&object);
             mistakes
                 .iter()
                 .map(|e| json!({"field": e.field, "message": e.message, "reason": e.reason.as_str()}))

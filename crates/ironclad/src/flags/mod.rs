@@ -15,7 +15,7 @@ use std::{fmt, str::FromStr, time::Duration};
 pub(crate) use admission::{AdmissionFlags, WebhookFlags};
 use ironclad_cli::report::Misused;
 use ironclad_controllers::{ControllerList, Settings};
-use ironclad_failover::{Flags, flags::FailoverGate};
+use ironclad_failover::Flags;
 use ironclad_fleet::gates::{Gate, Gates};
 
 /// A duration on the command line. It prints as in the flags' documentation: `5ms`, `60s`, `2m`.
@@ -87,15 +87,31 @@ impl ControllerFlags {
         if !errors.is_empty() {
             return Err(misused(errors.join("\n  and ")).into());
         }
-        let gate = if gates.enabled(Gate::Failover) { FailoverGate::On } else { FailoverGate::Off };
-        for line in failover.at_start(gate) {
-            tracing::info!("{line}");
-        }
+        log_failover(&failover, &gates);
         for warning in warned.into_iter().chain(failover.warnings()).chain(self.accepted.warnings()) {
             tracing::warn!("{warning}");
         }
         Ok(Settings { gates, controllers, propagation: self.propagation.settings()?, scheduler, failover })
     }
+}
+
+/// Logs whether taints move workloads, and how fast: the first question of an operator after a migration.
+fn log_failover(failover: &Flags, gates: &Gates) {
+    if !gates.enabled(Gate::Failover) {
+        tracing::info!("failover is off (feature gate Failover): taints evict no workload");
+        return;
+    }
+    let eviction = &failover.eviction;
+    tracing::info!(
+        no_execute_taint_eviction = eviction.enable_no_execute_taint_eviction,
+        purge_mode = %eviction.no_execute_taint_eviction_purge_mode,
+        evictions_per_second = %eviction.primary(),
+        secondary_evictions_per_second = %eviction.secondary(),
+        evict_plugins = failover.evict_plugins.names().join(","),
+        pre_scheduling_check = %eviction.pre_scheduling_check,
+        mode = %eviction.failover_mode,
+        "failover is on"
+    );
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod capacity;
 mod cluster;
 mod cluster_status;
 mod clusters;
-mod connect;
+mod connector;
 mod controller;
 mod dependencies;
 mod detector;
@@ -52,8 +52,7 @@ mod unified_auth;
 mod work_status;
 mod works;
 
-pub use connect::NetworkConnector;
-pub use members::Connector;
+pub use connector::{Connector, NetworkConnector};
 pub use process::Controllers;
 pub use registry::{UnknownController, controller_names};
 pub use settings::{ControllerList, Settings};

@@ -8,8 +8,7 @@ use std::{
 
 use ironclad_api::cluster::Cluster;
 use ironclad_fleet::{ClusterName, ObjectKey};
-use ironclad_interpreter::webhook::Endpoint;
-use ironclad_runtime::{Queue, webhook_client};
+use ironclad_runtime::Queue;
 use ironclad_seam::Tasks;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -17,23 +16,6 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::{awaiting::Awaiting, member_object::MemberObject, objects::Objects};
-
-/// Makes the client of a member: over the network from its credentials, or in-process for a simulated one.
-pub trait Connector: Send + Sync + 'static {
-    /// A client for the member.
-    ///
-    /// # Errors
-    /// Why none can be made, for a person: it becomes the message of the cluster's condition.
-    fn connect(&self, cluster: &Cluster, credentials: Option<&Secret>) -> Result<Client, String>;
-
-    /// A client for an interpreter webhook; `ca_bundle` is PEM.
-    ///
-    /// # Errors
-    /// Why none can be made, for a person.
-    fn webhook(&self, endpoint: &Endpoint, ca_bundle: Option<&[u8]>) -> Result<Client, String> {
-        webhook_client(&endpoint.base, endpoint.server_name.as_deref(), ca_bundle, Arc::default())
-    }
-}
 
 /// One connected member.
 pub(crate) struct Member {

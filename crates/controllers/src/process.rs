@@ -10,7 +10,7 @@ use ironclad_seam::Seam;
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{controller::Controller, members::Connector, registry, settings::Settings, setup::Setup};
+use crate::{connector::Connector, controller::Controller, registry, settings::Settings, setup::Setup};
 
 /// The controllers. Everything that runs is a task of the seam that they were given.
 pub struct Controllers {
@@ -44,6 +44,12 @@ impl Controllers {
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.setup.caches.is_synced()
+    }
+
+    /// The long-lived tasks that panicked again and again and were restarted each time.
+    #[must_use]
+    pub fn failing_tasks(&self) -> Vec<String> {
+        self.setup.seam.tasks.panics().failing(self.setup.seam.clock.mono())
     }
 
     /// True if no controller has anything to do and every requested status is written.

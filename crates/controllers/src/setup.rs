@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ironclad_api::{cluster::Cluster, work::Work};
-use ironclad_runtime::{Caches, Change, Informer, Queue, StatusWriter, WatchScope, WorkMetrics, Writer};
+use ironclad_runtime::{Caches, Change, Informer, PanicMetrics, Queue, StatusWriter, WatchScope, WorkMetrics, Writer};
 use ironclad_seam::Seam;
 use kube::{Api, Client, Resource, api::DynamicObject};
 use parking_lot::Mutex;
@@ -14,11 +14,12 @@ use crate::{
     caches::{CLUSTERS, WORKS},
     capacity::FleetCapacity,
     clusters::ClusterSnapshot,
+    connector::Connector,
     events::Events,
     explain::Explain,
     interpreter::{Interpreters, metrics::InterpreterMetrics},
     mapper::Mapper,
-    members::{Connector, Members},
+    members::Members,
     objects::Objects,
     settings::Settings,
     targets::{Templates, Typed, json},
@@ -77,6 +78,7 @@ impl Setup {
     pub(crate) fn new(plane: Client, seam: Seam, connector: Arc<dyn Connector>, settings: Settings) -> Self {
         let (mut registry, caches) = (Registry::default(), Caches::default());
         let work_metrics = WorkMetrics::register(&mut registry);
+        registry.register_collector(Box::new(PanicMetrics(seam.tasks.panics().clone())));
         let interpreter_metrics = InterpreterMetrics::register(&mut registry);
         let events = Events::new(plane.clone(), &seam);
         let mapper = Arc::new(Mapper::new(plane.clone(), seam.clock.clone()));

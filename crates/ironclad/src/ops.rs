@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use axum::{
     Router, extract::State, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse, routing::get,
 };
+use ironclad_controllers::Controllers;
 use ironclad_runtime::Traffic;
 use ironclad_seam::Tasks;
 use prometheus_client::{
@@ -19,12 +20,23 @@ use prometheus_client::{
 };
 use std::sync::atomic::Ordering;
 
+/// A named readiness check, with the reason if it fails.
+pub(crate) type Check = (&'static str, Result<(), String>);
+
+/// The readiness checks of the controllers of this process, `None` while it runs none.
+pub(crate) fn checks(controllers: Option<&Controllers>) -> Vec<Check> {
+    let is_synced = controllers.is_some_and(Controllers::is_synced);
+    let failing = controllers.map(Controllers::failing_tasks).unwrap_or_default();
+    let tasks = if failing.is_empty() { Ok(()) } else { Err(format!("panic again and again: {}", failing.join(", "))) };
+    vec![("caches", if is_synced { Ok(()) } else { Err("not yet".to_owned()) }), ("tasks", tasks)]
+}
+
 /// State that the listener serves.
 #[derive(Clone)]
 pub(crate) struct Ops {
     controllers: Arc<dyn Fn() -> Option<Arc<Registry>> + Send + Sync>,
     own: Arc<Registry>,
-    ready: Arc<dyn Fn() -> Vec<(&'static str, bool)> + Send + Sync>,
+    ready: Arc<dyn Fn() -> Vec<Check> + Send + Sync>,
 }
 
 impl Ops {
@@ -34,7 +46,7 @@ impl Ops {
         controllers: impl Fn() -> Option<Arc<Registry>> + Send + Sync + 'static,
         traffic: Vec<(&'static str, Arc<Traffic>)>,
         others: Vec<Box<dyn Collector>>,
-        ready: impl Fn() -> Vec<(&'static str, bool)> + Send + Sync + 'static,
+        ready: impl Fn() -> Vec<Check> + Send + Sync + 'static,
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(BuildInfo));
@@ -91,12 +103,18 @@ async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
 }
 
 async fn readyz(State(ops): State<Ops>) -> impl IntoResponse {
-    let checks = (ops.ready)();
-    let all = checks.iter().all(|(_, ok)| *ok);
+    readiness(&(ops.ready)())
+}
+
+fn readiness(checks: &[Check]) -> (StatusCode, String) {
     let mut text = String::new();
-    for (name, ok) in checks {
-        text.push_str(&format!("[{}]{name} {}\n", if ok { '+' } else { '-' }, if ok { "ok" } else { "not yet" }));
+    for (name, check) in checks {
+        match check {
+            Ok(()) => text.push_str(&format!("[+]{name} ok\n")),
+            Err(why) => text.push_str(&format!("[-]{name} {why}\n")),
+        }
     }
+    let all = checks.iter().all(|(_, check)| check.is_ok());
     text.push_str(if all { "readyz check passed\n" } else { "readyz check failed\n" });
     (if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
@@ -151,6 +169,26 @@ mod tests {
     use ironclad_reference::Reference;
 
     use super::*;
+
+    #[test]
+    fn readiness_names_the_checks_that_fail() {
+        let rows: [(&[Check], StatusCode, &str); 3] = [
+            (&[("caches", Ok(()))], StatusCode::OK, "[+]caches ok\nreadyz check passed\n"),
+            (
+                &[("caches", Err("not yet".into())), ("tasks", Ok(()))],
+                StatusCode::SERVICE_UNAVAILABLE,
+                "[-]caches not yet\n[+]tasks ok\nreadyz check failed\n",
+            ),
+            (
+                &[("tasks", Err("panic again and again: p/informer/works".into()))],
+                StatusCode::SERVICE_UNAVAILABLE,
+                "[-]tasks panic again and again: p/informer/works\nreadyz check failed\n",
+            ),
+        ];
+        for (checks, status, text) in rows {
+            assert_eq!(readiness(checks), (status, text.to_owned()));
+        }
+    }
 
     /// The row of `karmada_build_info` (specification/operations.md 6); the controllers have the other metrics.
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     flags::{AdmissionFlags, ControllerFlags, WebhookFlags},
     leader::{LeaderFlags, Present},
     memory,
-    ops::Ops,
+    ops::{Ops, checks},
     signals::Stop,
 };
 
@@ -104,8 +104,10 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<()> {
         electors.iter().map(|electors| electors.collector()).collect(),
         move || {
             // A process that stands by is ready: its caches fill when it becomes leader.
-            let stands_by = elected.as_ref().is_some_and(|electors| !electors.main.leads());
-            vec![("caches", stands_by || checked.lock().as_ref().is_some_and(|context| context.is_synced()))]
+            if elected.as_ref().is_some_and(|electors| !electors.main.leads()) {
+                return vec![("caches", Ok(()))];
+            }
+            checks(checked.lock().as_deref())
         },
     )
     .start(&args.metrics_bind_address, &seam.tasks)

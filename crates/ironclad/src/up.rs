@@ -33,7 +33,7 @@ use crate::{
     demo,
     flags::{AdmissionFlags, ControllerFlags},
     memory,
-    ops::Ops,
+    ops::{Ops, checks},
     signals::Stop,
 };
 use members::{FleetArgs, KubeconfigFile, SimulatedMembers, Start};
@@ -151,7 +151,7 @@ pub(crate) async fn run(args: UpArgs) -> anyhow::Result<()> {
     let checked = context.clone();
     let registry = context.registry();
     let traffic = vec![("plane", to_plane), ("members", to_members)];
-    Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || vec![("caches", checked.is_synced())])
+    Ops::new(move || Some(registry.clone()), traffic, Vec::new(), move || checks(Some(&checked)))
         .start(&args.metrics_bind_address, &seam.tasks)
         .await?;
     context.start().await;

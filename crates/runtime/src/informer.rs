@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use ironclad_seam::{Seam, Tasks};
+use ironclad_seam::{Clock, Seam, Stream, Tasks};
 use kube::{
     Api, Resource,
     runtime::watcher::{self, Event},
@@ -240,34 +240,38 @@ where
             config = config.fields(fields);
         }
         let (this, clock, jitter) = (self.clone(), seam.clock.clone(), seam.rng.stream("informer"));
-        tasks.spawn(format!("informer/{name}"), async move {
-            let mut stream = Box::pin(watcher::watcher(api, config));
-            let (mut failures, mut yields) = (0u32, Yields::default());
-            while let Some(event) = stream.next().await {
-                match event {
-                    Ok(event) => {
-                        failures = 0;
-                        let listed = matches!(event, Event::InitApply(_));
-                        this.observe(event);
-                        if listed {
-                            yields.done().await;
-                        }
+        tasks.supervise(&seam.clock, format!("informer/{name}"), move || {
+            this.clone().follow(name, api.clone(), config.clone(), clock.clone(), jitter.clone())
+        });
+    }
+
+    async fn follow(self, name: &'static str, api: Api<K>, config: watcher::Config, clock: Clock, jitter: Stream) {
+        let mut stream = Box::pin(watcher::watcher(api, config));
+        let (mut failures, mut yields) = (0u32, Yields::default());
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(event) => {
+                    failures = 0;
+                    let listed = matches!(event, Event::InitApply(_));
+                    self.observe(event);
+                    if listed {
+                        yields.done().await;
                     }
-                    Err(error) => {
-                        let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
-                        let wait = wait + jitter.duration_up_to(wait / 2);
-                        failures = failures.saturating_add(1);
-                        tracing::debug!(informer = name, %error, ?wait, "watch broke");
-                        this.0.progress.lock().trouble = Some(error.to_string());
-                        tokio::select! {
-                            biased;
-                            () = this.0.wake.notified() => failures = 0,
-                            () = clock.sleep(wait) => {}
-                        }
+                }
+                Err(error) => {
+                    let wait = BACKOFF_BASE.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+                    let wait = wait + jitter.duration_up_to(wait / 2);
+                    failures = failures.saturating_add(1);
+                    tracing::debug!(informer = name, %error, ?wait, "watch broke");
+                    self.0.progress.lock().trouble = Some(error.to_string());
+                    tokio::select! {
+                        biased;
+                        () = self.0.wake.notified() => failures = 0,
+                        () = clock.sleep(wait) => {}
                     }
                 }
             }
-        });
+        }
     }
 
     fn observe(&self, event: Event<K>) {

@@ -135,6 +135,10 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         self
     }
 
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
     /// Where the queue and its workers are counted, if they are.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.get()

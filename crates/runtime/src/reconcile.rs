@@ -73,27 +73,42 @@ where
     }
     let panics: Arc<Panics<T>> = Arc::default();
     for _ in 0..workers {
-        let (queue, reconcile, counters, panics) = (queue.clone(), reconcile.clone(), counters.clone(), panics.clone());
-        tasks.spawn(name, async move {
-            loop {
-                let Turn { key, is_replay } = queue.next_turn().await;
-                if let Some(meter) = queue.meter() {
-                    meter.active.inc();
-                }
-                let outcome = AssertUnwindSafe(async { reconcile(key.clone()).await }).catch_unwind().await;
-                if let Some(meter) = queue.meter() {
-                    meter.active.dec();
-                }
-                after(name, &queue, &counters, &panics, &key, outcome);
-                queue.done(&key);
-                if is_replay {
-                    // A pass that finds nothing to do never waits: thousands of them would keep a user's change from its turn.
-                    tokio::task::yield_now().await;
-                }
-            }
+        let (worker, reconcile) = (queue.clone(), reconcile.clone());
+        let (counters, panics) = (counters.clone(), panics.clone());
+        tasks.supervise(queue.clock(), name, move || {
+            work(name, worker.clone(), reconcile.clone(), counters.clone(), panics.clone())
         });
     }
     counters
+}
+
+async fn work<T, F, Fut>(
+    name: &'static str,
+    queue: Queue<T>,
+    reconcile: F,
+    counters: Arc<Worker>,
+    panics: Arc<Panics<T>>,
+) where
+    T: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(T) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
+{
+    loop {
+        let Turn { key, is_replay } = queue.next_turn().await;
+        if let Some(meter) = queue.meter() {
+            meter.active.inc();
+        }
+        let outcome = AssertUnwindSafe(async { reconcile(key.clone()).await }).catch_unwind().await;
+        if let Some(meter) = queue.meter() {
+            meter.active.dec();
+        }
+        after(name, &queue, &counters, &panics, &key, outcome);
+        queue.done(&key);
+        if is_replay {
+            // A reconcile that finds nothing to do never waits: thousands of them would delay a user's change.
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 fn after<T: Ord + Clone + Debug>(

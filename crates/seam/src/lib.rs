@@ -6,10 +6,12 @@
 //! no IO and knows nothing of Kubernetes.
 
 mod clock;
+mod panics;
 mod rng;
 mod tasks;
 
 pub use clock::Clock;
+pub use panics::Panics;
 pub use rng::{Rng, Stream};
 pub use tasks::{Cancelled, TaskHandle, Tasks};
 

@@ -16,6 +16,11 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
+use crate::{
+    Clock,
+    panics::{Panics, catch_panic},
+};
+
 /// The owner of a group of tasks. Cheap to clone; the group lives until it is killed.
 #[derive(Clone)]
 pub struct Tasks(Arc<Group>);
@@ -23,6 +28,8 @@ pub struct Tasks(Arc<Group>);
 struct Group {
     name: String,
     state: Mutex<State>,
+    /// Shared by a group and its children.
+    panics: Panics,
     /// Notified when a task ends and when the group is stopped.
     changed: Notify,
 }
@@ -48,13 +55,17 @@ impl Tasks {
     /// Creates an independent group.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), changed: Notify::new() }))
+        Self::with_panics(name, Panics::default())
+    }
+
+    fn with_panics(name: &str, panics: Panics) -> Self {
+        Self(Arc::new(Group { name: name.to_owned(), state: Mutex::default(), panics, changed: Notify::new() }))
     }
 
     /// A group that is stopped and killed with this one, and can be on its own.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        let child = Self::new(&format!("{}/{name}", self.0.name));
+        let child = Self::with_panics(&format!("{}/{name}", self.0.name), self.0.panics.clone());
         let mut state = self.0.state.lock();
         {
             let mut of_child = child.0.state.lock();
@@ -104,6 +115,32 @@ impl Tasks {
         }
         drop(state);
         TaskHandle(Some(handle))
+    }
+
+    /// Runs a long-lived task of this group. When it panics, the panic is counted and the task is made and run again after
+    /// a wait; when it ends, it is over.
+    pub fn supervise<F, Fut>(&self, clock: &Clock, name: impl Into<Cow<'static, str>>, mut make: F)
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (name, clock, panics) = (name.into(), clock.clone(), self.0.panics.clone());
+        let group = self.0.name.clone();
+        drop(self.spawn(name.clone(), async move {
+            loop {
+                let began = clock.mono();
+                let Err(message) = catch_panic(&mut make).await else { return };
+                let wait = panics.record(&group, &name, clock.mono() - began, clock.mono());
+                tracing::error!(%group, task = %name, panic = %message, ?wait, "task panicked and is restarted");
+                clock.sleep(wait).await;
+            }
+        }));
+    }
+
+    /// Panics of the supervised tasks of this group, its parents and their children.
+    #[must_use]
+    pub fn panics(&self) -> &Panics {
+        &self.0.panics
     }
 
     /// Drops all tasks of this group and its children, between two polls, and refuses new ones.
@@ -278,5 +315,32 @@ mod tests {
         let handle = tasks.spawn("bad", async { panic!("on purpose") });
         assert_eq!(handle.await, Err(Cancelled));
         assert_eq!(tasks.spawn("good", async { 2 }).await, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn supervised_task_that_panics_is_restarted_counted_and_failing_until_it_runs_well() {
+        let tasks = Tasks::new("p");
+        let child = tasks.child("c");
+        let clock = Clock::system();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = runs.clone();
+        child.supervise(&clock, "loop", move || {
+            let run = counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert!(run >= 4, "on purpose");
+                std::future::pending::<()>().await;
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        assert_eq!(tasks.panics().totals(), [("loop".to_owned(), 1)]);
+        assert!(tasks.panics().failing(clock.mono()).is_empty(), "one panic is not persistent");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(runs.load(Ordering::Relaxed), 5);
+        assert_eq!(tasks.panics().totals(), [("loop".to_owned(), 4)]);
+        assert_eq!(tasks.panics().failing(clock.mono()), ["p/c/loop"]);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(tasks.panics().failing(clock.mono()).is_empty(), "it has run for a minute since");
+        assert_eq!(child.running(), ["loop"]);
     }
 }

@@ -15,10 +15,11 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::{
     awaiting::Awaiting,
     caches::SECRETS,
+    connector::Connector,
     interpreter::Interpreters,
     mapper::Mapper,
     member_object,
-    members::{Connector, Member, Members, connection_identity},
+    members::{Member, Members, connection_identity},
     objects::Objects,
     setup::Setup,
 };

@@ -57,11 +57,14 @@ impl Monitor {
 
     pub(super) fn start(self: &Arc<Self>) {
         let this = self.clone();
-        self.seam.tasks.spawn("cluster monitor", async move {
-            let (mut began, mut memories) = (None, BTreeMap::new());
-            loop {
-                this.scan(&mut began, &mut memories).await;
-                this.seam.clock.sleep(this.settings.failover.health.monitor_period).await;
+        self.seam.tasks.supervise(&self.seam.clock, "cluster monitor", move || {
+            let this = this.clone();
+            async move {
+                let (mut began, mut memories) = (None, BTreeMap::new());
+                loop {
+                    this.scan(&mut began, &mut memories).await;
+                    this.seam.clock.sleep(this.settings.failover.health.monitor_period).await;
+                }
             }
         });
     }

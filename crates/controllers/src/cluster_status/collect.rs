@@ -213,18 +213,22 @@ impl Collector {
         nodes.start("nodes", &self.seam, &member.tasks, Api::all(member.client.clone()), &all);
         pods.start("pods", &self.seam, &member.tasks, Api::all(member.client.clone()), &all);
         let (weak, name, clock) = (Arc::downgrade(self), member.name.clone(), self.seam.clock.clone());
-        member.tasks.spawn("summary", async move {
-            nodes.synced().await;
-            pods.synced().await;
-            loop {
-                let Some(this) = weak.upgrade() else { return };
-                let published = this.publish(&name.0, &sums);
-                drop(this);
-                // A cluster that is not ready is tried again.
-                if published {
-                    sums.changed.notified().await;
+        member.tasks.supervise(&self.seam.clock, "summary", move || {
+            let (nodes, pods, sums) = (nodes.clone(), pods.clone(), sums.clone());
+            let (weak, name, clock) = (weak.clone(), name.clone(), clock.clone());
+            async move {
+                nodes.synced().await;
+                pods.synced().await;
+                loop {
+                    let Some(this) = weak.upgrade() else { return };
+                    let published = this.publish(&name.0, &sums);
+                    drop(this);
+                    // A cluster that is not ready is tried again.
+                    if published {
+                        sums.changed.notified().await;
+                    }
+                    clock.sleep(EVERY).await;
                 }
-                clock.sleep(EVERY).await;
             }
         });
     }

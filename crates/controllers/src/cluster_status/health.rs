@@ -59,6 +59,10 @@ impl HealthChecks {
         })
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Checks one cluster again and again; `now` requests a check now.
     pub(super) async fn run(&self, name: &ClusterName, now: &Notify) {
         let mut state = State::default();

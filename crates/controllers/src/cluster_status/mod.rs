@@ -40,7 +40,11 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     setup.members.on_join(move |name, now, tasks| {
         let Some(checks) = weak.upgrade() else { return };
         let (name, now) = (name.clone(), now.clone());
-        tasks.spawn("health", async move { checks.run(&name, &now).await });
+        let clock = checks.clock().clone();
+        tasks.supervise(&clock, "health", move || {
+            let (checks, name, now) = (checks.clone(), name.clone(), now.clone());
+            async move { checks.run(&name, &now).await }
+        });
     });
     let weak = Arc::downgrade(&this);
     setup.members.on_connect(move |member| {

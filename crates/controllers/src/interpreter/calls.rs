@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::reference::reference;
-use crate::{events::Events, members::Connector};
+use crate::{connector::Connector, events::Events};
 
 /// Time for an answer where the webhook does not say.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -26,8 +26,8 @@ pub(crate) use self::resolved::Resolved;
 use self::{calls::Callers, counted::Counted, metrics::InterpreterMetrics, reference::reference, resolved::Retry};
 use crate::{
     caches::{CUSTOMIZATIONS, INTERPRETER_WEBHOOKS},
+    connector::Connector,
     events::Events,
-    members::Connector,
 };
 
 /// Concurrent calls of one decision.

@@ -63,10 +63,13 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
 impl Controller for PolicyController {
     fn start(self: Arc<Self>) {
         let this = self.clone();
-        self.seam.tasks.spawn("kinds", async move {
-            loop {
-                this.seam.clock.sleep(LOOK_UP_AGAIN).await;
-                this.enqueue_unserved();
+        self.seam.tasks.supervise(&self.seam.clock, "kinds", move || {
+            let this = this.clone();
+            async move {
+                loop {
+                    this.seam.clock.sleep(LOOK_UP_AGAIN).await;
+                    this.enqueue_unserved();
+                }
             }
         });
         let this = self.clone();

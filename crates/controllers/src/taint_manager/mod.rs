@@ -103,7 +103,10 @@ impl Controller for TaintManager {
         // Changes during the fill reached nobody.
         self.update(|evictions, now| self.observer.rescan(evictions, now));
         let this = self.clone();
-        drop(self.seam.tasks.spawn("taint manager", async move { this.run().await }));
+        self.seam.tasks.supervise(&self.seam.clock, "taint manager", move || {
+            let this = this.clone();
+            async move { this.run().await }
+        });
         self.publisher.start();
     }
 

@@ -37,14 +37,17 @@ impl Publisher {
 
     pub(super) fn start(self: &Arc<Self>) {
         let this = self.clone();
-        drop(self.seam.tasks.spawn("taint manager report", async move {
-            loop {
-                if let Err(failure) = this.publish().await {
-                    tracing::debug!(%failure, "the report about evictions was not written");
+        self.seam.tasks.supervise(&self.seam.clock, "taint manager report", move || {
+            let this = this.clone();
+            async move {
+                loop {
+                    if let Err(failure) = this.publish().await {
+                        tracing::debug!(%failure, "the report about evictions was not written");
+                    }
+                    this.seam.clock.sleep(EVERY).await;
                 }
-                this.seam.clock.sleep(EVERY).await;
             }
-        }));
+        });
     }
 
     /// Writes the report if it differs from the published one. A fleet that never had a fault has no report.

@@ -162,9 +162,9 @@ impl Bindings {
     /// Requests a part of a binding's status.
     pub(crate) fn request_status(&self, key: &Key, uid: &str, contributor: &'static str, part: StatusPart) {
         if key.namespace.is_empty() {
-            self.cluster_scoped_status.want(key, uid, contributor, part, false);
+            self.cluster_scoped_status.request(key, uid, contributor, part, false);
         } else {
-            self.status.want(key, uid, contributor, part, false);
+            self.status.request(key, uid, contributor, part, false);
         }
     }
 
@@ -172,9 +172,9 @@ impl Bindings {
     /// after some quiet, so that it does not conflict with the next result.
     pub(crate) fn note_activity(&self, key: &Key) {
         if key.namespace.is_empty() {
-            self.cluster_scoped_status.noise(key.clone());
+            self.cluster_scoped_status.note_activity(key.clone());
         } else {
-            self.status.noise(key.clone());
+            self.status.note_activity(key.clone());
         }
     }
 

@@ -116,7 +116,7 @@ fn hash_of(rest: &Map<String, Value>) -> u64 {
 /// The cache of a kind in a member.
 pub(crate) fn informer(interpreters: &Arc<Interpreters>, works: &Informer<Work>, gvk: &Gvk) -> Informer<MemberObject> {
     let (interpreters, works, gvk) = (interpreters.clone(), works.clone(), gvk.clone());
-    Informer::trimmed(&[], move |object: &mut MemberObject, before| {
+    Informer::with_transform(&[], move |object: &mut MemberObject, before| {
         let interpreter = interpreters.for_a_decision();
         let Kept::Fields(fields) = interpreter.kept(&gvk) else { return };
         let work = drift::work_of(None, Some(&object.metadata)).and_then(|(space, name)| works.get(space, name));

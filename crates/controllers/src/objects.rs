@@ -105,7 +105,7 @@ where
         if timeout(LIST_DEADLINE, informer.synced()).await.is_ok() {
             return Ok(Some(informer));
         }
-        let why = informer.trouble().unwrap_or_else(|| "no answer yet".to_owned());
+        let why = informer.last_error().unwrap_or_else(|| "no answer yet".to_owned());
         Err(Failure::Unavailable(format!("{gvk} can't be listed: {why}")))
     }
 
@@ -160,9 +160,9 @@ where
     }
 
     /// Ends the waits of broken watches: the server is known to be back.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn retry_now(&self) {
         for kind in self.kinds.read().values() {
-            kind.informer.wake();
+            kind.informer.retry_now();
         }
     }
 }

@@ -49,13 +49,13 @@ impl WorkStatus {
     /// Requests a part of a Work's status. Handlers are called at once: they read back what is not written yet.
     pub(crate) fn request(&self, work: &Work, contributor: &'static str, part: StatusPart, urgent: bool) {
         let uid = work.metadata.uid.as_deref().unwrap_or_default();
-        self.writer.want(&Key::of(work), uid, contributor, part, urgent);
+        self.writer.request(&Key::of(work), uid, contributor, part, urgent);
         self.handlers.read().iter().for_each(|handler| handler(work));
     }
 
     /// Notes that a Work was created: its status will soon change more than once.
     pub(crate) fn note_activity(&self, key: Key) {
-        self.writer.noise(key);
+        self.writer.note_activity(key);
     }
 
     /// True if every requested status is written.

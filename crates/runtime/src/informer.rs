@@ -34,7 +34,7 @@ pub struct WatchScope {
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
-type Trim<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
+type Transform<K> = Box<dyn Fn(&mut K, Option<&K>) + Send + Sync>;
 
 /// A cache of one kind that follows a watch. Cheap to clone; lives as long as its task.
 pub struct Informer<K>(Arc<Shared<K>>);
@@ -42,21 +42,21 @@ pub struct Informer<K>(Arc<Shared<K>>);
 struct Shared<K> {
     cache: RwLock<Cache<K>>,
     /// Takes off what the cache need not keep.
-    trim: Option<Trim<K>>,
+    transform: Option<Transform<K>>,
     handlers: RwLock<Vec<Handler<K>>>,
     /// One change at a time reaches the handlers, in the order in which the cache took it.
-    telling: Mutex<()>,
+    order: Mutex<()>,
     progress: Mutex<Progress>,
     changed: Notify,
     /// Ends the wait of a broken watch early.
-    wake: Notify,
+    retry_now: Notify,
 }
 
 #[derive(Default)]
 struct Progress {
     synced: bool,
     /// What the last try of the watch said, while it is broken.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 /// A create that is on its way. Dropped, it was not answered.
@@ -72,8 +72,8 @@ where
     /// It was answered with this object.
     pub(crate) fn answered(mut self, object: K) {
         let Some(sent) = self.sent.take() else { return };
-        let object = self.informer.slim(object);
-        self.informer.tell(|cache| cache.created(sent, object).into_iter().collect());
+        let object = self.informer.prepare(object);
+        self.informer.update(|cache| cache.created(sent, object).into_iter().collect());
     }
 }
 
@@ -104,23 +104,23 @@ where
     /// An informer that has this done to every object before it is cached; it also gets what the cache has of it now. What
     /// watches told and what writes answered come to it whole.
     #[must_use]
-    pub fn trimmed(indexes: &[Indexer<K>], trim: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static) -> Self {
-        Self::make(indexes, Some(Box::new(trim)))
+    pub fn with_transform(indexes: &[Indexer<K>], transform: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static) -> Self {
+        Self::make(indexes, Some(Box::new(transform)))
     }
 
-    fn make(indexes: &[Indexer<K>], trim: Option<Trim<K>>) -> Self {
+    fn make(indexes: &[Indexer<K>], transform: Option<Transform<K>>) -> Self {
         let mut cache = Cache::default();
         for (name, values) in indexes {
             cache.add_index(name, *values);
         }
         Self(Arc::new(Shared {
             cache: RwLock::new(cache),
-            trim,
+            transform,
             handlers: RwLock::default(),
-            telling: Mutex::default(),
+            order: Mutex::default(),
             progress: Mutex::default(),
             changed: Notify::new(),
-            wake: Notify::new(),
+            retry_now: Notify::new(),
         }))
     }
 
@@ -179,8 +179,8 @@ where
 
     /// What the watch suffers from, while it is broken.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        self.0.progress.lock().trouble.clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.0.progress.lock().last_error.clone()
     }
 
     /// Resolves when the first list is complete.
@@ -197,8 +197,8 @@ where
     }
 
     /// Ends the wait of a broken watch: the server is known to be back.
-    pub fn wake(&self) {
-        self.0.wake.notify_one();
+    pub fn retry_now(&self) {
+        self.0.retry_now.notify_one();
     }
 
     /// The kind is no more: its objects are gone, and nobody need wait for a list.
@@ -214,20 +214,20 @@ where
 
     /// The answer to a write of ours that was conditional on this version (`None`: a create).
     pub fn written(&self, base: Option<&str>, object: K) {
-        let object = self.slim(object);
-        self.tell(|cache| cache.written(base, object).into_iter().collect());
+        let object = self.prepare(object);
+        self.update(|cache| cache.written(base, object).into_iter().collect());
     }
 
     /// The answer to a read of ours: if the cache has this very version, what it keeps of it is made anew. No handler hears
     /// of it, as nothing changed.
     pub fn reread(&self, object: K) {
-        let object = self.slim(object);
+        let object = self.prepare(object);
         self.0.cache.write().reread(object);
     }
 
     /// A delete of ours removed the object at once.
     pub fn removed(&self, key: &Key, uid: &str) {
-        self.tell(|cache| cache.removed(key, uid).into_iter().collect());
+        self.update(|cache| cache.removed(key, uid).into_iter().collect());
     }
 
     /// Runs the watch as a task of this group.
@@ -263,10 +263,10 @@ where
                     let wait = wait + jitter.duration_up_to(wait / 2);
                     failures = failures.saturating_add(1);
                     tracing::debug!(informer = name, %error, ?wait, "watch broke");
-                    self.0.progress.lock().trouble = Some(error.to_string());
+                    self.0.progress.lock().last_error = Some(error.to_string());
                     tokio::select! {
                         biased;
-                        () = self.0.wake.notified() => failures = 0,
+                        () = self.0.retry_now.notified() => failures = 0,
                         () = clock.sleep(wait) => {}
                     }
                 }
@@ -278,38 +278,38 @@ where
         match event {
             Event::Init => self.0.cache.write().relist_started(),
             Event::InitApply(object) => {
-                let object = self.slim(object);
+                let object = self.prepare(object);
                 self.0.cache.write().relisted(object);
             }
             Event::InitDone => {
-                self.tell(Cache::relist_done);
+                self.update(Cache::relist_done);
                 {
                     let mut progress = self.0.progress.lock();
                     progress.synced = true;
-                    progress.trouble = None;
+                    progress.last_error = None;
                 }
                 self.0.changed.notify_waiters();
             }
             Event::Apply(object) => {
-                let object = self.slim(object);
-                self.tell(|cache| cache.applied(object).into_iter().collect());
+                let object = self.prepare(object);
+                self.update(|cache| cache.applied(object).into_iter().collect());
             }
-            Event::Delete(object) => self.tell(|cache| cache.deleted(&object).into_iter().collect()),
+            Event::Delete(object) => self.update(|cache| cache.deleted(&object).into_iter().collect()),
         }
     }
 
-    fn slim(&self, mut object: K) -> K {
+    fn prepare(&self, mut object: K) -> K {
         // Nobody reads who owns which field, and it is half of a small object.
         object.meta_mut().managed_fields = None;
-        if let Some(trim) = &self.0.trim {
+        if let Some(transform) = &self.0.transform {
             let before = self.get_key(&Key::of(&object));
-            trim(&mut object, before.as_deref());
+            transform(&mut object, before.as_deref());
         }
         object
     }
 
-    fn tell(&self, update: impl FnOnce(&mut Cache<K>) -> Vec<Change<K>>) {
-        let _order = self.0.telling.lock();
+    fn update(&self, update: impl FnOnce(&mut Cache<K>) -> Vec<Change<K>>) {
+        let _order = self.0.order.lock();
         let changes = update(&mut self.0.cache.write());
         if changes.is_empty() {
             return;

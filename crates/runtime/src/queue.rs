@@ -54,10 +54,10 @@ struct Working {
 }
 
 /// A key that a worker gets.
-pub(crate) struct Turn<T> {
+pub(crate) struct Taken<T> {
     pub(crate) key: T,
     /// Whether nobody waits for it.
-    pub(crate) is_replay: bool,
+    pub(crate) is_low_priority: bool,
 }
 
 /// A key in the queue, as somebody sees it who asks.
@@ -79,15 +79,15 @@ pub enum QueuedState {
     /// For a worker.
     Ready,
     /// For a worker, behind everything that a user changed.
-    Replayed,
+    LowPriority,
     /// For its time: so long from now.
     Delayed(Duration),
 }
 
 /// What a user changed.
-const USER: u8 = 0;
+const NORMAL: u8 = 0;
 /// What is only replayed: the first list after a start, the fan-out of a policy (propagation.md 6.1).
-const REPLAY: u8 = 1;
+const LOW: u8 = 1;
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
@@ -146,12 +146,12 @@ impl<T: Ord + Clone + Debug> Queue<T> {
 
     /// To be worked on now; what was waiting for later no longer waits.
     pub fn add(&self, key: T) {
-        self.enqueue(key, USER);
+        self.enqueue(key, NORMAL);
     }
 
     /// To be worked on when nothing more urgent is there.
-    pub fn add_replay(&self, key: T) {
-        self.enqueue(key, REPLAY);
+    pub fn add_low_priority(&self, key: T) {
+        self.enqueue(key, LOW);
     }
 
     /// To be worked on after this wait, unless it is wanted earlier.
@@ -214,7 +214,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         };
         let working = state.working.keys().map(|key| queued(key, QueuedState::Working));
         let ready = state.ready.iter().map(|(place, ready)| {
-            queued(&ready.key, if place.0 == USER { QueuedState::Ready } else { QueuedState::Replayed })
+            queued(&ready.key, if place.0 == NORMAL { QueuedState::Ready } else { QueuedState::LowPriority })
         });
         let delayed =
             state.delayed.iter().map(|(at, key)| queued(key, QueuedState::Delayed(at.saturating_duration_since(now))));
@@ -237,11 +237,11 @@ impl<T: Ord + Clone + Debug> Queue<T> {
 
     /// The next key; [`Queue::done`] must be called with it.
     pub async fn next(&self) -> T {
-        self.next_turn().await.key
+        self.take_next().await.key
     }
 
     /// The next key, and whether it is only replayed; [`Queue::done`] must be called with it.
-    pub(crate) async fn next_turn(&self) -> Turn<T> {
+    pub(crate) async fn take_next(&self) -> Taken<T> {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
@@ -332,11 +332,11 @@ impl<T: Ord + Clone> State<T> {
             }
             self.delayed.remove(&(at, key.clone()));
             self.due.remove(&key);
-            self.insert(key, USER, now, meter);
+            self.insert(key, NORMAL, now, meter);
         }
     }
 
-    fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<Turn<T>> {
+    fn take(&mut self, now: Instant, meter: Option<&Meter>) -> Option<Taken<T>> {
         let ((priority, _), Ready { key, since }) = self.ready.pop_first()?;
         self.place.remove(&key);
         self.working.insert(key.clone(), Working { since: now, again: None });
@@ -346,7 +346,7 @@ impl<T: Ord + Clone> State<T> {
                 depth.dec();
             }
         }
-        Some(Turn { key, is_replay: priority == REPLAY })
+        Some(Taken { key, is_low_priority: priority == LOW })
     }
 }
 
@@ -366,7 +366,7 @@ mod tests {
         for key in ["c", "b"] {
             queue.add(key);
         }
-        queue.add_replay("a");
+        queue.add_low_priority("a");
         let worked = queue.next().await;
         queue.retry("e");
         queue.add_after("d", Duration::from_secs(7));
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(worked, "c");
         assert_eq!(
             seen[..3],
-            [("c", QueuedState::Working, 0), ("b", QueuedState::Ready, 0), ("a", QueuedState::Replayed, 0)]
+            [("c", QueuedState::Working, 0), ("b", QueuedState::Ready, 0), ("a", QueuedState::LowPriority, 0)]
         );
         assert!(matches!(seen[3], ("e", QueuedState::Delayed(wait), 1) if wait < Duration::from_secs(1)), "{seen:?}");
         assert_eq!(seen[4..], [("d", QueuedState::Delayed(Duration::from_secs(7)), 0)]);
@@ -397,8 +397,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn users_go_before_replays_and_a_replay_can_become_urgent() {
         let q = queue();
-        q.add_replay("r1");
-        q.add_replay("r2");
+        q.add_low_priority("r1");
+        q.add_low_priority("r2");
         q.add("u");
         q.add("r2");
         let mut order = Vec::new();
@@ -451,7 +451,7 @@ mod tests {
         let mut registry = prometheus_client::registry::Registry::default();
         let metrics = WorkMetrics::register(&mut registry);
         let q = queue().measured("binding", &metrics);
-        q.add_replay("a");
+        q.add_low_priority("a");
         q.add("a");
         q.add("b");
         let first = q.next().await;

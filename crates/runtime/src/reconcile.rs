@@ -16,7 +16,7 @@ use futures::FutureExt as _;
 use ironclad_seam::Tasks;
 use parking_lot::Mutex;
 
-use crate::{Failure, Queue, queue::Turn};
+use crate::{Failure, Queue, queue::Taken};
 
 /// What a reconciler wants for its key after it went well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ async fn work<T, F, Fut>(
     Fut: Future<Output = Result<Next, Failure>> + Send + 'static,
 {
     loop {
-        let Turn { key, is_replay } = queue.next_turn().await;
+        let Taken { key, is_low_priority } = queue.take_next().await;
         if let Some(meter) = queue.meter() {
             meter.active.inc();
         }
@@ -104,7 +104,7 @@ async fn work<T, F, Fut>(
         }
         after(name, &queue, &counters, &panics, &key, outcome);
         queue.done(&key);
-        if is_replay {
+        if is_low_priority {
             // A reconcile that finds nothing to do never waits: thousands of them would delay a user's change.
             tokio::task::yield_now().await;
         }
@@ -166,7 +166,7 @@ fn after<T: Ord + Clone + Debug>(
                 .map(|s| (*s).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_default();
-            if is_news(panics, key, &what) {
+            if is_new_panic(panics, key, &what) {
                 tracing::error!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked");
             } else {
                 tracing::debug!(reconciler = name, ?key, ?wait, panic = %what, "reconcile panicked again");
@@ -176,7 +176,7 @@ fn after<T: Ord + Clone + Debug>(
 }
 
 /// Whether the key's last pass did not panic with the same; remembers it.
-fn is_news<T: Ord + Clone>(panics: &Panics<T>, key: &T, what: &str) -> bool {
+fn is_new_panic<T: Ord + Clone>(panics: &Panics<T>, key: &T, what: &str) -> bool {
     panics.lock().insert(key.clone(), what.to_owned()).is_none_or(|before| before != what)
 }
 
@@ -197,7 +197,7 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             async { Ok(Next::Forget) }
         });
-        (0..1_000).for_each(|key| queue.add_replay(key));
+        (0..1_000).for_each(|key| queue.add_low_priority(key));
         tokio::task::yield_now().await;
         assert_eq!(done.load(Ordering::Relaxed), 1, "this test has its turn after one of a thousand");
         (2_000..2_100).for_each(|key| queue.add(key));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_panic_of_one_key_is_news_once() {
+    fn the_same_panic_of_one_key_is_new_panic_once() {
         let panics = Panics::default();
         for (name, key, what, want) in [
             ("the first", "a", "nothing there", true),
@@ -247,7 +247,7 @@ mod tests {
             ("another panic", "a", "too much there", true),
             ("and again", "a", "too much there", false),
         ] {
-            assert_eq!(is_news(&panics, &key, what), want, "{name}");
+            assert_eq!(is_new_panic(&panics, &key, what), want, "{name}");
         }
     }
 
@@ -255,8 +255,8 @@ mod tests {
     async fn a_pass_that_goes_well_makes_the_next_panic_news() {
         let (queue, panics) = (Queue::new(Clock::system(), Rng::from_seed(1).stream("q")), Panics::default());
         let counters = Worker::default();
-        assert!(is_news(&panics, &"a", "nothing there"));
+        assert!(is_new_panic(&panics, &"a", "nothing there"));
         after("test", &queue, &counters, &panics, &"a", Ok(Ok(Next::Forget)));
-        assert!(is_news(&panics, &"a", "nothing there"));
+        assert!(is_new_panic(&panics, &"a", "nothing there"));
     }
 }

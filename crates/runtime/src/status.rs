@@ -69,13 +69,13 @@ pub struct StatusWriter<T: StatusTarget>(Arc<Shared<T>>);
 struct Shared<T: StatusTarget> {
     target: T,
     seam: Seam,
-    wanted: Mutex<BTreeMap<T::Key, Wanted<T::Part>>>,
+    requests: Mutex<BTreeMap<T::Key, Request<T::Part>>>,
     /// When an object last made noise: it was created, or we wrote its status.
-    noise: Mutex<BTreeMap<T::Key, Instant>>,
+    activity: Mutex<BTreeMap<T::Key, Instant>>,
     queue: Queue<T::Key>,
 }
 
-struct Wanted<P> {
+struct Request<P> {
     uid: String,
     parts: BTreeMap<&'static str, P>,
     first: Instant,
@@ -96,8 +96,8 @@ impl<T: StatusTarget> StatusWriter<T> {
         let this = Self(Arc::new(Shared {
             target,
             seam: seam.clone(),
-            wanted: Mutex::default(),
-            noise: Mutex::default(),
+            requests: Mutex::default(),
+            activity: Mutex::default(),
             queue: queue.clone(),
         }));
         let worker = this.clone();
@@ -109,27 +109,27 @@ impl<T: StatusTarget> StatusWriter<T> {
     }
 
     /// The object came to be, or changed in a way that will soon change its status again.
-    pub fn noise(&self, key: T::Key) {
-        self.make_noise(key);
+    pub fn note_activity(&self, key: T::Key) {
+        self.set_activity(key);
     }
 
     /// This contributor wants this of the status of the object with this uid, on top of what it wanted before.
-    pub fn want(&self, key: &T::Key, uid: &str, contributor: &'static str, part: T::Part, urgent: bool) {
+    pub fn request(&self, key: &T::Key, uid: &str, contributor: &'static str, part: T::Part, urgent: bool) {
         let now = self.0.seam.clock.mono();
         let Some(current) = self.0.target.current(key) else { return };
         if current.uid != uid {
             return;
         }
         let due = {
-            let mut wanted = self.0.wanted.lock();
-            let known = wanted.get(key).is_some_and(|w| w.uid == uid);
+            let mut requests = self.0.requests.lock();
+            let known = requests.get(key).is_some_and(|w| w.uid == uid);
             if !known && self.0.target.merge(&current.status, &[&part]).is_none() {
-                wanted.remove(key);
+                requests.remove(key);
                 return;
             }
-            let last_noise = self.0.noise.lock().get(key).copied();
-            let fresh = || Wanted { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, due: now, urgent: false };
-            let entry = wanted.entry(key.clone()).or_insert_with(fresh);
+            let last_activity = self.0.activity.lock().get(key).copied();
+            let fresh = || Request { uid: uid.to_owned(), parts: BTreeMap::new(), first: now, due: now, urgent: false };
+            let entry = requests.entry(key.clone()).or_insert_with(fresh);
             if entry.uid != uid {
                 *entry = fresh();
             }
@@ -140,7 +140,7 @@ impl<T: StatusTarget> StatusWriter<T> {
             }
             entry.parts.insert(contributor, part);
             entry.urgent |= urgent;
-            let quiet_since = if entry.first == now { last_noise } else { Some(now) };
+            let quiet_since = if entry.first == now { last_activity } else { Some(now) };
             let quiet = quiet_since.map_or(now, |at| (at + QUIET).min(entry.first + LATEST));
             entry.due = if entry.urgent { now } else { quiet.max(now) };
             entry.due
@@ -151,8 +151,8 @@ impl<T: StatusTarget> StatusWriter<T> {
     /// The status as it will stand once everything wanted is out; `None` if that is what stands already.
     #[must_use]
     pub fn read(&self, key: &T::Key, uid: &str, status: impl FnOnce() -> Value) -> Option<Value> {
-        let wanted = self.0.wanted.lock();
-        let entry = wanted.get(key).filter(|w| w.uid == uid)?;
+        let requests = self.0.requests.lock();
+        let entry = requests.get(key).filter(|w| w.uid == uid)?;
         let parts: Vec<_> = entry.parts.values().collect();
         let status = status();
         let patch = self.0.target.merge(&status, &parts)?;
@@ -162,25 +162,25 @@ impl<T: StatusTarget> StatusWriter<T> {
     /// True if nothing waits to be written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.0.queue.is_empty() && self.0.wanted.lock().is_empty()
+        self.0.queue.is_empty() && self.0.requests.lock().is_empty()
     }
 
     async fn flush(&self, key: T::Key) -> Result<Next, Failure> {
         let now = self.0.seam.clock.mono();
         let Some(current) = self.0.target.current(&key) else {
-            self.0.wanted.lock().remove(&key);
+            self.0.requests.lock().remove(&key);
             return Ok(Next::Forget);
         };
         let (sent, patch) = {
-            let mut wanted = self.0.wanted.lock();
-            let Some(entry) = wanted.get(&key) else { return Ok(Next::Forget) };
+            let mut requests = self.0.requests.lock();
+            let Some(entry) = requests.get(&key) else { return Ok(Next::Forget) };
             if entry.due > now {
                 return Ok(Next::After(entry.due - now));
             }
             let parts: Vec<_> = entry.parts.values().collect();
             let patch = if entry.uid == current.uid { self.0.target.merge(&current.status, &parts) } else { None };
             let Some(patch) = patch else {
-                wanted.remove(&key);
+                requests.remove(&key);
                 return Ok(Next::Forget);
             };
             (entry.parts.clone(), patch)
@@ -188,17 +188,17 @@ impl<T: StatusTarget> StatusWriter<T> {
         match self.0.target.write(&key, &current.resource_version, patch).await {
             Ok(()) => {}
             Err(Failure::NotFound(_)) => {
-                self.0.wanted.lock().remove(&key);
+                self.0.requests.lock().remove(&key);
                 return Ok(Next::Forget);
             }
             Err(failure) => return Err(failure),
         }
-        self.make_noise(key.clone());
-        let mut wanted = self.0.wanted.lock();
-        if let Some(entry) = wanted.get_mut(&key) {
+        self.set_activity(key.clone());
+        let mut requests = self.0.requests.lock();
+        if let Some(entry) = requests.get_mut(&key) {
             entry.parts.retain(|contributor, part| sent.get(contributor) != Some(part));
             if entry.parts.is_empty() {
-                wanted.remove(&key);
+                requests.remove(&key);
             } else {
                 (entry.first, entry.due, entry.urgent) = (now, now + QUIET, false);
                 return Ok(Next::After(QUIET));
@@ -207,14 +207,14 @@ impl<T: StatusTarget> StatusWriter<T> {
         Ok(Next::Forget)
     }
 
-    fn make_noise(&self, key: T::Key) {
+    fn set_activity(&self, key: T::Key) {
         let now = self.0.seam.clock.mono();
-        let mut noise = self.0.noise.lock();
+        let mut activity = self.0.activity.lock();
         // Only what was noisy within the last moments matters; a sweep now and then keeps the map small.
-        if noise.len() >= 1024 {
-            noise.retain(|_, at| now - *at < QUIET);
+        if activity.len() >= 1024 {
+            activity.retain(|_, at| now - *at < QUIET);
         }
-        noise.insert(key, now);
+        activity.insert(key, now);
     }
 }
 
@@ -315,8 +315,8 @@ mod tests {
         (fake.clone(), StatusWriter::start("status", &seam, fake))
     }
 
-    fn want(writer: &StatusWriter<Fake>, contributor: &'static str, part: Value, urgent: bool) {
-        writer.want(&"a".to_owned(), "u", contributor, part, urgent);
+    fn request(writer: &StatusWriter<Fake>, contributor: &'static str, part: Value, urgent: bool) {
+        writer.request(&"a".to_owned(), "u", contributor, part, urgent);
     }
 
     async fn pass(ms: u64) {
@@ -330,13 +330,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_quiet_object_is_written_at_once_and_what_follows_waits_for_quiet() {
         let (fake, writer) = writer();
-        want(&writer, "x", json!({"x": 1}), false);
+        request(&writer, "x", json!({"x": 1}), false);
         pass(10).await;
-        want(&writer, "x", json!({"x": 2, "z": 1}), false);
+        request(&writer, "x", json!({"x": 2, "z": 1}), false);
         // Decided over the status as it will stand, so it says only what is new.
-        want(&writer, "x", json!({"x": 3}), false);
+        request(&writer, "x", json!({"x": 3}), false);
         pass(100).await;
-        want(&writer, "y", json!({"y": 1}), false);
+        request(&writer, "y", json!({"y": 1}), false);
         assert_eq!(writer.read(&"a".into(), "u", || json!({"x": 1})), Some(json!({"x": 3, "y": 1, "z": 1})));
         pass(2_000).await;
         assert_eq!(times(&fake), [0, 610], "one write for both, 500 ms after the last of them");
@@ -347,9 +347,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_restless_object_is_written_after_two_seconds_at_the_latest() {
         let (fake, writer) = writer();
-        writer.noise("a".into());
+        writer.note_activity("a".into());
         for n in 0..30 {
-            want(&writer, "x", json!({"x": n}), false);
+            request(&writer, "x", json!({"x": n}), false);
             pass(100).await;
         }
         assert!(times(&fake).first().is_some_and(|at| *at <= 2_100), "{:?}", times(&fake));
@@ -358,10 +358,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_urgent_status_waits_for_nothing() {
         let (fake, writer) = writer();
-        writer.noise("a".into());
-        want(&writer, "x", json!({"x": 1}), false);
+        writer.note_activity("a".into());
+        request(&writer, "x", json!({"x": 1}), false);
         pass(10).await;
-        want(&writer, "y", json!({"failed": true}), true);
+        request(&writer, "y", json!({"failed": true}), true);
         pass(10).await;
         assert_eq!(times(&fake), [10]);
     }
@@ -370,16 +370,16 @@ mod tests {
     async fn what_stands_already_is_not_written_and_a_conflict_is_merged_again() {
         let (fake, writer) = writer();
         fake.0.lock().status = json!({"x": 1});
-        want(&writer, "x", json!({"x": 1}), false);
+        request(&writer, "x", json!({"x": 1}), false);
         pass(1_000).await;
         assert!(times(&fake).is_empty());
         fake.0.lock().conflicts = 2;
-        want(&writer, "x", json!({"x": 2}), false);
+        request(&writer, "x", json!({"x": 2}), false);
         pass(1_000).await;
         assert_eq!(fake.0.lock().status, json!({"x": 2}));
         assert_eq!(times(&fake).len(), 1);
-        writer.want(&"a".to_owned(), "another incarnation", "x", json!({"x": 3}), true);
-        writer.want(&"gone".to_owned(), "u", "x", json!({"x": 3}), true);
+        writer.request(&"a".to_owned(), "another incarnation", "x", json!({"x": 3}), true);
+        writer.request(&"gone".to_owned(), "u", "x", json!({"x": 3}), true);
         pass(1_000).await;
         assert_eq!(times(&fake).len(), 1);
         assert!(writer.is_quiet());

@@ -124,7 +124,7 @@ impl BindingController {
         let (old, new) = (change.old.as_ref().map(|p| &p.spec), change.new.as_ref().map(|p| &p.spec));
         for binding in self.bindings.namespaced.namespace(policy.metadata.namespace.as_deref().unwrap_or_default()) {
             if wakes::binding::override_policy(old, new, &binding.spec.resource) {
-                self.queue.add_replay(Key::of(&*binding));
+                self.queue.add_low_priority(Key::of(&*binding));
             }
         }
     }
@@ -136,7 +136,7 @@ impl BindingController {
         }
         for binding in self.bindings.list() {
             if wakes::binding::override_policy(old, new, &binding.spec().resource) {
-                self.queue.add_replay(binding.key());
+                self.queue.add_low_priority(binding.key());
             }
         }
     }
@@ -144,7 +144,7 @@ impl BindingController {
     fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
         for template in self.templates.keys(changed) {
             for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
-                self.queue.add_replay(binding.key());
+                self.queue.add_low_priority(binding.key());
             }
         }
     }

@@ -87,7 +87,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let weak = Arc::downgrade(&this);
     setup.interpreters.on_change(move |changed| {
         if let Some(this) = weak.upgrade() {
-            this.templates.keys(changed).into_iter().for_each(|key| this.template_queue.add_replay(key));
+            this.templates.keys(changed).into_iter().for_each(|key| this.template_queue.add_low_priority(key));
         }
     });
     this
@@ -155,7 +155,7 @@ impl BindingStatus {
         let resolved = self.interpreters.resolve(&interpreter, || binding_status::template(&seen, now)).await;
         for effect in resolved.plan.effects {
             match effect {
-                Effect::Status(part) => self.template_status.want(key, &uid, CONTRIBUTOR, part, false),
+                Effect::Status(part) => self.template_status.request(key, &uid, CONTRIBUTOR, part, false),
                 Effect::Event(event) => self.events.record(&event),
             }
         }
@@ -211,7 +211,7 @@ impl BindingStatus {
         for binding in targeting.chain(self.bindings.by_index(BY_EVICTION, &name)) {
             match urgency {
                 Urgency::Normal => self.queue.add(binding.key()),
-                Urgency::Low => self.queue.add_replay(binding.key()),
+                Urgency::Low => self.queue.add_low_priority(binding.key()),
             }
         }
     }
@@ -221,7 +221,7 @@ impl BindingStatus {
         let (None, Some(object)) = (&change.old, &change.new) else { return };
         let key = object_key(gvk, &**object);
         if !self.settings.propagation.skipped.skips_object(gvk, &key.namespace, &key.name) {
-            self.template_queue.add_replay(key);
+            self.template_queue.add_low_priority(key);
         }
     }
 }

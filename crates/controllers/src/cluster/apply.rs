@@ -74,7 +74,7 @@ impl Applier {
                 }
                 Effect::Status(part) => {
                     let (key, uid) = (Key::of(&*seen.cluster), seen.cluster.uid().unwrap_or_default());
-                    self.status.want(&key, &uid, "cluster", part.clone(), false);
+                    self.status.request(&key, &uid, "cluster", part.clone(), false);
                 }
                 Effect::Event(event) => self.events.record(event),
             }

@@ -248,7 +248,7 @@ impl Collector {
             conditions: nodes::condition(&cluster, &summary, ratio, now).into_iter().collect(),
         };
         let uid = cluster.metadata.uid.as_deref().unwrap_or_default();
-        self.status.want(&Key::new("", name), uid, "clusterResources", part, false);
+        self.status.request(&Key::new("", name), uid, "clusterResources", part, false);
         true
     }
 }

@@ -110,7 +110,7 @@ impl HealthChecks {
         let uid = cluster.metadata.uid.clone().unwrap_or_default();
         for Effect::Status(part) in decision.plan.effects {
             // Urgent, since scheduling and failover wait for it.
-            self.status.want(&Key::new("", &name.0), &uid, "clusterStatus", part, true);
+            self.status.request(&Key::new("", &name.0), &uid, "clusterStatus", part, true);
         }
     }
 }

@@ -112,7 +112,7 @@ impl Dependencies {
         let Some(binding) = new.filter(|new| dependents::binding_counts(old, *new)) else { return };
         let key = binding.key();
         let key = Key::new(&key.namespace, &key.name);
-        if is_synced { self.queue.add(key) } else { self.queue.add_replay(key) }
+        if is_synced { self.queue.add(key) } else { self.queue.add_low_priority(key) }
     }
 
     /// Enqueues the bindings that recorded a changed object as a dependency.
@@ -133,7 +133,7 @@ impl Dependencies {
     fn on_interpretation(&self, changed: &dyn Fn(&Gvk) -> bool) {
         for template in self.observer.templates.keys(changed) {
             for binding in self.bindings.by_index(BY_TEMPLATE, &template_name(&template)) {
-                self.queue.add_replay(binding.key());
+                self.queue.add_low_priority(binding.key());
             }
         }
     }

@@ -92,7 +92,7 @@ impl Applier {
         let Some((served, cache)) = self.templates.watched(&seen.key.gvk) else { return Ok(()) };
         let api = served.api(&self.plane, &seen.key.namespace);
         // A claimed template soon has a status: parts that follow each other closely are written as one.
-        self.template_status.noise(seen.key.clone());
+        self.template_status.note_activity(seen.key.clone());
         self.writer.patch(&api, Some(&cache), &*seen.template, patch).await.map(drop)
     }
 

@@ -60,7 +60,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     let weak = Arc::downgrade(&this);
     setup.interpreters.on_change(move |changed| {
         if let Some(this) = weak.upgrade() {
-            this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_replay(key));
+            this.templates.keys(changed).into_iter().for_each(|key| this.queue.queue.add_low_priority(key));
         }
     });
     this
@@ -70,7 +70,7 @@ impl Controller for Detector {
     fn start(self: Arc<Self>) {
         // Binding templates are watched, whatever their policy selects by now.
         for binding in self.bindings.list() {
-            self.queue.queue.add_replay(binding.template());
+            self.queue.queue.add_low_priority(binding.template());
         }
         let this = self.clone();
         run_workers("detector", &self.seam.tasks, &self.queue.queue, WORKERS, move |key| {

@@ -126,7 +126,7 @@ impl Execution {
             if work.metadata.deletion_timestamp.is_some() {
                 member.works.add(name)
             } else {
-                member.works.add_replay(name)
+                member.works.add_low_priority(name)
             }
         }
     }
@@ -156,7 +156,7 @@ impl Execution {
             return;
         }
         if let Some(member) = self.members.get(&cluster.name_any().as_str().into()) {
-            member.objects.wake();
+            member.objects.retry_now();
             self.enqueue_all(&member);
         }
     }
@@ -173,7 +173,7 @@ impl Execution {
                 }
                 for object in all {
                     if let Some((_, work)) = drift::work_of(None, Some(&object.metadata)) {
-                        member.works.add_replay(work.into());
+                        member.works.add_low_priority(work.into());
                     }
                 }
             }

@@ -67,7 +67,7 @@ impl Applier {
                     let Some(binding) = seen.bindings().find(|binding| binding.view().key() == key) else { continue };
                     self.bindings.patch(&self.writer, binding, patch).await?;
                 }
-                Effect::Enqueue { template } => self.queue.queue.add_replay(template),
+                Effect::Enqueue { template } => self.queue.queue.add_low_priority(template),
                 Effect::RequeueAfter(wait) => next = Next::After(wait),
                 Effect::Retry => next = Next::Retry,
                 Effect::Event(event) => {

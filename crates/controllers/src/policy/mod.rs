@@ -147,7 +147,7 @@ impl PolicyController {
             let watched =
                 |s: &ResourceSelector| self.templates.watched(&Gvk::from_manifest(&s.api_version, &s.kind)).is_some();
             if !selectors.iter().all(watched) {
-                self.queue.add_replay(queue_key(&policy.view().key()));
+                self.queue.add_low_priority(queue_key(&policy.view().key()));
             }
         }
     }

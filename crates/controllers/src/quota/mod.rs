@@ -138,7 +138,7 @@ impl QuotaController {
                 Effect::Work(write) => self.owned.send(&stored, write).await?,
                 Effect::Status(part) => {
                     let uid = quota.as_ref().and_then(|quota| quota.uid()).unwrap_or_default();
-                    self.status.want(key, &uid, "federatedResourceQuota", part, false);
+                    self.status.request(key, &uid, "federatedResourceQuota", part, false);
                 }
                 Effect::CountAgain(wait) => next = Next::After(wait),
                 Effect::Event(event) => self.events.record(&event),

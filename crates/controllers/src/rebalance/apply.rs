@@ -67,7 +67,7 @@ impl Applier {
                 }
                 Effect::Status(part) => {
                     let uid = seen.rebalancer.metadata.uid.clone().unwrap_or_default();
-                    self.status.want(key, &uid, "workloadRebalancer", part, false);
+                    self.status.request(key, &uid, "workloadRebalancer", part, false);
                 }
                 Effect::Delete { .. } => {
                     let api = Api::all(self.plane.clone());

@@ -161,7 +161,7 @@ impl Scheduler {
         self.waiting.lock().leave(&key);
         self.metrics.incoming(event);
         match event {
-            Incoming::ClusterChanged => self.queue.add_replay(key),
+            Incoming::ClusterChanged => self.queue.add_low_priority(key),
             _ => self.queue.add(key),
         }
     }

@@ -172,7 +172,7 @@ impl UnifiedAuth {
     fn enqueue_all(&self) {
         for cluster in self.clusters.list() {
             if cluster.spec.impersonator_secret_ref.is_some() {
-                self.queue.add_replay(cluster.name_any().as_str().into());
+                self.queue.add_low_priority(cluster.name_any().as_str().into());
             }
         }
     }

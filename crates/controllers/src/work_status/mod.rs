@@ -52,7 +52,7 @@ pub(crate) fn new(setup: &Setup) -> Arc<dyn Controller> {
     setup.interpreters.on_change(move |changed| {
         if let Some(this) = weak.upgrade() {
             for member in this.members.list() {
-                member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_replay(key));
+                member.objects.keys(changed).into_iter().for_each(|key| member.statuses.add_low_priority(key));
             }
         }
     });

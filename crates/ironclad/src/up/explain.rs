@@ -20,7 +20,7 @@ impl Leader for Here {
             let (state, priority, wait) = match queued.state {
                 QueuedState::Working => ("Scheduling", "High", None),
                 QueuedState::Ready => ("Active", "High", None),
-                QueuedState::Replayed => ("Active", "Low", None),
+                QueuedState::LowPriority => ("Active", "Low", None),
                 QueuedState::Delayed(wait) => ("Backoff", "High", Some(wait)),
             };
             let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

@@ -160,7 +160,7 @@ impl Collector {
         *self.kinds.lock() = kinds;
         if changed {
             let look = self.graph.lock().with_unknown_owners();
-            look.into_iter().for_each(|uid| self.queue.add_replay(uid));
+            look.into_iter().for_each(|uid| self.queue.add_low_priority(uid));
         }
         Ok(Next::Forget)
     }

@@ -162,7 +162,7 @@ impl Scheduler {
             }
         }
         if freed {
-            state.waiting.iter().for_each(|key| queue.add_replay(key.clone()));
+            state.waiting.iter().for_each(|key| queue.add_low_priority(key.clone()));
         }
     }
 
@@ -178,7 +178,7 @@ impl Scheduler {
             }
             (None, None) => {}
         }
-        state.waiting.iter().for_each(|key| queue.add_replay(key.clone()));
+        state.waiting.iter().for_each(|key| queue.add_low_priority(key.clone()));
     }
 
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {

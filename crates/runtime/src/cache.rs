@@ -1,8 +1,8 @@
-//! An ordered cache of one kind, fed by a watch, over which the answers to our own writes lie until the watch catches up.
+//! Ordered cache of one kind, fed by a watch and by the answers to our own writes.
 //!
-//! resourceVersions are compared for equality only. Every write of ours is conditional on the version it was based on, so
-//! its answer directly follows that version: it may be laid over the cache exactly if the cache still shows the base.
-//! While an answer waits for its echo, whatever else the watch says of that object is older, and ignored.
+//! resourceVersions are compared for equality only. Each write of ours is conditional on its base version, so its answer
+//! directly follows that version: it replaces the cached object exactly if the cache still has the base. Until the watch
+//! shows the same version, its other events about the object are older and are ignored.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,18 +48,18 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What became of one object in the cache.
+/// Change of one object in the cache.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// As it was, `None` if it is new.
+    /// The object before, `None` if it is new.
     pub old: Option<Arc<K>>,
-    /// As it is, `None` if it is gone.
+    /// The object after, `None` if it was deleted.
     pub new: Option<Arc<K>>,
-    /// True if it is the answer to a write of ours, false if the watch told it.
+    /// True for the answer to a write of ours, false for an event of the watch.
     pub ours: bool,
 }
 
-/// The values under which an object is found besides its key.
+/// Function that gives the index values of an object.
 type IndexFn<K> = fn(&K) -> Vec<String>;
 
 struct Index<K> {
@@ -76,25 +76,25 @@ struct Entry<K> {
 /// The cache. It is plain data: the informer locks it.
 pub struct Cache<K> {
     entries: BTreeMap<Key, Entry<K>>,
-    /// Uids of what we deleted and the watch has not reported gone yet.
+    /// Uids of objects that we deleted and whose deletion the watch has not shown yet.
     deleted: BTreeMap<Key, String>,
     indexes: BTreeMap<&'static str, Index<K>>,
-    /// What a running relist has brought so far.
+    /// The relist that is running.
     relist: Option<Relist<K>>,
     flights: Flights,
 }
 
-/// Creates that were sent and not answered yet, and what the watch took away meanwhile: the answer may come after the end of what
-/// it tells of.
+/// Creates that were sent and not answered yet, and deletions that the watch showed meanwhile: the answer to a create may
+/// arrive after the deletion of its object.
 #[derive(Default)]
 struct Flights {
-    /// Moments, counted.
+    /// Logical time: increases with each event.
     now: u64,
-    /// When each was sent.
+    /// Times at which the open creates were sent.
     sent: BTreeSet<u64>,
-    /// What was reported gone since the first of them.
+    /// Uids of objects that were deleted since the first of them.
     gone: BTreeMap<u64, String>,
-    /// When a list was last complete.
+    /// Time of the last complete list.
     listed: Option<u64>,
 }
 
@@ -117,8 +117,8 @@ impl Flights {
         self.gone = self.gone.split_off(&first);
     }
 
-    /// Whether what was created is gone again as far as the watch knows. After a list in between it can't tell any more, and will
-    /// show the object if there is one.
+    /// Returns true if the created object was deleted already, as far as the watch knows. After a list in between that is
+    /// unknown, and the watch will show the object if it exists.
     fn overtook(&self, sent: u64, uid: Option<&str>) -> bool {
         self.listed.is_some_and(|listed| listed > sent)
             || self.gone.range(sent..).any(|(_, gone)| Some(gone.as_str()) == uid)
@@ -127,7 +127,7 @@ impl Flights {
 
 struct Relist<K> {
     listed: BTreeMap<Key, K>,
-    /// Objects that we wrote or deleted after the relist began: the list may be older than these.
+    /// Objects that we wrote or deleted after the relist began: the list may be older than those writes.
     written_since: BTreeSet<Key>,
 }
 
@@ -144,7 +144,7 @@ impl<K> Default for Cache<K> {
 }
 
 impl<K: Resource + Clone> Cache<K> {
-    /// Finds objects also by the values that this function gives. Before the first object only.
+    /// Adds an index. It must be added before the first object.
     pub fn add_index(&mut self, name: &'static str, values_of: fn(&K) -> Vec<String>) {
         self.indexes.insert(name, Index { values_of, keys: BTreeMap::new() });
     }
@@ -178,19 +178,19 @@ impl<K: Resource + Clone> Cache<K> {
         keys.iter().filter_map(|key| self.get(key)).collect()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if there are none.
+    /// True without objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The watch says that this is the object now.
+    /// Takes in an object that the watch shows.
     pub fn applied(&mut self, object: K) -> Option<Change<K>> {
         let key = Key::of(&object);
         if let Some(uid) = self.deleted.get(&key) {
@@ -213,7 +213,7 @@ impl<K: Resource + Clone> Cache<K> {
         Some(self.put(key, object, None))
     }
 
-    /// The watch says that the object is gone.
+    /// Takes in a deletion that the watch shows.
     pub fn deleted(&mut self, object: &K) -> Option<Change<K>> {
         let key = Key::of(object);
         self.flights.saw_gone(object.meta().uid.as_deref());
@@ -221,19 +221,19 @@ impl<K: Resource + Clone> Cache<K> {
             self.deleted.remove(&key);
         }
         let entry = self.entries.get(&key)?;
-        // An older incarnation went: what stands here was created since, by us.
+        // An older object of this name was deleted. The cached one was created since, by us.
         if entry.awaiting.is_some() && entry.object.meta().uid != object.meta().uid {
             return None;
         }
         self.remove(&key)
     }
 
-    /// A list begins.
+    /// Begins a relist.
     pub fn relist_started(&mut self) {
         self.relist = Some(Relist { listed: BTreeMap::new(), written_since: BTreeSet::new() });
     }
 
-    /// One object of the list.
+    /// Takes in one object of the list.
     pub fn relisted(&mut self, object: K) {
         let key = Key::of(&object);
         if let Some(relist) = &mut self.relist {
@@ -241,7 +241,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// The list is complete: whatever is not in it is gone, unless we wrote it meanwhile.
+    /// Completes the relist: objects that are not in it were deleted, unless we wrote them meanwhile.
     pub fn relist_done(&mut self) -> Vec<Change<K>> {
         let Some(relist) = self.relist.take() else { return Vec::new() };
         self.flights.listed = Some(self.flights.tick());
@@ -266,38 +266,38 @@ impl<K: Resource + Clone> Cache<K> {
             }
             changes.push(self.put(key, object, None));
         }
-        // What the list does not contain was deleted before it began.
+        // Objects that the list does not contain were deleted before it began.
         self.deleted.retain(|key, _| relist.written_since.contains(key));
         changes
     }
 
-    /// A create of ours is sent; give the number back with [`Cache::created`] or [`Cache::not_created`].
+    /// Notes that a create of ours is sent; pass the number to [`Cache::created`] or [`Cache::not_created`].
     pub fn creating(&mut self) -> u64 {
         let sent = self.flights.tick();
         self.flights.sent.insert(sent);
         sent
     }
 
-    /// A create of ours was answered with this object. If the watch has seen its end already, it is not laid over the cache: no
-    /// echo would ever take it away again.
+    /// Takes in the answer to a create of ours. If the watch has shown the deletion of the object already, the object is
+    /// not cached: no further event would remove it.
     pub fn created(&mut self, sent: u64, object: K) -> Option<Change<K>> {
         let overtaken = self.flights.overtook(sent, object.meta().uid.as_deref());
         self.flights.ended(sent);
         if overtaken { None } else { self.written(None, object) }
     }
 
-    /// A create of ours was not answered with an object.
+    /// Notes that a create of ours was not answered with an object.
     pub fn not_created(&mut self, sent: u64) {
         self.flights.ended(sent);
     }
 
-    /// A write of ours, based on this version (`None`: a create), was answered with this object.
+    /// Takes in the answer to a write of ours that was based on this version (`None`: a create).
     pub fn written(&mut self, base: Option<&str>, object: K) -> Option<Change<K>> {
         let key = Key::of(&object);
         let version = object.resource_version()?;
         let follows = match (self.entries.get(&key), base) {
             (None, None) => self.deleted.get(&key).map(String::as_str) != object.meta().uid.as_deref(),
-            // The watch was faster: it showed the object and that it is gone, or shows a later one.
+            // The watch was faster: it showed the object and its deletion, or a later object.
             (None, Some(_)) => false,
             (Some(entry), None) => entry.object.meta().uid != object.meta().uid,
             (Some(entry), Some(base)) => entry.object.meta().resource_version.as_deref() == Some(base),
@@ -314,7 +314,7 @@ impl<K: Resource + Clone> Cache<K> {
         Some(Change { ours: true, ..self.put(key, object, Some(version)) })
     }
 
-    /// A read of ours was answered with this object: it takes the place of the same version.
+    /// Takes in the answer to a read of ours: it replaces the same version.
     pub fn reread(&mut self, object: K) {
         if let Some(entry) = self.entries.get_mut(&Key::of(&object))
             && entry.object.meta().uid == object.meta().uid
@@ -324,7 +324,7 @@ impl<K: Resource + Clone> Cache<K> {
         }
     }
 
-    /// A delete of ours removed this object at once.
+    /// Removes an object that a delete of ours removed at once.
     pub fn removed(&mut self, key: &Key, uid: &str) -> Option<Change<K>> {
         let entry = self.entries.get(key)?;
         if entry.object.meta().uid.as_deref() != Some(uid) {
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_came_and_went_before_its_create_was_answered_does_not_come_back() {
-        // (name, what the watch told while the create of v was on its way, what the cache shows after its answer, then after an event)
+        // (name, events of the watch before the answer to the create of v, cached version after the answer)
         type Told = fn(&mut Cache<ConfigMap>);
         let rows: [(&str, Told, Option<&str>); 7] = [
             ("nothing", |_| {}, Some("5")),
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!(changes.len(), 1);
         assert!(changes[0].new.is_none());
         assert_eq!(cache.len(), 1);
-        // The next relist began after that write: it is the truth.
+        // The next relist began after that write, so it is newer.
         cache.relist_started();
         assert_eq!(cache.relist_done().len(), 1);
         assert!(cache.is_empty());

@@ -1,4 +1,4 @@
-//! Clients: over the network without retries that would hide faults, and in-process over the embedded server.
+//! Clients over the network and in-process. They do not retry: queues retry, and know which failures to retry.
 
 use std::{
     path::Path,
@@ -19,10 +19,10 @@ use kube::{
 use secrecy::SecretString;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-/// Every request gets its first byte of an answer within this time or fails (propagation.md 29).
+/// Time until the first byte of an answer, after which a request fails (specification/propagation.md 29).
 const REQUEST_DEADLINE: Duration = Duration::from_secs(32);
 
-/// Why no client could be made.
+/// Reason why no client could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig can't be used.
@@ -32,7 +32,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         source: KubeconfigError,
     },
     /// The credentials or the TLS settings in it can't be used.
@@ -40,12 +40,12 @@ pub enum ClientError {
     Credentials {
         /// The API server.
         server: String,
-        /// What is wrong with them.
+        /// The problem.
         source: Box<kube::Error>,
     },
 }
 
-/// How many requests went through a client, by kind: for metrics and for the proof that a settled fleet is quiet.
+/// Counters of a client's requests, for metrics and for tests that a converged fleet sends none.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// GET requests, lists among them, watches not.
@@ -79,7 +79,7 @@ pub async fn kubeconfig_client_config(path: &Path, context: Option<&str>) -> Res
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
 }
 
-/// A client for a server over the network. It has a deadline and no retries: our queues retry, and know what they do.
+/// A client for a server over the network, with a deadline and without retries.
 ///
 /// # Errors
 /// If the credentials or TLS settings can't be used.
@@ -100,18 +100,18 @@ pub fn client_from_kubeconfig(config: Config, traffic: Arc<Traffic>) -> Result<C
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// How a server is reached with a bearer token.
+/// Access to a server with a bearer token.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenAccess<'a> {
     /// `https://HOST:PORT`.
     pub endpoint: &'a str,
-    /// The token, as it lies in a Secret.
+    /// The token, as stored in a Secret.
     pub token: &'a [u8],
     /// The certificates to trust, PEM; `None` trusts any.
     pub ca_bundle: Option<&'a [u8]>,
 }
 
-/// A client for a server over the network that knows us by a token.
+/// A client for a server over the network, authenticated by a token.
 ///
 /// # Errors
 /// One line that says which part of the access can't be used.
@@ -128,10 +128,10 @@ pub fn client_by_token(access: TokenAccess<'_>, traffic: Arc<Traffic>) -> Result
     client_from_kubeconfig(config, traffic).map_err(|e| e.to_string())
 }
 
-/// A client for a webhook at `https://HOST:PORT`. It shows no credentials.
+/// A client for a webhook at `https://HOST:PORT`, without credentials.
 ///
-/// `ca_bundle` is PEM, `None` trusts what the system trusts; `server_name` is the name that its certificate must have, where
-/// that isn't the host's.
+/// `ca_bundle` is PEM; `None` trusts the certificates of the system. `server_name` is the name in the server's certificate,
+/// where it differs from the host.
 ///
 /// # Errors
 /// One line that says what can't be used.

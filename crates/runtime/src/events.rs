@@ -1,4 +1,4 @@
-//! Kubernetes Events, stamped by our clock and named by our chance, de-duplicated by message.
+//! Recorder of Kubernetes Events, with the times and names of the seam, deduplicated by message.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,25 +10,25 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use parking_lot::Mutex;
 
-/// So many (object, reason) pairs are remembered; beyond it the memory starts anew and an event may come twice.
+/// Remembered pairs of object and reason. Beyond it the memory is cleared, and an event may be recorded twice.
 const REMEMBERED_MAX: usize = 10_000;
-/// Longer messages are cut: the server refuses more than 1,024 bytes.
+/// Bytes of a message, beyond which it is cut: the server refuses longer ones.
 const MESSAGE_BYTES_MAX: usize = 1024;
-/// Names of objects are no longer.
+/// Bytes of an object's name.
 const NAME_BYTES_MAX: usize = 253;
-/// Letters that make the name of an event its own.
+/// Letters of the random suffix of an event's name.
 const SUFFIX_LENGTH: usize = 10;
 
-/// Good or bad news.
+/// Type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// Good.
+    /// An expected change.
     Normal,
-    /// Bad.
+    /// A problem.
     Warning,
 }
 
-/// What an event is about.
+/// The object of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventAbout {
     /// Group and version.
@@ -43,7 +43,8 @@ pub struct EventAbout {
     pub uid: String,
 }
 
-/// Writes events of one component as tasks of its own: no reconciler waits for them or fails by them.
+/// Recorder of one component. It writes events in tasks of their own: no reconciler waits for them or fails because of
+/// them.
 #[derive(Clone)]
 pub struct Recorder(Arc<Shared>);
 
@@ -61,7 +62,7 @@ impl Recorder {
         Self(Arc::new(Shared { client, seam: seam.clone(), component, last: Mutex::default() }))
     }
 
-    /// Records an event, unless the last one of this reason on this object said the same.
+    /// Records an event, unless the last one of this reason on this object had the same message.
     pub fn record(&self, about: &EventAbout, type_: EventType, reason: &str, message: &str) {
         let message = cut(message, MESSAGE_BYTES_MAX);
         {
@@ -109,10 +110,10 @@ impl Recorder {
     }
 }
 
-/// The name of an event about an object of this name, which may be as long as names are.
+/// The name of an event about an object of this name.
 fn name_of(about: &str, suffix: &str) -> String {
     let room = NAME_BYTES_MAX - 1 - suffix.len().min(SUFFIX_LENGTH);
-    // A part of a name ends with a letter or a digit.
+    // Each part of a DNS name ends with a letter or a digit.
     format!("{}.{suffix}", cut(about, room).trim_end_matches(['.', '-']))
 }
 

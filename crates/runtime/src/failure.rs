@@ -1,51 +1,51 @@
-//! Every failure of a request, in the classes that make the caller do something different (testing.md 3.1).
+//! Failures of requests, in classes that callers handle differently.
 
 use std::time::Duration;
 
 use kube::{Error, core::Status};
 
-/// Why a request did not give the wanted answer.
+/// Failure of a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Failure {
-    /// The object is not there.
+    /// The object does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// It is there already.
+    /// The object exists already.
     #[error("{0}")]
     AlreadyExists(String),
-    /// It changed since it was read: observe again.
+    /// The object changed since it was read: observe it again.
     #[error("{0}")]
     Conflict(String),
-    /// The revision is too old: list again.
+    /// The resourceVersion is too old: list again.
     #[error("{0}")]
     Expired(String),
     /// The server asks to wait.
     #[error("{message}")]
     Throttled {
-        /// What it said.
+        /// The server's message.
         message: String,
-        /// How long to wait, if it said so.
+        /// The requested wait, if any.
         after: Option<Duration>,
     },
     /// The server can't answer now; nothing was written.
     #[error("{0}")]
     Unavailable(String),
-    /// Not allowed, or not known who asks.
+    /// Not authorized or not authenticated.
     #[error("{0}")]
     Denied(String),
-    /// It would take more than a quota has left.
+    /// The request exceeds a quota.
     #[error("{0}")]
     OverQuota(String),
-    /// The server will never accept this.
+    /// The server never accepts this request.
     #[error("{0}")]
     Invalid(String),
-    /// No answer, or one that makes no sense: it may have happened. Observe before acting again.
+    /// No answer, or an invalid one: the request may have been carried out. Observe before acting again.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl Failure {
-    /// True where trying the same again can't help before something else changes.
+    /// True if a retry can't succeed before something else changes.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Invalid(_) | Self::Denied(_))
@@ -98,7 +98,7 @@ impl Failure {
             (401 | 403, _) => Self::Denied(message),
             (400 | 405 | 406 | 413 | 415 | 422, _) => Self::Invalid(message),
             (503, _) => Self::Unavailable(message),
-            // 500 and 504 may come from behind the point where the write was made.
+            // The write may have been made before a 500 or 504.
             _ => {
                 Self::Unknown(if message.is_empty() { format!("the server answered {}", status.code) } else { message })
             }
@@ -117,7 +117,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// An error with its causes, each once: kube's own message names only the outermost.
+/// An error with its causes, each once: kube's own message has only the outermost one.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

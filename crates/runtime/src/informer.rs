@@ -1,4 +1,4 @@
-//! An informer: one watch of one kind that keeps a [`Cache`] and tells what changed.
+//! Informer: one watch of one kind that keeps a [`Cache`] and notifies handlers of changes.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 
 use crate::{Cache, Change, Key, Yields};
 
-/// The first wait after a watch that broke.
+/// First wait after a broken watch.
 const BACKOFF_BASE: Duration = Duration::from_millis(200);
-/// The longest wait between two tries of a watch that goes on breaking.
+/// Longest wait after a watch that breaks again and again.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// How long the server keeps one watch, seconds. Load balancers drop idle connections after 240 s.
+/// Duration of one watch, seconds. Load balancers drop idle connections after 240 s.
 const WATCH_SECONDS: u32 = 200;
 
-/// Which objects of a kind an informer watches.
+/// Selectors of the objects that an informer watches.
 #[derive(Debug, Clone, Default)]
 pub struct WatchScope {
-    /// Only objects with these labels.
+    /// Label selector.
     pub labels: Option<String>,
-    /// Only objects with these fields.
+    /// Field selector.
     pub fields: Option<String>,
 }
 
-/// Adds an index before the informer starts.
+/// Name of an index, and the function that gives an object's values in it.
 pub type Indexer<K> = (&'static str, fn(&K) -> Vec<String>);
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
@@ -41,25 +41,25 @@ pub struct Informer<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
     cache: RwLock<Cache<K>>,
-    /// Takes off what the cache need not keep.
+    /// Changes objects before they are cached.
     transform: Option<Transform<K>>,
     handlers: RwLock<Vec<Handler<K>>>,
-    /// One change at a time reaches the handlers, in the order in which the cache took it.
+    /// Held during an update, so that handlers get changes one at a time in the order of the cache.
     order: Mutex<()>,
     progress: Mutex<Progress>,
     changed: Notify,
-    /// Ends the wait of a broken watch early.
+    /// Ends the wait after a broken watch early.
     retry_now: Notify,
 }
 
 #[derive(Default)]
 struct Progress {
     synced: bool,
-    /// What the last try of the watch said, while it is broken.
+    /// Error of the last attempt, while the watch is broken.
     last_error: Option<String>,
 }
 
-/// A create that is on its way. Dropped, it was not answered.
+/// A create that is being sent. Dropping it means that it was not answered.
 pub(crate) struct Creating<'a, K: Resource + Clone> {
     informer: &'a Informer<K>,
     sent: Option<u64>,
@@ -69,7 +69,7 @@ impl<K> Creating<'_, K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// It was answered with this object.
+    /// Takes in the answer.
     pub(crate) fn answered(mut self, object: K) {
         let Some(sent) = self.sent.take() else { return };
         let object = self.informer.prepare(object);
@@ -95,16 +95,19 @@ impl<K> Informer<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// An informer with these indexes that does not run yet.
+    /// An informer with these indexes, which does not run yet.
     #[must_use]
     pub fn new(indexes: &[Indexer<K>]) -> Self {
         Self::make(indexes, None)
     }
 
-    /// An informer that has this done to every object before it is cached; it also gets what the cache has of it now. What
-    /// watches told and what writes answered come to it whole.
+    /// An informer that applies this function to each object before it is cached. The function gets the complete object of
+    /// the watch or of an answer, and the cached one.
     #[must_use]
-    pub fn with_transform(indexes: &[Indexer<K>], transform: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static) -> Self {
+    pub fn with_transform(
+        indexes: &[Indexer<K>],
+        transform: impl Fn(&mut K, Option<&K>) + Send + Sync + 'static,
+    ) -> Self {
         Self::make(indexes, Some(Box::new(transform)))
     }
 
@@ -124,7 +127,7 @@ where
         }))
     }
 
-    /// Calls this for every change, own writes included, in order. It must not wait and must not write to this informer.
+    /// Adds a handler of all changes, own writes included, in order. It must not wait and must not write to this informer.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
         self.0.handlers.write().push(Box::new(handler));
     }
@@ -159,13 +162,13 @@ where
         self.0.cache.read().by_index(index, value)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.cache.read().len()
     }
 
-    /// True if there are none.
+    /// True without objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -177,7 +180,7 @@ where
         self.0.progress.lock().synced
     }
 
-    /// What the watch suffers from, while it is broken.
+    /// Error of the watch, while it is broken.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
         self.0.progress.lock().last_error.clone()
@@ -196,36 +199,36 @@ where
         }
     }
 
-    /// Ends the wait of a broken watch: the server is known to be back.
+    /// Retries a broken watch now: the server is known to be back.
     pub fn retry_now(&self) {
         self.0.retry_now.notify_one();
     }
 
-    /// The kind is no more: its objects are gone, and nobody need wait for a list.
+    /// Removes all objects and ends all waits for the first list: the kind is no longer served.
     pub fn close(&self) {
         self.0.cache.write().relist_started();
         self.observe(Event::InitDone);
     }
 
-    /// A create of ours is sent.
+    /// Notes that a create of ours is sent.
     pub(crate) fn creating(&self) -> Creating<'_, K> {
         Creating { informer: self, sent: Some(self.0.cache.write().creating()) }
     }
 
-    /// The answer to a write of ours that was conditional on this version (`None`: a create).
+    /// Takes in the answer to a write of ours that was conditional on this version (`None`: a create).
     pub fn written(&self, base: Option<&str>, object: K) {
         let object = self.prepare(object);
         self.update(|cache| cache.written(base, object).into_iter().collect());
     }
 
-    /// The answer to a read of ours: if the cache has this very version, what it keeps of it is made anew. No handler hears
-    /// of it, as nothing changed.
+    /// Takes in the answer to a read of ours: it replaces the cached object of this very version. Handlers are not called,
+    /// as nothing changed.
     pub fn reread(&self, object: K) {
         let object = self.prepare(object);
         self.0.cache.write().reread(object);
     }
 
-    /// A delete of ours removed the object at once.
+    /// Removes an object that a delete of ours removed at once.
     pub fn removed(&self, key: &Key, uid: &str) {
         self.update(|cache| cache.removed(key, uid).into_iter().collect());
     }
@@ -299,7 +302,7 @@ where
     }
 
     fn prepare(&self, mut object: K) -> K {
-        // Nobody reads who owns which field, and it is half of a small object.
+        // managedFields are half of a small object, and no controller reads them.
         object.meta_mut().managed_fields = None;
         if let Some(transform) = &self.0.transform {
             let before = self.get_key(&Key::of(&object));

@@ -1,8 +1,8 @@
 //! Informers on ordered maps, work queues, the reconcile loop and one writer of status, over any kube client.
 //!
-//! kube's `watcher` is used; its `Controller`, `reflector::Store` and default backoffs are not, since they iterate hash
-//! maps and read the system clock: the very same controllers must run in the simulation (crates.md 2.4). This crate
-//! decides nothing about the domain.
+//! It uses kube's `watcher`, but not its `Controller`, `reflector::Store` and default backoffs: they iterate hash maps and
+//! read the system clock, and the same controllers must run in the simulation. This crate decides nothing about the
+//! domain.
 
 mod cache;
 mod caches;

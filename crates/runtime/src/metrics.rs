@@ -1,4 +1,4 @@
-//! What queues and reconcile loops count, under the names that dashboards for controllers know (operations.md 6).
+//! Metrics of queues and reconcilers, under the names of controller-runtime (specification/operations.md 6).
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -31,13 +31,13 @@ struct DepthLabels {
     priority: &'static str,
 }
 
-/// Labels of what a reconciler does.
+/// Labels of the families of a reconciler.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerLabels {
     controller: &'static str,
 }
 
-/// Labels of how a pass ended.
+/// Labels of the outcome of a reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResultLabels {
     controller: &'static str,
@@ -45,7 +45,7 @@ struct ResultLabels {
 }
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-/// How long each key in work has been worked on, seconds: their sum, and the longest.
+/// Time for which the present keys have been worked on, seconds: the sum and the longest. `None` once the queue is gone.
 type Unfinished = Box<dyn Fn() -> Option<(f64, f64)> + Send + Sync>;
 
 /// The families of all queues and reconcilers of one process. Cheap to clone.
@@ -99,7 +99,7 @@ impl WorkMetrics {
         all
     }
 
-    /// The handles of one queue, whose work in progress is told by `unfinished` as long as the queue lives.
+    /// The handles of one queue. `unfinished` gives its work in progress as long as the queue lives.
     pub(crate) fn meter(&self, name: &'static str, unfinished: Unfinished) -> Meter {
         let labels = QueueLabels { name, controller: name };
         let depth = |priority| self.depth.get_or_create_owned(&DepthLabels { name, controller: name, priority });
@@ -133,7 +133,7 @@ impl Debug for WorkMetrics {
 
 /// The handles of one queue and its workers.
 pub(crate) struct Meter {
-    /// By priority: users' changes, replays.
+    /// By priority: normal, low.
     pub(crate) depth: [Gauge; 2],
     pub(crate) adds: Counter,
     pub(crate) retries: Counter,
@@ -151,19 +151,19 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A key waited this long until a worker took it.
+    /// Records the time that a key waited for a worker.
     pub(crate) fn waited(&self, wait: Duration) {
         self.waited.observe(wait.as_secs_f64());
     }
 
-    /// A key was worked on for this long.
+    /// Records the time of a reconcile.
     pub(crate) fn worked(&self, work: Duration) {
         self.worked.observe(work.as_secs_f64());
         self.times.observe(work.as_secs_f64());
     }
 }
 
-/// The families that are computed when somebody looks.
+/// The families that are computed when they are read.
 struct InWork(Arc<Mutex<Vec<(QueueLabels, Unfinished)>>>);
 
 impl Debug for InWork {
@@ -176,7 +176,7 @@ impl Collector for InWork {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let mut all = self.0.lock();
         all.retain(|(_, unfinished)| unfinished().is_some());
-        // Each member has queues of its own under one name.
+        // The queues of all members have one name.
         let mut by_name: BTreeMap<&QueueLabels, (f64, f64)> = BTreeMap::new();
         for (labels, unfinished) in all.iter() {
             let (sum, longest) = unfinished().unwrap_or_default();

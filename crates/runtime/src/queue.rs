@@ -1,4 +1,4 @@
-//! A work queue: every key at most once, never two workers on one key, delays, backoff, and two priorities.
+//! Work queue: each key at most once, never two workers on one key, delays, backoff, and two priorities.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +13,9 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::metrics::{Meter, WorkMetrics};
 
-/// The first wait of a key that failed (propagation.md 30, `--rate-limiter-base-delay`).
+/// First wait of a failed key (specification/propagation.md 30, `--rate-limiter-base-delay`).
 const BACKOFF_BASE: Duration = Duration::from_millis(5);
-/// The longest wait of a key that goes on failing. Upstream waits up to 1,000 s; a minute is kind enough to a server.
+/// Longest wait of a key that fails again and again. Upstream waits up to 1,000 s; a minute protects a server, too.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 /// A queue of keys. Cheap to clone.
@@ -49,44 +49,45 @@ struct Ready<T> {
 /// A key that a worker has.
 struct Working {
     since: Instant,
-    /// With which priority it was added meanwhile.
+    /// Priority with which it was added meanwhile.
     again: Option<u8>,
 }
 
-/// A key that a worker gets.
+/// A key that a worker took.
 pub(crate) struct Taken<T> {
     pub(crate) key: T,
-    /// Whether nobody waits for it.
+    /// True if it was added with low priority.
     pub(crate) is_low_priority: bool,
 }
 
-/// A key in the queue, as somebody sees it who asks.
+/// A key in the queue, for inspection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued<T> {
     /// The key.
     pub key: T,
-    /// For what it waits.
+    /// Its state.
     pub state: QueuedState,
-    /// Times in a row that it failed.
+    /// Failures in a row.
     pub failures: u32,
 }
 
-/// For what a key waits.
+/// State of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueuedState {
-    /// For nothing: a worker has it.
+    /// A worker has it.
     Working,
-    /// For a worker.
+    /// It waits for a worker.
     Ready,
-    /// For a worker, behind everything that a user changed.
+    /// It waits for a worker, behind all keys of normal priority.
     LowPriority,
-    /// For its time: so long from now.
+    /// It becomes ready after this time.
     Delayed(Duration),
 }
 
-/// What a user changed.
+/// Priority of users' changes.
 const NORMAL: u8 = 0;
-/// What is only replayed: the first list after a start, the fan-out of a policy (propagation.md 6.1).
+/// Priority of changes for which nobody waits: the first list after a start, the fan-out of a policy
+/// (specification/propagation.md 6.1).
 const LOW: u8 = 1;
 
 impl<T> Clone for Queue<T> {
@@ -117,7 +118,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         }))
     }
 
-    /// The same queue, counted under this name.
+    /// The same queue, with metrics under this name.
     #[must_use]
     pub fn measured(self, name: &'static str, metrics: &WorkMetrics) -> Self
     where
@@ -139,22 +140,22 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         &self.0.clock
     }
 
-    /// Where the queue and its workers are counted, if they are.
+    /// The metrics of the queue, if it has any.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.get()
     }
 
-    /// To be worked on now; what was waiting for later no longer waits.
+    /// Adds a key that is ready now. A delayed key becomes ready, too.
     pub fn add(&self, key: T) {
         self.enqueue(key, NORMAL);
     }
 
-    /// To be worked on when nothing more urgent is there.
+    /// Adds a key with low priority.
     pub fn add_low_priority(&self, key: T) {
         self.enqueue(key, LOW);
     }
 
-    /// To be worked on after this wait, unless it is wanted earlier.
+    /// Adds a key that becomes ready after this wait. An earlier time has precedence.
     pub fn add_after(&self, key: T, wait: Duration) {
         if wait.is_zero() {
             return self.add(key);
@@ -173,7 +174,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         self.0.changed.notify_one();
     }
 
-    /// To be worked on again after a wait that doubles with each failure of this key.
+    /// Adds a failed key again, after a wait that doubles with each failure in a row. Returns the wait.
     pub fn retry(&self, key: T) -> Duration {
         let failures = {
             let mut state = self.0.state.lock();
@@ -190,20 +191,20 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         wait
     }
 
-    /// The key is well: its next failure waits the shortest time again.
+    /// Resets the failures of a key: its next failure waits the shortest time again.
     pub fn forget(&self, key: &T) {
         self.0.state.lock().failures.remove(key);
     }
 
-    /// How many keys wait or are worked on, for metrics and for knowing that all is quiet.
+    /// The number of keys that wait or are being worked on.
     #[must_use]
     pub fn len(&self) -> usize {
         let state = self.0.state.lock();
         state.ready.len() + state.working.len() + state.due.len()
     }
 
-    /// Everything in the queue: what is worked on, then what waits in the order of its turns. Work in proportion to the
-    /// queue, for those who ask what is in it.
+    /// All keys, for inspection: first those that are being worked on, then those that wait, in order. It costs time in
+    /// proportion to the queue.
     #[must_use]
     pub fn waiting(&self) -> Vec<Queued<T>> {
         let (state, now) = (self.0.state.lock(), self.0.clock.mono());
@@ -227,7 +228,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         self.len() == 0
     }
 
-    /// True if no key is ready or worked on; appointments may be open.
+    /// True if no key is ready or being worked on. Delayed keys may wait.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let state = self.0.state.lock();
@@ -240,7 +241,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         self.take_next().await.key
     }
 
-    /// The next key, and whether it is only replayed; [`Queue::done`] must be called with it.
+    /// The next key with its priority; [`Queue::done`] must be called with it.
     pub(crate) async fn take_next(&self) -> Taken<T> {
         loop {
             let changed = self.0.changed.notified();
@@ -270,7 +271,7 @@ impl<T: Ord + Clone + Debug> Queue<T> {
         }
     }
 
-    /// The work on the key ended; if it was added meanwhile it comes again.
+    /// Ends the work on a key. If it was added meanwhile, it is ready again.
     pub fn done(&self, key: &T) {
         let ended = self.0.state.lock().working.remove(key);
         if let (Some(meter), Some(working)) = (self.meter(), &ended) {

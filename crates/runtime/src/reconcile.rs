@@ -1,4 +1,4 @@
-//! The loop of every reconciler: take a key, reconcile it, and go on, whatever happens.
+//! Loop of a reconciler: takes a key, reconciles it, and goes on, whatever the outcome.
 
 use std::{
     collections::BTreeMap,
@@ -18,14 +18,14 @@ use parking_lot::Mutex;
 
 use crate::{Failure, Queue, queue::Taken};
 
-/// What a reconciler wants for its key after it went well.
+/// Next step for a key after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing until something changes.
+    /// None until an object changes.
     Forget,
-    /// Look again after this wait.
+    /// Reconcile again after this wait.
     After(Duration),
-    /// Not well, and no error either: look again with backoff.
+    /// Reconcile again with backoff, without an error.
     Retry,
 }
 
@@ -39,22 +39,22 @@ impl fmt::Display for Next {
     }
 }
 
-/// The counters of one reconciler, for metrics.
+/// Counters of one reconciler.
 #[derive(Debug, Default)]
 pub struct Worker {
-    /// Passes that ended well.
+    /// Successful reconciles.
     pub succeeded: AtomicU64,
-    /// Passes that failed.
+    /// Failed reconciles.
     pub failed: AtomicU64,
-    /// Passes that panicked.
+    /// Reconciles that panicked.
     pub panicked: AtomicU64,
 }
 
-/// What each key's last pass panicked with, until one goes well: the same is told once, however often it happens.
+/// Message of the last panic of each key, until a reconcile succeeds. The same panic is logged as an error once.
 type Panics<T> = Mutex<BTreeMap<T, String>>;
 
-/// Runs so many workers of a reconciler as tasks of this group. A panic is caught, counted and backed off; of each key the same
-/// one is told once, as an error.
+/// Runs workers of a reconciler as supervised tasks of this group. A panic in a reconcile is caught and counted, and its key
+/// is retried with backoff.
 pub fn run_workers<T, F, Fut>(
     name: &'static str,
     tasks: &Tasks,
@@ -175,7 +175,7 @@ fn after<T: Ord + Clone + Debug>(
     }
 }
 
-/// Whether the key's last pass did not panic with the same; remembers it.
+/// Remembers the panic of a key; returns true if its last reconcile did not panic with the same message.
 fn is_new_panic<T: Ord + Clone>(panics: &Panics<T>, key: &T, what: &str) -> bool {
     panics.lock().insert(key.clone(), what.to_owned()).is_none_or(|before| before != what)
 }

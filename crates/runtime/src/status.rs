@@ -1,7 +1,8 @@
-//! One writer of an object's status, whatever number of reconcilers contribute (design.md 4, propagation.md 1.1).
+//! The one writer of an object's status, to which several reconcilers contribute parts
+//! (specification/propagation.md 1.1).
 //!
-//! A wanted status goes out at once if it is urgent or the object had some quiet before, else after that quiet, and at the
-//! latest a while after it was first wanted. Until it is out, reconcilers read it back as written.
+//! A requested status is written at once if it is urgent or if the object had no recent activity; otherwise after a pause,
+//! and at the latest a while after the first request. Until it is written, reconcilers read it back as requested.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +20,11 @@ use tokio::time::Instant;
 
 use crate::{Failure, Next, Queue, run_workers};
 
-/// A status waits until nothing new was wanted for this long.
+/// A status is written once nothing new was requested for this time.
 const QUIET: Duration = Duration::from_millis(500);
-/// A status waits no longer than this after it was first wanted.
+/// Longest time from the first request to the write.
 const LATEST: Duration = Duration::from_secs(2);
-/// Requests under way at once for one kind of object.
+/// Concurrent writes for one kind of object.
 const WORKERS: usize = 4;
 
 /// The state that a status write is based on.
@@ -31,27 +32,27 @@ const WORKERS: usize = 4;
 pub struct Current {
     /// The version that the write is conditional on.
     pub resource_version: String,
-    /// The incarnation that the parts were wanted for.
+    /// The uid of the object.
     pub uid: String,
-    /// The status as it stands, `Null` if there is none.
+    /// The stored status, `Null` if there is none.
     pub status: Value,
 }
 
 /// The kind of objects whose status is written.
 pub trait StatusTarget: Send + Sync + 'static {
-    /// How an object is named.
+    /// Key of an object.
     type Key: Ord + Clone + Debug + Display + Send + Sync + 'static;
-    /// What a reconciler contributes.
+    /// Part of a status that a reconciler contributes.
     type Part: Clone + PartialEq + Send + Sync + 'static;
 
-    /// The object as the cache has it.
+    /// The cached object.
     fn current(&self, key: &Self::Key) -> Option<Current>;
 
     /// The merge patch of the status that these parts make of it, `None` if nothing changes. Pure.
     fn merge(&self, current: &Value, parts: &[&Self::Part]) -> Option<Value>;
 
-    /// What an earlier part and a later one of the same contributor want together. The later one was decided over a
-    /// status that already showed the earlier one, so it may say only what differs. Pure.
+    /// Combines an earlier part and a later one of the same contributor. The later one was decided over a status that
+    /// contained the earlier one, so it may contain only the differences. Pure.
     fn combine(&self, earlier: &Self::Part, later: &Self::Part) -> Self::Part;
 
     /// Sends the merge patch, conditional on the version.
@@ -70,7 +71,7 @@ struct Shared<T: StatusTarget> {
     target: T,
     seam: Seam,
     requests: Mutex<BTreeMap<T::Key, Request<T::Part>>>,
-    /// When an object last made noise: it was created, or we wrote its status.
+    /// Time of the last activity of an object: it was created, or its status was written.
     activity: Mutex<BTreeMap<T::Key, Instant>>,
     queue: Queue<T::Key>,
 }
@@ -108,12 +109,12 @@ impl<T: StatusTarget> StatusWriter<T> {
         this
     }
 
-    /// The object came to be, or changed in a way that will soon change its status again.
+    /// Notes that the object was created or changed in a way that will soon change its status more than once.
     pub fn note_activity(&self, key: T::Key) {
         self.set_activity(key);
     }
 
-    /// This contributor wants this of the status of the object with this uid, on top of what it wanted before.
+    /// Requests a part of the status of the object with this uid, in addition to the contributor's earlier requests.
     pub fn request(&self, key: &T::Key, uid: &str, contributor: &'static str, part: T::Part, urgent: bool) {
         let now = self.0.seam.clock.mono();
         let Some(current) = self.0.target.current(key) else { return };
@@ -148,7 +149,7 @@ impl<T: StatusTarget> StatusWriter<T> {
         if due <= now { self.0.queue.add(key.clone()) } else { self.0.queue.add_after(key.clone(), due - now) }
     }
 
-    /// The status as it will stand once everything wanted is out; `None` if that is what stands already.
+    /// The status as it will be once all requests are written; `None` if it is stored already.
     #[must_use]
     pub fn read(&self, key: &T::Key, uid: &str, status: impl FnOnce() -> Value) -> Option<Value> {
         let requests = self.0.requests.lock();
@@ -159,7 +160,7 @@ impl<T: StatusTarget> StatusWriter<T> {
         Some(merged(status, &patch))
     }
 
-    /// True if nothing waits to be written.
+    /// True if every request is written.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.0.queue.is_empty() && self.0.requests.lock().is_empty()
@@ -210,7 +211,7 @@ impl<T: StatusTarget> StatusWriter<T> {
     fn set_activity(&self, key: T::Key) {
         let now = self.0.seam.clock.mono();
         let mut activity = self.0.activity.lock();
-        // Only what was noisy within the last moments matters; a sweep now and then keeps the map small.
+        // Only recent activity matters. An occasional sweep keeps the map small.
         if activity.len() >= 1024 {
             activity.retain(|_, at| now - *at < QUIET);
         }
@@ -218,7 +219,7 @@ impl<T: StatusTarget> StatusWriter<T> {
     }
 }
 
-/// A JSON merge patch (RFC 7396) laid over a value.
+/// Applies a JSON merge patch (RFC 7396) to a value.
 fn merged(mut value: Value, patch: &Value) -> Value {
     if let Value::Object(changes) = patch {
         if !value.is_object() {
@@ -333,7 +334,7 @@ mod tests {
         request(&writer, "x", json!({"x": 1}), false);
         pass(10).await;
         request(&writer, "x", json!({"x": 2, "z": 1}), false);
-        // Decided over the status as it will stand, so it says only what is new.
+        // Decided over the requested status, so it contains only the difference.
         request(&writer, "x", json!({"x": 3}), false);
         pass(100).await;
         request(&writer, "y", json!({"y": 1}), false);

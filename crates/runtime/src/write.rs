@@ -1,4 +1,4 @@
-//! Writes of ours: conditional, under our own field manager, and laid over the cache at once.
+//! Writes: conditional, under our own field manager, and taken into the cache at once.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{Failure, Informer, Key};
 
-/// Sends the writes of one reconciler under its field manager, `ironclad-<controller>`.
+/// Writer of one controller, with field manager `ironclad-<controller>`.
 #[derive(Debug, Clone)]
 pub struct Writer {
     manager: Arc<str>,
@@ -35,7 +35,7 @@ impl Writer {
     /// Creates the object.
     ///
     /// # Errors
-    /// What the server or the way to it said.
+    /// The failure of the request.
     pub async fn create<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, object: &K) -> Result<K, Failure>
     where
         K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -51,7 +51,7 @@ impl Writer {
     /// Replaces the object; it must carry the resourceVersion that it is based on.
     ///
     /// # Errors
-    /// `Conflict` if it changed meanwhile; what the server or the way to it said.
+    /// `Conflict` if it changed meanwhile; the failure of the request.
     pub async fn replace<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, object: &K) -> Result<K, Failure>
     where
         K: Resource + Clone + Serialize + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Writer {
     /// Merge-patches the main resource, provided that it is still the version seen.
     ///
     /// # Errors
-    /// `Conflict` if it changed meanwhile; what the server or the way to it said.
+    /// `Conflict` if it changed meanwhile; the failure of the request.
     pub async fn patch<K>(
         &self,
         api: &Api<K>,
@@ -91,7 +91,7 @@ impl Writer {
     /// Merge-patches the status, provided that the object is still the version seen.
     ///
     /// # Errors
-    /// `Conflict` if it changed meanwhile; what the server or the way to it said.
+    /// `Conflict` if it changed meanwhile; the failure of the request.
     pub async fn patch_status<K>(
         &self,
         api: &Api<K>,
@@ -111,10 +111,10 @@ impl Writer {
         Ok(patched)
     }
 
-    /// Deletes the object, provided that it is still the one with this uid. One that is gone already is no error.
+    /// Deletes the object, provided that it is still the one with this uid. An object that does not exist is no error.
     ///
     /// # Errors
-    /// `Conflict` if another stands there under that name; what the server or the way to it said.
+    /// `Conflict` if another object has that name; the failure of the request.
     pub async fn delete<K>(
         &self,
         api: &Api<K>,
@@ -128,10 +128,10 @@ impl Writer {
         self.delete_if(api, cache, seen, propagation, None).await
     }
 
-    /// Deletes the object, provided that it is still the version seen. One that is gone already is no error.
+    /// Deletes the object, provided that it is still the version seen. An object that does not exist is no error.
     ///
     /// # Errors
-    /// `Conflict` if it changed, or another stands there under that name; what the server or the way to it said.
+    /// `Conflict` if it changed or another object has that name; the failure of the request.
     pub async fn delete_unchanged<K>(&self, api: &Api<K>, cache: Option<&Informer<K>>, seen: &K) -> Result<(), Failure>
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -158,7 +158,7 @@ impl Writer {
         };
         match api.delete(&seen.name_any(), &params).await.map_err(Failure::from) {
             Ok(answer) => {
-                // An object that waits on finalizers is announced by the watch; one that is gone is gone for us now.
+                // The watch shows an object that waits for finalizers; a removed object is removed from the cache now.
                 if let (Some(cache), true) = (cache, answer.is_right()) {
                     cache.removed(&Key::of(seen), &uid);
                 }

@@ -1,6 +1,6 @@
-//! Work that never waits lets others go on now and then.
+//! Yields of work that never waits, so that other tasks run.
 
-/// So many pieces of work between two yields: about half a millisecond of objects that are read.
+/// Pieces of work between two yields: about half a millisecond of objects that are read.
 const EVERY: u32 = 16;
 
 /// Counts pieces of work that come without a wait between them, such as the objects of a first list.
@@ -8,7 +8,7 @@ const EVERY: u32 = 16;
 pub struct Yields(u32);
 
 impl Yields {
-    /// One piece is done: others get their turn, after some of these.
+    /// Notes that one piece is done, and yields after some of them.
     pub async fn done(&mut self) {
         self.0 = (self.0 + 1) % EVERY;
         if self.0 == 0 {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn others_get_their_turn() {
+    async fn other_tasks_run_between_pieces_of_work() {
         let turns = Arc::new(AtomicU32::new(0));
         let counted = turns.clone();
         #[allow(clippy::disallowed_methods, reason = "the test watches the scheduler itself")]

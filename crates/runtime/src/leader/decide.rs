@@ -1,24 +1,24 @@
-//! What a candidate makes of the Lease that it reads.
+//! Decision of a candidate about the Lease that it reads.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use tokio::time::Instant;
 
-/// What was last read, and since when it stands so by our own clock: only that counts, clocks of others may be wrong.
+/// The Lease as last read, and the time of our own clock since which it is unchanged. The clocks of others may be wrong.
 #[derive(Debug, Default)]
 pub(super) struct Observed(Option<(Option<LeaseSpec>, Instant)>);
 
-/// What to do next.
+/// Next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// There is no Lease.
     Create,
-    /// Nobody holds it, or whoever held it did not renew it in time.
+    /// It has no holder, or the holder did not renew it in time.
     Take,
-    /// We hold it: an answer of ours was lost.
+    /// This process holds it: an answer was lost.
     Renew,
-    /// Another holds it.
+    /// Another process holds it.
     Wait,
 }
 
@@ -65,7 +65,7 @@ mod tests {
     async fn steps() {
         use Step::{Create, Renew, Take, Wait};
         let start = ironclad_seam::Clock::system().mono();
-        // Who holds it and when it says it was renewed, by the second of the look.
+        // Holder and renewal time of the Lease, by the second of the read.
         for (name, looks, want) in [
             ("no lease", vec![(0, None)], Create),
             ("given back", vec![(0, Some(lease("", 0)))], Take),

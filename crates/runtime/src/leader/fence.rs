@@ -1,4 +1,4 @@
-//! Lets writes out only while the process leads.
+//! Fence that lets writes pass only while the process leads.
 
 use std::{future::Future, pin::pin, sync::Arc};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tower::{BoxError, service_fn};
 
-/// A gate that is open until a moment of monotonic time, which a leader moves with each renewal. Cheap to clone.
+/// Fence that is open until a monotonic time, which a leader moves with each renewal. Cheap to clone.
 #[derive(Clone)]
 pub struct Fence(Arc<State>);
 
@@ -19,30 +19,30 @@ struct State {
     closed: Notify,
 }
 
-/// The write was not sent, or its answer was not waited for: this process does not lead any more.
+/// The write was not sent, or its answer was not awaited: this process no longer leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this process does not lead any more")]
 pub(super) struct NotLeading;
 
 impl Fence {
-    /// A closed one.
+    /// A closed fence.
     #[must_use]
     pub fn closed(clock: Clock) -> Self {
         Self(Arc::new(State { clock, until: Mutex::default(), closed: Notify::new() }))
     }
 
-    /// Opens it, or keeps it open, until this moment.
+    /// Opens it, or keeps it open, until this time.
     pub fn open_until(&self, until: Instant) {
         *self.0.until.lock() = Some(until);
     }
 
-    /// Closes it: what is under way is dropped.
+    /// Closes it. Writes under way are dropped.
     pub fn close(&self) {
         *self.0.until.lock() = None;
         self.0.closed.notify_waiters();
     }
 
-    /// True while writes are let out. A process that was stalled past the moment is told so by its own clock.
+    /// True while writes pass. A process that stalled past the time finds out by its own clock.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.until().is_some()
@@ -53,7 +53,7 @@ impl Fence {
         until.filter(|until| self.0.clock.mono() < *until)
     }
 
-    /// Runs a write as long as the gate is open.
+    /// Runs a write as long as the fence is open.
     async fn guard<T>(&self, write: impl Future<Output = T>) -> Result<T, NotLeading> {
         let mut write = pin!(write);
         loop {

@@ -1,8 +1,8 @@
-//! Leader election by a Lease (operations.md 9): of several processes one works, the others stand by.
+//! Leader election by a Lease (specification/operations.md 9): one of several processes works, the others stand by.
 //!
-//! Who leads, and until when, is decided by monotonic time: the clocks of two processes need not agree. A leader that
-//! cannot renew stops all its work at the renew deadline, which comes before anybody else may take over, and its
-//! [`Fence`] lets no write of it out after that: neither one that a stalled process sends late nor one that is under way.
+//! Only monotonic time decides: the clocks of two processes need not agree. A leader that cannot renew stops all its work
+//! at the renew deadline, before another process may take over. After that its [`Fence`] drops every write, whether a
+//! stalled process sends it late or it is under way.
 
 mod decide;
 mod fence;
@@ -35,23 +35,23 @@ pub use fence::{Fence, fenced};
 
 /// The field manager of the Lease.
 const MANAGER: &str = "ironclad-leader-election";
-/// Giving the Lease back takes no longer than this.
+/// Time limit for the release of the Lease.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// The Lease that processes compete for, and how.
+/// The Lease, and the times of the election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderOptions {
     /// `--leader-elect-resource-namespace`.
     pub namespace: String,
     /// `--leader-elect-resource-name`.
     pub name: String,
-    /// Who this process is: different for every process that ever competes.
+    /// Identity of this process, different for every process that ever competes.
     pub identity: String,
-    /// `--leader-elect-lease-duration`: others take over when the Lease was not renewed for so long.
+    /// `--leader-elect-lease-duration`: others take over when the Lease was not renewed for this time.
     pub lease_duration: Duration,
-    /// `--leader-elect-renew-deadline`: a leader that could not renew for so long stops.
+    /// `--leader-elect-renew-deadline`: a leader that could not renew for this time stops.
     pub renew_deadline: Duration,
-    /// `--leader-elect-retry-period`: from one try to the next.
+    /// `--leader-elect-retry-period`: time from one attempt to the next.
     pub retry_period: Duration,
 }
 
@@ -72,7 +72,7 @@ impl LeaderOptions {
     /// Checks that a leader stops before another begins, and tries more than once.
     ///
     /// # Errors
-    /// What is wrong, by the names of the flags.
+    /// The problem, with the names of the flags.
     pub fn check(&self) -> Result<(), String> {
         let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
         if lease < Duration::from_secs(1) {
@@ -93,7 +93,7 @@ impl LeaderOptions {
     }
 }
 
-/// One process among those that compete. Cheap to clone.
+/// One candidate. Cheap to clone.
 #[derive(Clone)]
 pub struct Elector(Arc<Shared>);
 
@@ -102,9 +102,9 @@ struct Shared {
     seam: Seam,
     options: LeaderOptions,
     fence: Fence,
-    /// The Lease as it was last written by us, while we hold it.
+    /// The Lease as last written by this process, while it holds it.
     held: Mutex<Option<Lease>>,
-    /// Who was last seen to hold it.
+    /// The last known holder.
     holder: Mutex<String>,
     terms: AtomicU64,
 }
@@ -119,7 +119,7 @@ impl Elector {
         Self(Arc::new(Shared { api, seam, options, fence, held, holder, terms }))
     }
 
-    /// What lets writes out only while this process leads: every client that it writes with goes through it.
+    /// The fence of this process: every client for writes goes through it.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.0.fence.clone()
@@ -131,20 +131,20 @@ impl Elector {
         self.0.fence.is_open()
     }
 
-    /// Who was last seen to lead; empty if nobody was.
+    /// The last known leader, empty if there was none.
     #[must_use]
     pub fn holder(&self) -> String {
         self.0.holder.lock().clone()
     }
 
-    /// How often this process became the leader.
+    /// Number of times that this process became the leader.
     #[must_use]
     pub fn terms(&self) -> u64 {
         self.0.terms.load(Ordering::Relaxed)
     }
 
-    /// Competes, works while it leads, and competes again. `begin` is called when it becomes the leader; what it starts
-    /// are tasks of the seam that it gets. They are killed when the lead is lost, then what it returned is dropped.
+    /// Competes, works while it leads, and competes again. `begin` is called at the start of a term and starts tasks of the
+    /// seam that it gets. At the end of the term they are killed, then its return value is dropped.
     pub async fn run<T: Send>(&self, mut begin: impl FnMut(Seam) -> T + Send) {
         let mut observed = Observed::default();
         loop {
@@ -162,8 +162,7 @@ impl Elector {
         }
     }
 
-    /// Gives the Lease back, so that another takes over at once. Everything that wrote must have ended: nothing is let
-    /// out from here on.
+    /// Releases the Lease, so that another process takes over at once. All writers must have ended: the fence closes.
     pub async fn release(&self) {
         self.0.fence.close();
         let Some(mut lease) = self.0.held.lock().take() else { return };
@@ -179,7 +178,7 @@ impl Elector {
         }
     }
 
-    /// Competes until this process holds the Lease; returns until when it may work.
+    /// Competes until this process holds the Lease; returns the time until which it may work.
     async fn acquire(&self, observed: &mut Observed) -> Instant {
         let (clock, options) = (&self.0.seam.clock, &self.0.options);
         let jitter = self.0.seam.rng.stream("leader");
@@ -200,7 +199,7 @@ impl Elector {
         }
     }
 
-    /// One try to get hold of the Lease.
+    /// Attempts to acquire the Lease once.
     async fn attempt(&self, observed: &mut Observed) -> Result<bool, Failure> {
         let options = &self.0.options;
         let lease = self.0.api.get_opt(&options.name).await.map_err(Failure::from)?;
@@ -218,7 +217,7 @@ impl Elector {
         Ok(true)
     }
 
-    /// Renews until that failed for too long, or another holds the Lease. Returns why.
+    /// Renews until that failed for too long or another process holds the Lease. Returns the reason.
     async fn keep(&self, mut until: Instant) -> Lost {
         let (clock, options) = (&self.0.seam.clock, &self.0.options);
         loop {
@@ -232,7 +231,7 @@ impl Elector {
                 Err(_) => return Lost::NotRenewed(options.renew_deadline),
                 Ok(Err(Renewal::Taken(by))) => return Lost::Taken(by),
                 Ok(Err(Renewal::Failed(failure))) => tracing::warn!(%failure, "the lease was not renewed"),
-                // An answer that came late is still counted from its request: the server may have written it at once.
+                // The time counts from the request: the server may have written at once although the answer was late.
                 Ok(Ok(())) => {
                     until = began + options.renew_deadline;
                     self.0.fence.open_until(until);
@@ -247,7 +246,7 @@ impl Elector {
         let written = match self.replace(&self.renewed(held)).await {
             Ok(written) => written,
             Err(Failure::Conflict(_)) => {
-                // Written by somebody, perhaps by us: an answer that was lost.
+                // Another process wrote it, or this one did and the answer was lost.
                 let lease = self.0.api.get(&self.0.options.name).await.map_err(|e| Renewal::Failed(e.into()))?;
                 let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
                 if holder != self.0.options.identity {
@@ -263,7 +262,7 @@ impl Elector {
         Ok(())
     }
 
-    /// The Lease as it says that we hold it from now on.
+    /// The Lease with this process as its holder.
     fn renewed(&self, mut lease: Lease) -> Lease {
         let (now, options) = (MicroTime(self.0.seam.clock.wall()), &self.0.options);
         let spec = lease.spec.get_or_insert_default();
@@ -293,7 +292,7 @@ impl Elector {
         Ok(self.0.api.create(&params(), &lease).await?)
     }
 
-    /// Over the very version that it was made from.
+    /// Writes it, provided that it is still the version from which it was made.
     async fn replace(&self, lease: &Lease) -> Result<Lease, Failure> {
         Ok(self.0.api.replace(&lease.name_any(), &params(), lease).await?)
     }
@@ -312,20 +311,20 @@ fn params() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// A Lease counts whole seconds: rounded up, so that nobody takes over early.
+/// Whole seconds, rounded up, so that no process takes over early.
 fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(i32::MAX)
 }
 
-/// Why a renewal did not succeed.
+/// Reason of a failed renewal.
 enum Renewal {
-    /// Another holds the Lease.
+    /// Another process holds the Lease.
     Taken(String),
-    /// It may succeed if tried again.
+    /// A retry may succeed.
     Failed(Failure),
 }
 
-/// Why a process does not lead any more.
+/// Reason of the end of a term.
 enum Lost {
     Taken(String),
     NotRenewed(Duration),

@@ -52,7 +52,7 @@ pub struct PropagationSpec {
     /// Reaction to failures. Absent means no application failover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<FailoverBehavior>,
-    /// What to do when the object already exists, unmanaged, in a member.
+    /// Handling of an unmanaged object that exists in a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-ironclad-default" = "Abort"))]
     pub conflict_resolution: Option<ConflictResolution>,

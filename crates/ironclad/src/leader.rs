@@ -23,7 +23,7 @@ pub(crate) const OF_KARMADA: [&str; 3] = ["karmada-controller-manager", "karmada
 /// Prefix of the holders of those Leases that are ours.
 const OURS: &str = "ironclad_";
 
-/// Which of several processes works.
+/// Leader election flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderFlags {
@@ -123,7 +123,7 @@ impl Electors {
         });
     }
 
-    /// Gives every Lease back. All work must have ended.
+    /// Releases all Leases. The work must have ended.
     pub(crate) async fn release(&self) {
         self.main.release().await;
         for elector in &self.beside {

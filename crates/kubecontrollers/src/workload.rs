@@ -115,8 +115,8 @@ impl<W: Kind> Workload<W> {
                 }
                 Some(_) => {}
                 None => {
-                    let wants = |o: &Arc<W>| o.selector().is_some_and(|s| s.matches(labels(&pod.metadata)));
-                    keys.extend(self.objects.namespace(namespace).iter().filter(|o| wants(o)).map(|o| Key::of(&**o)));
+                    let selects = |o: &Arc<W>| o.selector().is_some_and(|s| s.matches(labels(&pod.metadata)));
+                    keys.extend(self.objects.namespace(namespace).iter().filter(|o| selects(o)).map(|o| Key::of(&**o)));
                 }
             }
         }

@@ -55,7 +55,7 @@ pub struct Schema {
 pub enum Form {
     /// An object with declared fields.
     Object,
-    /// A string or number that is read by [`crate::quantity`].
+    /// A string or number that is read by [`ironclad_quantity`].
     Quantity,
     /// An integer of 32 bits or a string.
     IntOrString,

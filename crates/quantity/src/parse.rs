@@ -144,7 +144,7 @@ impl<'a> Parts<'a> {
 /// Digits by which the largest binary suffix can lengthen a number: 2^60 has 19.
 const BINARY_CARRY_DIGITS: usize = 19;
 
-/// Multiplies a decimal number in place. Its first digits must leave room for the carry.
+/// Multiplies a decimal number in place. Its first digits must be zeros for the carry.
 fn multiply_by_1024(digits: &mut [u8]) {
     let mut carry = 0;
     for digit in digits.iter_mut().rev() {

@@ -139,7 +139,7 @@ pub enum BackendError {
     Corrupt {
         /// The data directory.
         path: String,
-        /// What is wrong, and where.
+        /// The mistake and its location.
         detail: String,
     },
     /// Any other failure of reading or writing.

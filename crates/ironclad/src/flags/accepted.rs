@@ -32,7 +32,7 @@ pub(crate) const ACCEPTED: [(&str, &str); 19] = [
     ("profiling-bind-address", PPROF),
 ];
 
-/// Those that were given.
+/// Accepted flags on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptedArgs(Vec<(&'static str, &'static str)>);
 
@@ -97,7 +97,7 @@ const KLOG: [(&str, Form); 12] = [
     ("vmodule", Form::Value),
 ];
 
-/// Those of klog that were given.
+/// Flags of klog on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct KlogArgs(Vec<&'static str>);
 

@@ -40,11 +40,11 @@ impl fmt::Display for Period {
     }
 }
 
-/// Which controllers and features run.
+/// Controller flags.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Controllers")]
 pub(crate) struct ControllerFlags {
-    /// Which controllers run: `*` all that are on by default, `name` this one, `-name` not this one
+    /// Controllers to run: `*` all that are on by default, `name` this one, `-name` not this one
     #[arg(long, env = "IRONCLAD_CONTROLLERS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
     controllers: String,
     /// Features to switch on or off, as `Failover=true,PropagateDeps=false`

@@ -11,10 +11,10 @@ use super::Period;
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Scheduler")]
 pub(crate) struct SchedulerArgs {
-    /// Only bindings that name this scheduler are placed
+    /// Schedule only bindings that name this scheduler
     #[arg(long, env = "IRONCLAD_SCHEDULER_NAME", default_value_t = Options::default().scheduler_name, value_name = "NAME")]
     scheduler_name: String,
-    /// Which filters and scores run: `*` all, `name` this one, `-name` not this one
+    /// Filter and score plugins: `*` all, `name` this one, `-name` not this one
     #[arg(long, env = "IRONCLAD_PLUGINS", default_value = "*", value_name = "LIST", allow_hyphen_values = true)]
     plugins: String,
     /// Time for which a schedule result is kept after no cluster fits any more; 0 clears it immediately

@@ -16,7 +16,8 @@ pub(crate) const PATH: &str = "/ironclad/backup";
 /// The folder of the data directory with keys and certificates.
 pub(crate) const KEYS: &str = "pki";
 
-/// Serves backups of an engine and of the keys beside it, one at a time: each holds on to all that it has yet to send.
+/// Serves backups of an engine and of the keys beside it, one at a time, because each retains its snapshot until it is
+/// sent.
 pub(crate) struct Backup {
     engine: Engine,
     data_dir: PathBuf,

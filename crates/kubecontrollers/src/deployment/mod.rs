@@ -92,10 +92,10 @@ impl Controller {
             Some(owner) if owner.kind == KIND => vec![Key::new(namespace, &owner.name)],
             Some(_) => Vec::new(),
             None => {
-                let wants = |d: &Arc<Deployment>| {
+                let selects = |d: &Arc<Deployment>| {
                     selector(d.spec.as_ref().map(|s| &s.selector)).is_some_and(|s| s.matches(labels(&set.metadata)))
                 };
-                self.deployments.namespace(namespace).iter().filter(|d| wants(d)).map(|d| Key::of(&**d)).collect()
+                self.deployments.namespace(namespace).iter().filter(|d| selects(d)).map(|d| Key::of(&**d)).collect()
             }
         }
     }

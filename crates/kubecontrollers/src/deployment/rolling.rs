@@ -31,8 +31,8 @@ pub(crate) fn new_size(sets: &Sets<'_>, strategy: &Strategy) -> i32 {
     if strategy.recreate || has >= strategy.replicas {
         return strategy.replicas;
     }
-    let room = strategy.most() - sets.spec_sum();
-    has + room.min(strategy.replicas - has).max(0)
+    let available = strategy.most() - sets.spec_sum();
+    has + available.min(strategy.replicas - has).max(0)
 }
 
 /// Returns the next sizes of old ReplicaSets that change: first remove unhealthy pods, then pods with available

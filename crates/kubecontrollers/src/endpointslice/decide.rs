@@ -121,8 +121,8 @@ fn fill(
     // ... and new ones fill slices with free capacity.
     let mut rest = endpoints.into_values();
     for slice in &mut filled {
-        let room = PER_SLICE.saturating_sub(slice.len());
-        slice.extend(rest.by_ref().take(room));
+        let free = PER_SLICE.saturating_sub(slice.len());
+        slice.extend(rest.by_ref().take(free));
     }
     // One slice must remain if there are no endpoints: keep the first empty one.
     let mut stays = filled.iter().all(Vec::is_empty);
@@ -332,7 +332,12 @@ mod tests {
             ("without an address it is none", service(|_| {}), waiting(), None),
             ("one that ended is none", service(|_| {}), done(), None),
             ("one that is not ready says so", service(|_| {}), unready(), Some((false, false, false))),
-            ("unless the Service wants it all the same", service(publishes), unready(), Some((true, false, false))),
+            (
+                "unless the Service publishes unready addresses",
+                service(publishes),
+                unready(),
+                Some((true, false, false)),
+            ),
             ("one that goes still serves", service(|_| {}), going(), Some((false, true, true))),
         ] {
             assert_eq!(conditions(service, pod), want, "{name}");

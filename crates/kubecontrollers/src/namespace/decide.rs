@@ -65,7 +65,7 @@ pub(crate) fn conditions(
     } else {
         ("True", "SomeResourcesRemain", format!("Some resources are remaining: {}", joined(&left.objects, "has")))
     };
-    let held = if left.finalizers.is_empty() {
+    let finalizers_remaining = if left.finalizers.is_empty() {
         ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished".to_owned())
     } else {
         let which = joined(&left.finalizers, "in");
@@ -82,7 +82,7 @@ pub(crate) fn conditions(
         ),
         ("NamespaceDeletionContentFailure", content),
         ("NamespaceContentRemaining", remaining),
-        ("NamespaceFinalizersRemaining", held),
+        ("NamespaceFinalizersRemaining", finalizers_remaining),
     ];
     let after: Vec<NamespaceCondition> = wanted
         .into_iter()

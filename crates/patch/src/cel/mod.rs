@@ -142,7 +142,7 @@ impl Expression {
     /// Reads an expression over these names.
     ///
     /// # Errors
-    /// What is wrong, as a kube-apiserver shows it: `ERROR: <input>:1:5: undefined field 'a'` with the line below it.
+    /// The mistake as a kube-apiserver shows it: `ERROR: <input>:1:5: undefined field 'a'` with the line below it.
     pub fn compile(text: &str, variables: &BTreeMap<&str, Variable<'_>>) -> Result<Self, String> {
         if text.len() > LENGTH_MAX {
             return Err(shown(text, 0, &format!("expression is longer than {LENGTH_MAX} bytes")));

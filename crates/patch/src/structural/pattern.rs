@@ -20,7 +20,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with it, in one line.
+    /// The mistake, in one line.
     pub fn compile(text: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(&translate(text)).size_limit(COMPILED_BYTES_MAX).build().map_err(|error| {
             let text = error.to_string();

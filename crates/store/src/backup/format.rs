@@ -111,7 +111,7 @@ pub enum BackupError {
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong, and where.
+        /// The mistake and its location.
         detail: String,
     },
     /// Reading it failed.

@@ -11,7 +11,7 @@ pub(crate) const FINALIZER: &str = "sim.ironclad.io/member";
 pub(crate) const STARTUP_DELAY: &str = "sim.ironclad.io/startup-delay";
 /// Annotation of a SimulatedCluster: termination time of its pods.
 pub(crate) const TERMINATION_DELAY: &str = "sim.ironclad.io/termination-delay";
-/// Likewise: how long those run that are meant to end.
+/// Annotation of a SimulatedCluster: run time of pods that are meant to complete.
 pub(crate) const RUN_TIME: &str = "sim.ironclad.io/run-time";
 /// The context of the control plane in the kubeconfig, which no member can have.
 pub(crate) const PLANE: &str = "ironclad";
@@ -23,7 +23,7 @@ pub(crate) const NODES_MAX: u32 = 1_000;
 pub(super) enum Step {
     /// None.
     Leave,
-    /// It can't be a member, and why.
+    /// Reject it, with the reason: it cannot be a member.
     Refuse(String),
     /// Have it keep these finalizers, ours among them, before anything is made for it.
     Hold(Vec<String>),

@@ -26,11 +26,11 @@ pub(super) struct Environment {
 
 /// One running member.
 pub(crate) struct SimulatedMember {
-    /// Its name, in the kubeconfig too.
+    /// Its name, also in the kubeconfig.
     pub name: String,
     /// `https://ADDRESS:PORT`.
     pub endpoint: String,
-    /// Its certificates.
+    /// Its certificates and keys.
     pub pki: pki::Pki,
     pub(super) member: Member,
     store: Store,
@@ -42,7 +42,7 @@ impl Environment {
     }
 
     fn store(&self, name: &str) -> Store {
-        // Not by the bare name: a member may be called as the control plane's store is.
+        // Use a prefix: a member may have the name of the control plane's store.
         self.engine.store_with(&format!("member/{name}"), StoreOptions::member())
     }
 

@@ -1,4 +1,4 @@
-//! Who may do what, with the roles that every cluster has (specification/apiserver.md 19, 20).
+//! Authorization with the roles that every cluster has (specification/apiserver.md 19, 20).
 
 use http::Method;
 use ironclad_apiserver::{Identity, Options};

@@ -1,4 +1,4 @@
-//! What clients over the network can't do, on a real listener: each is refused or cut off, and others are served
+//! Limits for clients over the network, on a real listener: each abuse is refused or cut off, and others are served
 //! meanwhile.
 
 use std::{sync::Arc, time::Duration};

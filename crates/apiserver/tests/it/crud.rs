@@ -187,7 +187,7 @@ async fn list_pages_are_of_one_snapshot() {
     assert_eq!(names(&second), ["b", "c"]);
     assert_eq!(second.at("/metadata/resourceVersion"), first.at("/metadata/resourceVersion"));
     assert!(second.at("/metadata/continue").is_null());
-    // D048: the snapshot is gone, and the way on with it; the answer has a token that goes on at the newest revision.
+    // The snapshot was compacted: the answer has a token that continues at the newest revision.
     world.server.store().compact(world.server.store().revision());
     let gone = world.get(&format!("{MAPS}?limit=2&continue={token}")).await.expect(410);
     assert!(gone.message().starts_with("The provided continue parameter is too old"), "{}", gone.message());

@@ -1,4 +1,4 @@
-//! Whatever bytes come, the server answers, keeps nothing that it can't read, and an apply done twice is an apply done
+//! For any bytes the server answers, stores nothing that it can't read back, and an apply done twice is an apply done
 //! once. The seeds and how to run more of it: `fuzz/README.md`.
 
 use std::{fs, path::Path};
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, World, config_map, deployment};
 
-/// How many of each; the variable says how many more.
+/// Inputs of each campaign; `IRONCLAD_FUZZ` overrides it.
 const EACH: u64 = 150;
-/// What is inserted into text: words that decoders and patches treat in a way of their own.
+/// Words to insert into text, which decoders and patches treat specially.
 const WORDS: [&str; 24] = [
     "null",
     "\"\"",
@@ -55,14 +55,14 @@ fn seeds(folder: &str) -> Vec<Seed> {
     files.iter().map(seed).collect()
 }
 
-/// How many inputs, and where their chance comes from.
+/// The number of inputs and their source of randomness.
 fn campaign(name: &str) -> (u64, Stream) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let count = number("IRONCLAD_FUZZ");
     let rng = match (number("IRONCLAD_FUZZ_SEED"), count) {
         (Some(seed), _) => Rng::from_seed(seed),
         (None, Some(_)) => Rng::from_system(),
-        // Who changes something else is not to be surprised by a bug that was always there.
+        // A fixed seed: unrelated changes must not fail on an old bug.
         (None, None) => Rng::from_seed(6),
     };
     println!("IRONCLAD_FUZZ_SEED={}", rng.seed());
@@ -108,7 +108,7 @@ fn changed(seeds: &[Seed], chance: &Stream) -> Seed {
     Seed { kind: seed.kind.clone(), bytes }
 }
 
-/// Where objects of a kind are.
+/// The path of a kind's collection.
 fn collection(kind: &str) -> &'static str {
     match kind {
         "configmap" => "/api/v1/namespaces/default/configmaps",
@@ -145,7 +145,7 @@ fn shown(bytes: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(bytes))
 }
 
-/// Fails unless it is an answer of a server in order: done, or refused with a Status.
+/// Fails unless the request succeeded or was refused with a Status.
 #[track_caller]
 fn sound(answer: &Answer, input: &[u8]) {
     let refused = matches!(answer.code, 400 | 404 | 409 | 413 | 415 | 422) && answer.body["kind"] == "Status";
@@ -160,7 +160,7 @@ fn is_raw_refusal(answer: &Answer) -> bool {
     answer.code == 500 && answer.body["kind"] == "Status" && answer.body.get("reason").is_none()
 }
 
-/// What was accepted is read back the same, and writing it back changes nothing.
+/// Checks that an accepted object is read back unchanged, and that writing it back changes nothing.
 async fn read_back(world: &World, path: &str, accepted: &Value, input: &[u8]) {
     let read = world.get(path).await;
     assert_eq!(read.code, 200, "accepted, then gone: {}", shown(input));
@@ -171,7 +171,7 @@ async fn read_back(world: &World, path: &str, accepted: &Value, input: &[u8]) {
     assert_eq!(again.at("/metadata/resourceVersion"), &version, "writing it back changes it: {}", shown(input));
 }
 
-/// Removes an object whatever holds it.
+/// Removes an object in spite of its finalizers.
 async fn remove(world: &World, path: &str) {
     let free = json!({"metadata": {"finalizers": null}});
     world.patch(path, "merge-patch+json", free).await;
@@ -272,7 +272,7 @@ async fn an_apply_done_twice_is_done_once() {
             continue;
         }
         sound(&once, &input.bytes);
-        // The next one is often applied over this one: the set of fields that are given up changes, too.
+        // The next input is often applied over this one, so fields are also removed.
         if once.code < 300 {
             accepted += 1;
             let twice = world.send(Method::PATCH, &url, &headers, input.bytes.clone()).await;
@@ -300,7 +300,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// Of an answer; fails if code, kind and reason do not belong together.
+    /// The outcome of an answer; fails if code, kind and reason do not belong together.
     #[track_caller]
     fn of(answer: &Answer, query: &str) -> Self {
         let (kind, reason) = (answer.body["kind"].as_str().unwrap_or_default(), answer.body["reason"].as_str());

@@ -1,4 +1,4 @@
-//! Who owns which field: managedFields and server-side apply.
+//! Field ownership: managedFields and server-side apply.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is common to all requests: discovery, shapes, bounds, health, who may.
+//! Behaviour common to all requests: discovery, shapes, limits, health, authorization.
 
 use http::Method;
 use ironclad_apiserver::{Identity, Options};
@@ -168,7 +168,7 @@ async fn cancelled_request_completes_its_write() {
     let request = http::Request::post(MAPS).header("content-type", "application/json").body(body).unwrap();
     let server = world.server.clone();
     let mut call = Box::pin(async move { server.handle(request, Identity::admin("x")).await });
-    // One poll starts the server's task; then the caller is gone.
+    // One poll starts the server's task; then the caller drops the future.
     assert!(futures::poll!(&mut call).is_pending());
     drop(call);
     world.seam.clock.sleep(std::time::Duration::from_millis(1)).await;

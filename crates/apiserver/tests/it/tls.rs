@@ -48,7 +48,7 @@ pub(crate) async fn serve_with(options: Options) -> Served {
 }
 
 impl Served {
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("https://")
     }

@@ -18,11 +18,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    depart::{self, Why},
+    eviction_task::{self, Why},
     flags::eviction::{Check, EvictionFlags},
-    guards::{Fleet, Standing},
-    precheck,
-    rate::{Counts, State, formula, interval},
+    taint_manager::guards::{Fleet, Standing},
+    taint_manager::pre_scheduling_check,
+    taint_manager::rate::{Counts, State, formula, interval},
 };
 
 /// Verdict of a drain on a binding on the cluster.
@@ -53,7 +53,7 @@ pub fn judge(binding: &Binding, cluster: &ClusterName, clusters: &Clusters, chec
     if let Some(by) = pinned(spec) {
         return Some(Verdict::Stuck(Reason::Pinned { by }));
     }
-    Some(match precheck::has_target(binding, &BTreeSet::from([cluster.clone()]), clusters, check) {
+    Some(match pre_scheduling_check::has_target(binding, &BTreeSet::from([cluster.clone()]), clusters, check) {
         Ok(()) => Verdict::Moves,
         Err(why) => Verdict::Stuck(Reason::NowhereToGo { why: why.to_string() }),
     })
@@ -89,7 +89,7 @@ pub fn order(binding: &Binding) -> (Option<Time>, bool, BindingKey) {
 pub fn patch(spec: &ResourceBindingSpec, cluster: &ClusterName, purge_mode: PurgeMode) -> Option<Value> {
     let message = Reason::Drains { cluster: cluster.clone() }.to_string();
     let why = Why { purge_mode, reason: CLUSTER_DRAIN, producer: PRODUCER_DRAIN, message };
-    depart::patch(spec, &[depart::task(spec, cluster, &why)])
+    eviction_task::patch(spec, &[eviction_task::task(spec, cluster, &why)])
 }
 
 /// True if the old copy of a binding that was drained is still there.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 pub use eviction::EvictionFlags;
 
-use crate::{graceful::Plugins, health::Thresholds, taints::ByCondition};
+use crate::{cluster::health::Thresholds, duration::in_words, graceful_eviction::Plugins, taints::ByCondition};
 
 /// All flags of failover.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -217,21 +217,6 @@ pub fn witness_address(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// A duration as Go prints it, for messages that people know: `1m30s`, `500ms`, `0s`.
-pub(crate) fn in_words(duration: Duration) -> String {
-    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
-    if seconds == 0 && millis > 0 {
-        return format!("{millis}ms");
-    }
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    let fraction = if millis > 0 { format!(".{millis:03}").trim_end_matches('0').to_owned() } else { String::new() };
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}{fraction}s"),
-        (0, minutes) => format!("{minutes}m{seconds}{fraction}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}{fraction}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,13 +331,6 @@ mod tests {
             ("both", flags(19, 19, 10), 2),
         ] {
             assert_eq!(flags.warnings().len(), want, "{name}: {:?}", flags.warnings());
-        }
-    }
-
-    #[test]
-    fn durations_in_words() {
-        for (millis, want) in [(0, "0s"), (500, "500ms"), (1_500, "1.5s"), (90_000, "1m30s"), (3_600_000, "1h0m0s")] {
-            assert_eq!(in_words(Duration::from_millis(millis)), want);
         }
     }
 }

@@ -1,37 +1,42 @@
-//! Decisions on the health of clusters, their taints and their coming and going (specification/failover.md).
+//! Decisions on cluster health, taints and failover (specification/failover.md). The crate probes nothing and writes
+//! nothing itself.
 //!
-//! [`health`] turns probes into the status of a Cluster, [`membership`] gives a Cluster its execution space, its
-//! finalizer and its automatic taints, and takes them away when it leaves, [`nodes`] says whether enough of its nodes are ready, [`lease`] finds out whose agent fell silent, and
-//! [`taint_policy`] which taints the ClusterTaintPolicies want. [`Evictions`] decides who leaves a faulty cluster, when and
-//! how fast, [`depart`] is the one write by which a binding leaves a cluster, [`graceful`] says when the copy that is left
-//! may go, and [`application`] which workloads leave because they fail. The crate probes nothing and writes nothing itself.
+//! | module | decision |
+//! | --- | --- |
+//! | [`cluster`] | status, execution space, finalizer and automatic taints of a Cluster |
+//! | [`taint_policy`] | taints that the ClusterTaintPolicies add and remove |
+//! | [`taint_manager`] | evictions from faulty clusters: which bindings, when, and how fast |
+//! | [`application_failover`] | evictions of workloads that are unhealthy |
+//! | [`graceful_eviction`] | end of eviction tasks |
+//! | [`drain`] | evictions that a person asks for |
+//!
+//! [`eviction_task`] is the one write by which a binding leaves a cluster.
 
-pub mod application;
-pub mod depart;
+pub mod application_failover;
+pub mod cluster;
 pub mod deprecated;
 pub mod drain;
-pub mod eviction;
+mod duration;
+mod eviction_history;
+pub mod eviction_task;
 pub mod flags;
-pub mod graceful;
-pub mod guards;
-pub mod health;
-pub mod lease;
-pub mod membership;
-pub mod nodes;
+pub mod graceful_eviction;
 mod now;
-pub mod precheck;
-pub mod preserved;
+pub mod preserved_state;
 pub mod purge;
-pub mod queue;
-pub mod rate;
+pub mod taint_manager;
 pub mod taint_policy;
 pub mod taints;
-pub mod verdict;
 pub mod wakes;
 
-pub use eviction::Evictions;
+pub use cluster::{health, lease, lifecycle as membership, nodes};
 pub use flags::Flags;
 pub use now::Now;
+pub use taint_manager::{Evictions, guards, pre_scheduling_check as precheck, queue, rate, verdict};
+pub use {
+    application_failover as application, eviction_task as depart, graceful_eviction as graceful,
+    preserved_state as preserved, taint_manager as eviction,
+};
 
 #[cfg(test)]
 mod testkit;

@@ -6,7 +6,7 @@ use ironclad_api::policy::PurgeMode;
 use ironclad_patch::FieldError;
 use serde_json::json;
 
-use super::in_words;
+use crate::duration::in_words;
 
 /// The flags of the eviction queue as they were given; [`EvictionFlags::validate`] says what is wrong with them.
 #[derive(Debug, Clone, PartialEq)]

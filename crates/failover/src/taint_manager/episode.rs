@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use crate::{
     Now,
     flags::eviction::EvictionFlags,
+    taint_manager::verdict::{Verdict, Wish, judge},
     taints::{TaintId, evicts},
-    verdict::{Verdict, Wish, judge},
 };
 
 /// State of a fault.

@@ -13,7 +13,7 @@ use std::{
 use ironclad_api::{policy::PurgeMode, work::ObjectReference};
 use ironclad_fleet::{BindingKey, ClusterName};
 
-use crate::{now::Now, verdict::Causes};
+use crate::{now::Now, taint_manager::verdict::Causes};
 
 mod tally;
 

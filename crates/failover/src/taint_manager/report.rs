@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Evictions, rows::Row};
-use crate::{Now, queue::Place};
+use crate::{Now, taint_manager::queue::Place};
 
 /// The ConfigMap of namespace `karmada-system` by which people pause evictions: `paused: "true"`.
 pub const PAUSE_CONFIG_MAP: &str = "ironclad-failover";

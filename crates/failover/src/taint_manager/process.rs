@@ -10,15 +10,16 @@ use ironclad_api::{
 use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, StatusPart, because::eviction::Reason};
 use serde_json::{Map, Value};
 
-use super::{Evictions, history::recorded, is_ready, rows::in_words};
+use super::{Evictions, is_ready};
 use crate::{
-    Now, depart,
+    Now, eviction_task,
     flags::eviction::{EvictionFlags, Mode},
-    precheck::{Room, has_room, has_target},
-    preserved,
-    queue::{Abandoned, Element, Hold, Key, Place},
-    rate::Token,
+    preserved_state,
+    taint_manager::pre_scheduling_check::{Room, has_room, has_target},
+    taint_manager::queue::{Abandoned, Element, Hold, Key, Place},
+    taint_manager::rate::Token,
 };
+use crate::{duration::in_words, eviction_history::recorded};
 
 /// Elements that cost no rate are gone through in portions of this size.
 const FREE_STEPS: usize = 256;
@@ -162,7 +163,7 @@ pub(super) fn decide(
         Err(reason) => return Step::Fail(reason),
     };
     let causes = &element.wanted.causes;
-    let why = depart::Why {
+    let why = eviction_task::Why {
         purge_mode: element.wanted.purge_mode,
         reason: causes.task_reason(),
         producer: PRODUCER_TAINT_MANAGER,
@@ -172,10 +173,10 @@ pub(super) fn decide(
         preserved_label_state: state,
         // The rule of injection reads it, also after a cluster failover (IR-17).
         clusters_before_failover: spec.clusters.iter().map(|target| target.name.clone()).collect(),
-        ..depart::task(spec, &key.cluster, &why)
+        ..eviction_task::task(spec, &key.cluster, &why)
     };
-    let task = depart::dated(task, now.wall);
-    match depart::patch(spec, std::slice::from_ref(&task)) {
+    let task = eviction_task::dated(task, now.wall);
+    match eviction_task::patch(spec, std::slice::from_ref(&task)) {
         Some(patch) => Step::Evict(Box::new(Planned { patch, task })),
         None => Step::Drop(Abandoned::Obsolete),
     }
@@ -188,7 +189,7 @@ fn preserved_state(cluster: &ClusterName, binding: &Binding, flags: &EvictionFla
     let rules = failover.and_then(|cluster| cluster.state_preservation.as_ref());
     let Some(rules) = rules.filter(|_| flags.state_preservation) else { return Ok(StringMap::new()) };
     let status = binding.status().map_or(&[][..], |status| &status.aggregated_status);
-    preserved::collect(rules, cluster, status, spec.graceful_eviction_tasks.last())
+    preserved_state::collect(rules, cluster, status, spec.graceful_eviction_tasks.last())
         .map_err(|error| Reason::StateUnreadable { error: error.to_string() })
 }
 

@@ -19,7 +19,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Event};
 use super::Evictions;
 use crate::{
     Now,
-    queue::{Abandoned, Key, Place},
+    taint_manager::queue::{Abandoned, Key, Place},
 };
 
 /// A binding's condition changes no oftener than this.

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use crate::{
     flags::eviction::EvictionFlags,
     now::Now,
-    rate::{Counts, State, formula},
+    taint_manager::rate::{Counts, State, formula},
     taints::is_faulty,
 };
 

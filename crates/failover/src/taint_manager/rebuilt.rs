@@ -8,7 +8,7 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Evictions, Report, Row, Waiting, report::ROWS_MAX};
-use crate::{Now, precheck::has_target};
+use crate::{Now, taint_manager::pre_scheduling_check::has_target};
 
 impl Evictions {
     /// Queue rebuilt from the objects alone: [`rows`](Self::rows) of decisions that no driver has run yet. Bindings that could go

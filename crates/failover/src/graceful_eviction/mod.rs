@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use ironclad_api::{
     ObjectMeta, Time,
     events::{EVICT_WORKLOAD_FROM_CLUSTER_SUCCEED, WAITING_FOR_SOURCE_CLEANUP},
-    eviction::BINDING_PREEMPTED,
     policy::PurgeMode,
+    taint_manager::BINDING_PREEMPTED,
     work::{AggregatedStatusItem, FailoverRecord, GracefulEvictionTask, ObjectReference, ResourceBindingSpec},
 };
 use ironclad_fleet::{ClusterName, Event, Plan, StatusPart, because::migration::Reason, targets};
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 pub use plugins::{CLUSTER_IN_SCHEDULE_RESULT, Plugin, Plugins, RESOURCE_HEALTH, UnknownPlugin};
 
-use crate::{depart, eviction};
+use crate::{eviction_history, eviction_task};
 
 /// Input of the decision on one binding.
 #[derive(Debug, Clone)]
@@ -110,7 +110,7 @@ pub fn decide(seen: &Seen<'_>, now: Timestamp) -> Decision {
         }
     }
     if changed {
-        decision.plan.effects.push(Effect::Tasks { patch: depart::tasks_patch(&kept) });
+        decision.plan.effects.push(Effect::Tasks { patch: eviction_task::tasks_patch(&kept) });
     }
     if let Some(part) = told_in_history(seen, &decision.cleared, now) {
         decision.plan.effects.push(Effect::Status(part));
@@ -141,7 +141,7 @@ fn told_in_history(seen: &Seen<'_>, cleared: &[Cleared], now: Timestamp) -> Opti
         });
         let targets = seen.spec.clusters.iter().map(|target| target.name.clone()).collect();
         let record = FailoverRecord { targets, cleared_at: Some(Time(now)), ..record };
-        history = serde_json::from_value(eviction::recorded(&history, record)).ok()?;
+        history = serde_json::from_value(eviction_history::recorded(&history, record)).ok()?;
     }
     let mut part = StatusPart::default();
     if !cleared.is_empty() {

@@ -4,7 +4,7 @@
 //! Independent of the gate `Failover`. What is remembered between two looks is in [`Memory`]; nothing of it is stored: after a
 //! restart the lines of the aggregated status tell since when a copy is unhealthy (IR-15).
 
-mod turn;
+mod changes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,13 +27,13 @@ use ironclad_fleet::{Binding, ClusterName, Clusters, Event, Plan, because::migra
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-pub use self::turn::{Asking, Parts, Turn, turn};
+pub use self::changes::{Asking, Parts, Turn, turn};
 use crate::{
     Now,
-    depart::{self, Why},
+    eviction_task::{self, Why},
     flags::eviction::Check,
-    precheck,
-    preserved::{self, PreserveError},
+    preserved_state::{self, PreserveError},
+    taint_manager::pre_scheduling_check,
 };
 
 /// Seconds that a workload may be unhealthy, where its binding does not say.
@@ -222,7 +222,7 @@ fn depart(
     for cluster in going {
         match task(seen, application, &cluster, tolerated) {
             Ok(task) => {
-                tasks.push(depart::dated(task, now));
+                tasks.push(eviction_task::dated(task, now));
                 decision.plan.note(Reason::UnhealthyTooLong { cluster }.into());
             }
             Err(error) => {
@@ -233,7 +233,7 @@ fn depart(
             }
         }
     }
-    if let Some(patch) = depart::patch(spec, &tasks) {
+    if let Some(patch) = eviction_task::patch(spec, &tasks) {
         decision.plan.effects.push(Effect::Depart { patch });
         for task in &tasks {
             let message = format!("Evict from cluster {} succeed.", task.from_cluster);
@@ -261,7 +261,7 @@ fn with_substitute(seen: &Seen<'_>, due: &[ClusterName]) -> (Vec<ClusterName>, V
     let (mut going, mut staying) = (Vec::new(), Vec::new());
     for cluster in due {
         left.insert(cluster.clone());
-        if precheck::has_target(seen.binding, &left, seen.clusters, seen.check).is_ok() {
+        if pre_scheduling_check::has_target(seen.binding, &left, seen.clusters, seen.check).is_ok() {
             going.push(cluster.clone());
         } else {
             left.remove(cluster);
@@ -284,7 +284,8 @@ fn task(
         Binding::Cluster(_) => PRODUCER_CLUSTER_APPLICATION_FAILOVER,
     };
     let message = format!("unhealthy in cluster {cluster} for more than {} s", tolerated.as_secs());
-    let mut task = depart::task(spec, cluster, &Why { purge_mode, reason: APPLICATION_FAILURE, producer, message });
+    let mut task =
+        eviction_task::task(spec, cluster, &Why { purge_mode, reason: APPLICATION_FAILURE, producer, message });
     match purge_mode {
         PurgeMode::Gracefully => {
             task.grace_period_seconds = Some(application.grace_period_seconds.unwrap_or(GRACE_PERIOD_SECONDS));
@@ -295,7 +296,7 @@ fn task(
     if let Some(rules) = application.state_preservation.as_ref().filter(|_| seen.state_injection) {
         let status = seen.binding.status().map(|status| status.aggregated_status.as_slice()).unwrap_or_default();
         let previous = spec.graceful_eviction_tasks.last();
-        task.preserved_label_state = preserved::collect(rules, cluster, status, previous)?;
+        task.preserved_label_state = preserved_state::collect(rules, cluster, status, previous)?;
         task.clusters_before_failover = spec.clusters.iter().map(|target| target.name.clone()).collect();
     }
     Ok(task)

@@ -10,12 +10,16 @@
 //! 3. [`Evictions::next`] in a loop; write what it returns and report with [`Evictions::done`]; or wait until it says.
 
 mod episode;
-mod history;
+pub mod guards;
 mod notice;
+pub mod pre_scheduling_check;
 mod process;
+pub mod queue;
+pub mod rate;
 mod rebuilt;
 mod report;
 mod rows;
+pub mod verdict;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,7 +28,6 @@ use ironclad_fleet::{Binding, BindingKey, ClusterName, Clusters, Event, because:
 
 pub use self::{
     episode::Episode,
-    history::{HISTORY_MAX, recorded},
     notice::Notice,
     process::{Eviction, Next, Outcome},
     report::{PAUSE_CONFIG_MAP, REPORT_CONFIG_MAP, ROWS_MAX, Report, Told},
@@ -32,11 +35,12 @@ pub use self::{
 };
 use crate::{
     Flags, Now,
-    guards::{self, Allowed, Fleet, Guards, Held, Standing},
-    queue::{Abandoned, Hold, Key, Queue, Wanted},
-    rate::{Pacer, Retries, State},
+    duration::in_words,
+    taint_manager::guards::{self, Allowed, Fleet, Guards, Held, Standing},
+    taint_manager::queue::{Abandoned, Hold, Key, Queue, Wanted},
+    taint_manager::rate::{Pacer, Retries, State},
+    taint_manager::verdict::Verdict,
     taints::is_faulty,
-    verdict::Verdict,
 };
 
 /// Everything that the leader remembers of evictions by taints.
@@ -186,7 +190,7 @@ impl Evictions {
             "failover episode {} ended: {evicted} bindings evicted, {} evictions abandoned, it lasted {}",
             episode.id,
             dropped.len(),
-            rows::in_words(now.mono.saturating_sub(episode.began)),
+            in_words(now.mono.saturating_sub(episode.began)),
         );
         self.tell(Event::normal(about, events::FAILOVER_EPISODE_ENDED, message));
         self.queue.tally_mut().episode(name);
@@ -247,7 +251,10 @@ impl Evictions {
             self.queue.of_binding(key).filter(|cluster| binding.spec().target(&cluster.0).is_none()).cloned().collect();
         for cluster in gone {
             let key = Key { cluster, binding: key.clone() };
-            let working = self.queue.get(&key).is_some_and(|e| matches!(e.place, crate::queue::Place::Working { .. }));
+            let working = self
+                .queue
+                .get(&key)
+                .is_some_and(|e| matches!(e.place, crate::taint_manager::queue::Place::Working { .. }));
             // The echo of our own write comes before its answer; the answer settles the element.
             if !working {
                 self.queue.remove(&key, Abandoned::Obsolete);
@@ -330,7 +337,9 @@ impl Evictions {
     /// True if an eviction that was handed out is still wanted: its cluster has not recovered since.
     #[must_use]
     pub fn is_under_way(&self, key: &Key) -> bool {
-        self.queue.get(key).is_some_and(|element| matches!(element.place, crate::queue::Place::Working { .. }))
+        self.queue
+            .get(key)
+            .is_some_and(|element| matches!(element.place, crate::taint_manager::queue::Place::Working { .. }))
     }
 
     /// True if nothing is being written.
@@ -352,7 +361,7 @@ impl Evictions {
     }
 
     /// The waits that ended since the last call, for histograms.
-    pub fn take_waited(&mut self) -> Vec<crate::queue::Waited> {
+    pub fn take_waited(&mut self) -> Vec<crate::taint_manager::queue::Waited> {
         self.queue.tally_mut().take_waited()
     }
 

@@ -577,7 +577,10 @@ fn a_paused_fleet_evicts_nothing_and_says_so() {
     assert_eq!(world.run(500).moved(), 0);
     assert!(world.reasons().contains(&("m1".into(), "EvictionPaused")));
     let allowed = world.evictions.allowed(world.now);
-    assert_eq!((allowed.rate, allowed.state, allowed.why), (0.0, State::Held, crate::guards::Why::Paused));
+    assert_eq!(
+        (allowed.rate, allowed.state, allowed.why),
+        (0.0, State::Held, crate::taint_manager::guards::Why::Paused)
+    );
     world.evictions.hold(Held::No);
     assert_eq!(world.run(501).moved(), 1);
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{testkit::at, verdict::Cause};
+use crate::{taint_manager::verdict::Cause, testkit::at};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 

@@ -7,11 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Evictions;
-pub(super) use crate::flags::in_words;
 use crate::{
     Now,
-    queue::{Element, Place},
-    rate::interval,
+    taint_manager::queue::{Element, Place},
+    taint_manager::rate::interval,
 };
 
 /// For what an element waits.

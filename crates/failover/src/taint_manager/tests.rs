@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     flags::eviction::EvictionFlags,
-    queue::{Place, QueueName},
+    taint_manager::queue::{Place, QueueName},
     testkit::{apis, at, cluster, ready, taint},
 };
 

@@ -1,0 +1,6 @@
+//! Lifecycle and health of member clusters.
+
+pub mod health;
+pub mod lease;
+pub mod lifecycle;
+pub mod nodes;

@@ -46,29 +46,32 @@ impl Flags {
         warnings
     }
 
-    /// Summary for the operator when the process starts (section 10): whether anything migrates, because
-    /// of what, how fast, and what ends it. One line each.
+    /// Summary for the log when the process starts (specification/failover.md 10): what evicts, how fast, and what ends
+    /// an eviction. With the gate off only what still applies: drains use eviction tasks, too.
     #[must_use]
     pub fn at_start(&self, gate: FailoverGate) -> Vec<String> {
         let queue = &self.eviction;
-        let migrates = match gate {
-            FailoverGate::On => "on: taints move workloads",
-            FailoverGate::Off => "off: no taint of any kind moves anything",
-        };
+        let plugins = format!("eviction tasks end by: {}", self.evict_plugins.names().join(", "));
+        if gate == FailoverGate::Off {
+            return vec!["feature gate Failover is off: taints evict nothing".to_owned(), plugins];
+        }
         let no_execute = if queue.enable_no_execute_taint_eviction {
-            format!("evict what does not tolerate them, {} by default", queue.no_execute_taint_eviction_purge_mode)
+            format!(
+                "evict workloads that do not tolerate them, purge mode {} by default",
+                queue.no_execute_taint_eviction_purge_mode
+            )
         } else {
             "evict nothing (--enable-no-execute-taint-eviction=false)".to_owned()
         };
         vec![
-            format!("feature gate Failover is {migrates}"),
+            "feature gate Failover is on: taints evict workloads".to_owned(),
             format!("NoExecute taints {no_execute}"),
             format!(
                 "evictions per second: {}, or {} while too many clusters are unhealthy",
                 queue.primary(),
                 queue.secondary()
             ),
-            format!("evictions end by: {}", self.evict_plugins.names().join(", ")),
+            plugins,
             format!("pre-scheduling check: {}", queue.pre_scheduling_check),
         ]
     }
@@ -234,18 +237,24 @@ mod tests {
     fn what_is_said_at_the_start() {
         let said = |gate, flags: Flags| flags.at_start(gate);
         assert_eq!(
+            said(FailoverGate::On, Flags::default()),
+            [
+                "feature gate Failover is on: taints evict workloads",
+                "NoExecute taints evict workloads that do not tolerate them, purge mode Gracefully by default",
+                "evictions per second: 0.5, or 0.1 while too many clusters are unhealthy",
+                "eviction tasks end by: ResourceHealth, ClusterInScheduleResult",
+                "pre-scheduling check: relaxed",
+            ]
+        );
+        assert_eq!(
             said(FailoverGate::Off, Flags::default()),
             [
-                "feature gate Failover is off: no taint of any kind moves anything",
-                "NoExecute taints evict what does not tolerate them, Gracefully by default",
-                "evictions per second: 0.5, or 0.1 while too many clusters are unhealthy",
-                "evictions end by: ResourceHealth, ClusterInScheduleResult",
-                "pre-scheduling check: strict",
+                "feature gate Failover is off: taints evict nothing",
+                "eviction tasks end by: ResourceHealth, ClusterInScheduleResult",
             ]
         );
         let eviction = EvictionFlags { enable_no_execute_taint_eviction: false, ..EvictionFlags::default() };
         let off = said(FailoverGate::On, Flags { eviction, ..Flags::default() });
-        assert_eq!(off[0], "feature gate Failover is on: taints move workloads");
         assert_eq!(off[1], "NoExecute taints evict nothing (--enable-no-execute-taint-eviction=false)");
     }
 

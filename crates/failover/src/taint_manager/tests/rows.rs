@@ -53,7 +53,7 @@ fn one_binding_one_taint() {
         ("B34", plain(), only(w(), &["m1"]), &[NO_EXECUTE], None),
         (
             "B36",
-            plain(),
+            flags(|f| f.pre_scheduling_check = "strict".to_owned()),
             with(dup("w", &["m1", "m2"]), |s| s.placement.as_mut().unwrap().spread_constraints.clear()),
             &[NO_EXECUTE],
             None,
